@@ -21,14 +21,15 @@ _SHAPES = (
     r"glpat-[A-Za-z0-9_-]{20,}",  # GitLab
     r"xox[abeoprs]-(?=[A-Za-z-]*\d)[A-Za-z0-9-]{16,}",  # Slack
     r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
-    r"(?:gsk|xai|fw|tvly|r8)[_-](?=[A-Za-z]*\d)[A-Za-z0-9]{32,}",  # Groq, xAI, Fireworks, Tavily, Replicate
+    r"(?:gsk_|xai-|fw_|tvly-|r8_)(?=[A-Za-z]*\d)[A-Za-z0-9]{32,}",  # Groq, xAI, Fireworks, Tavily, Replicate
     r"pypi-[A-Za-z0-9_-]{50,}",
     r"eyJ[A-Za-z0-9_-]{16,}\.eyJ[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",  # a JSON Web Token
     r"-----BEGIN (?:[A-Z]+ ){0,2}PRIVATE KEY-----",
 )
 _KEY = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_SHAPES)})")
-_BEGINNINGS = re.compile(
-    r"sk-|A[KS]IA|AIza|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hf_|(?:gsk|xai|fw|tvly|r8)[_-]|pypi-|eyJ|-----BEGIN "
+_BEGINNINGS = (
+    *("sk-", "AKIA", "ASIA", "AIza", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "hf_"),
+    *("gsk_", "xai-", "fw_", "tvly-", "r8_", "pypi-", "eyJ", "-----BEGIN "),
 )
 
 
@@ -61,4 +62,4 @@ def without_keys(value: Any) -> Any:
 
 def may_hold_key(text: str) -> bool:
     """Return False if JSON text holds nothing that looks like a key. This is quicker than to parse it."""
-    return _BEGINNINGS.search(text) is not None
+    return any(beginning in text for beginning in _BEGINNINGS)

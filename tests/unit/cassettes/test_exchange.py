@@ -1,0 +1,179 @@
+"""What is kept of requests and answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.cassettes.exchange import (
+    ROLLOUT,
+    Asker,
+    Exchange,
+    Fingerprint,
+    Run,
+    error_from_json,
+    error_to_json,
+    reply_from_json,
+    reply_to_json,
+    stored_request,
+)
+from pytest_osmosis.cassettes.lines import check_exchange, encoded, head_in, head_of, read_line
+from pytest_osmosis.errors import BoundError, ModelError
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.text.json_line import dumps
+
+texts = st.text(st.characters(codec="utf-8") | st.characters(categories=["Cs"]), max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+counts = st.integers(0, 10**12)
+usages = st.builds(Usage, counts, counts, st.none() | counts, st.none() | counts, st.none() | counts)
+calls = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": texts,
+            "type": st.just("function"),
+            "function": st.fixed_dictionaries({"name": texts, "arguments": texts}),
+        }
+    ),
+    max_size=2,
+)
+messages = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["assistant", "user", "tool"]),
+        "content": st.none() | texts | st.lists(values, max_size=2),
+    },
+    optional={
+        "tool_calls": calls,
+        "refusal": texts,
+        "reasoning_content": texts,
+        "thinking_blocks": values,
+        "x": values,
+    },
+)
+replies = st.builds(ChatReply, messages, st.none() | texts, st.none() | usages, st.none() | texts)
+requests = st.builds(
+    ChatRequest,
+    st.lists(messages, max_size=3),
+    st.lists(st.dictionaries(texts, values, max_size=2), max_size=2),
+    st.dictionaries(texts, values, max_size=3),
+    st.none() | st.integers(0, 2**31),
+)
+askers = st.builds(
+    Asker,
+    st.builds(Run, st.integers(0, 10**6), st.integers(0, 100), st.sampled_from(["primary", "baseline"])),
+    st.just(ROLLOUT) | texts.filter(lambda name: max(name, default="") < "\ud800" or max(name) > "\udfff"),
+)
+
+
+@given(askers, requests, replies, st.integers(1, 10**6))
+def test_an_exchange_survives_its_file(asker: Asker, request: ChatRequest, reply: ChatReply, turn: int) -> None:
+    body = stored_request(request, "m", dumps)
+    fingerprint = Fingerprint.of(body)
+    exchange = Exchange(asker, turn, fingerprint.digest, body, json.loads(json.dumps(reply_to_json(reply))))
+    line = encoded(exchange, body)
+
+    value = read_line(line)
+    check_exchange(value)
+    assert line.count(b"\n") == 1
+    assert head_of(line) == head_in(value)
+    assert head_of(line)[:3] == (asker, turn, fingerprint.digest)
+    assert value["request"] == body
+    assert Fingerprint.of(value["request"]) == fingerprint
+    assert reply_from_json(value["reply"]) == reply
+    assert json.dumps(reply_to_json(reply_from_json(value["reply"]))) == json.dumps(exchange.reply)
+
+
+@given(requests)
+def test_the_digest_does_not_depend_on_the_order_of_keys(request: ChatRequest) -> None:
+    body = stored_request(request, "m", dumps)
+    assert Fingerprint.of(_reversed(body)).digest == Fingerprint.of(body).digest
+
+
+def _reversed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _reversed(item) for key, item in reversed(value.items())}
+    return list(map(_reversed, value)) if isinstance(value, list) else value
+
+
+HELLO = {"role": "user", "content": "hello"}
+
+
+def digest(model: str = "m", scope: str = "", **fields: Any) -> str:
+    fields = {"messages": [HELLO], **fields}
+    return Fingerprint.of(stored_request(ChatRequest(**fields), model, dumps), scope).digest
+
+
+def test_the_digest_covers_what_shapes_an_answer() -> None:
+    others = [
+        digest("another"),
+        digest(seed=1),
+        digest(seed=2),
+        digest(sampling={"temperature": 0.5}),
+        digest(sampling={"temperature": 0.6}),
+        digest(tools=[{"type": "function"}]),
+        digest(messages=[HELLO, HELLO]),
+        digest(messages=[{**HELLO, "name": "x"}]),
+        digest(messages=[]),
+        digest(scope="https://another"),
+    ]
+    assert len({digest(), *others}) == len(others) + 1
+
+
+def test_the_digest_covers_no_identity_of_the_run() -> None:
+    assert digest(run="row0-run0") == digest(run="row1-run7")
+
+
+def test_what_is_no_json_is_stored_as_text() -> None:
+    body = stored_request(
+        ChatRequest([HELLO], sampling={"stop": {"a"}, "x": float("nan"), "p": Path("/p")}), "m", dumps
+    )
+    assert body["sampling"] == {"stop": "{'a'}", "x": "nan", "p": "/p"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModelError("the server answered 400 Bad Request: too long", boundary="model", status=400),
+        ModelError("refused: no", boundary="model", systemic="never"),
+        TypeError("content must be text"),
+        ValueError("a tool has no name"),
+    ],
+)
+def test_errors_of_a_request_survive(error: Exception) -> None:
+    fields = error_to_json(error)
+    assert fields is not None
+    again = error_from_json(json.loads(json.dumps(fields)))
+    assert (type(again), str(again)) == (type(error), str(error))
+    if isinstance(again, ModelError):
+        assert isinstance(error, ModelError)
+        assert not again.retryable
+        kept = ("boundary", "status", "systemic")
+        assert [getattr(again, name) for name in kept] == [getattr(error, name) for name in kept]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModelError("the server answered 503", status=503, retryable=True),
+        ModelError("401", status=401, systemic="always"),
+        BoundError("asked 11 times", "[agent] max_turns = 10"),
+        KeyError("x"),
+        KeyboardInterrupt(),
+    ],
+)
+def test_outages_and_errors_of_code_are_not_stored(error: BaseException) -> None:
+    assert error_to_json(error) is None
+
+
+def test_the_number_of_tries_is_not_stored() -> None:
+    error = ModelError("the server answered 400 (3 tries)", boundary="model")
+    error.retries = 2
+    assert error_to_json(error) == {"message": "the server answered 400"}
