@@ -1,4 +1,4 @@
-"""What is kept of requests and answers."""
+"""Requests and answers, as they are kept."""
 
 from __future__ import annotations
 
