@@ -34,7 +34,7 @@ from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
 from pytest_osmosis.host.protocol import EventSink, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.pulse import in_frame_of
-from pytest_osmosis.host.slots import RolloutSlot
+from pytest_osmosis.host.slots import RolloutSlot, unlimited_slot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.judges.requests import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
@@ -160,12 +160,26 @@ class HostCore:
     async def replay(self, request: ScoringFields, name: str) -> Reward:
         """Return the reward by the function `name`, without a score if a Grader removes the run.
 
-        For debuggers: there are no events and no time limit, and errors of user code are raised.
+        For debuggers: there are no events and no time limit, and errors of user code are raised. If the eval replays a
+        cassette, so do the judges that the function asks.
         """
         key = Key.of(request)
         running = MonitoredCode(key, self._deadline(key, math.inf))
-        with self._user_code(running):
+        with self._judges_of_replay(key, name, running), self._user_code(running):
             return await self._reward(name, request, running)
+
+    @contextmanager
+    def _judges_of_replay(self, key: Key, name: str, running: MonitoredCode) -> Iterator[None]:
+        """A context in which judges answer from the cassette of a replay; without one they are asked."""
+        if self._store is None or not self._store.is_replay:
+            yield
+            return
+        slot = unlimited_slot(self._limits.judge_requests, running.deadline)
+        token = REQUESTS.set(ScoringRequests(self._judge_gateway(), key, name, slot, running.deadline))
+        try:
+            yield
+        finally:
+            REQUESTS.reset(token)
 
     async def _roll_out(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> RolloutEvent:
         running = MonitoredCode(chat.key, chat.deadline)

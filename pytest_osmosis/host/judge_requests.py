@@ -22,7 +22,7 @@ from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.permits import PermitClient, permit_for
 from pytest_osmosis.host.protocol import JUDGE, EventSink, Key, Setup
 from pytest_osmosis.host.retry_waits import OverloadDetector, RetryWaits
-from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, Scorings
+from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, unlimited_slot
 from pytest_osmosis.judges.own_loop import OWN_LOOP
 from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel, PausableClock
 from pytest_osmosis.models import retry
@@ -251,9 +251,7 @@ class ScoringRequests:
         lane = gateway.in_thread
         if self._slot_in_thread is None:
             lane.is_used = True
-            places = Scorings(1)
-            places.acquire_beyond_limit()
-            self._slot_in_thread = RolloutSlot(places, lane.requests, BlockedClock(self._deadline))
+            self._slot_in_thread = unlimited_slot(lane.requests, BlockedClock(self._deadline))
         client = partial(gateway.client, judge, lane, BlockedClock(self._deadline))
         return await self._send(judge, client, request, lane, self._slot_in_thread)
 

@@ -275,6 +275,13 @@ class RolloutSlot:
             self._clock.resume()
 
 
+def unlimited_slot(requests: ResizableSemaphore, clock: Clock) -> RolloutSlot:
+    """Return the slot of a scoring that is under no limit but that of `requests`."""
+    places = Scorings(1)
+    places.acquire_beyond_limit()
+    return RolloutSlot(places, requests, clock)
+
+
 class ModelRequest:
     """One request of a rollout, with its retries: an async context, entered once the request may be sent.
 
