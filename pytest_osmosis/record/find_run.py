@@ -79,12 +79,12 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     elif something_at(folder / name) and not (folder / name).is_dir():
         return _run_of_results(folder / name)
     matches = [run for run in runs if run.name.startswith(name)]
-    exact = [run for run in matches if run.name == name] or [run for run in matches if eval_of(run.name) == name][:1]
+    exact = [run for run in matches if run.name == name] or [run for run in runs if eval_in(run) == name][:1]
     if len(exact or matches) == 1:
         return RunDirectory((exact or matches)[0])
     if matches:
         raise OsmosisError(f'run "{name}": matches {len(matches)} runs, {_listed(matches)}; type more of the name')
-    names = [each for run in runs for each in (run.name, eval_of(run.name) or run.name)]
+    names = [each for run in runs for each in (run.name, eval_in(run) or run.name)]
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f'did you mean "{close[0]}"? ' if close else ""
     newest = f"the newest are {_listed(runs)}" if runs else "there are none"
@@ -98,7 +98,7 @@ _EARLIER = re.compile(r"(?P<of>.+)~(?P<back>[0-9]{1,6})", re.DOTALL)
 def _earlier_run(home: Path, runs: list[Path], name: str, of: str, back: int) -> RunDirectory:
     """Return the run that is `back` runs older than the newest one of an eval, or of all."""
     eval = PurePath(of).stem if of.endswith(".toml") else of
-    found = runs if of == LATEST else [run for run in runs if eval_of(run.name) == eval]
+    found = runs if of == LATEST else [run for run in runs if eval_in(run) == eval]
     if back < len(found):
         return RunDirectory(found[back])
     whose = "" if of == LATEST else f' of the eval "{eval}"'
@@ -118,6 +118,17 @@ def eval_of(run_name: str) -> str | None:
     """
     named = _RUN_NAME.fullmatch(run_name)
     return named["eval"] if named else None
+
+
+def eval_in(run: Path) -> str | None:
+    """Return the eval of a run directory: by its name, or else by its manifest, None if that cannot be read."""
+    named = eval_of(run.name)
+    if named is not None:
+        return named
+    try:
+        return read_manifest(RunDirectory(run).manifest).eval
+    except OsmosisError:
+        return None
 
 
 def runs_above(folder: Path) -> tuple[Path, list[Path]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -118,6 +119,16 @@ def test_rows_that_are_no_fair_sample_decide_nothing(copied: RealRuns, typed: Cl
     assert json.loads(typed("runs", "compare", "x~1", "x", "--json"))["meaning"] is None
 
 
+def test_an_eval_means_its_newest_run_also_if_the_user_named_that(copied: RealRuns, typed: Cli) -> None:
+    named = copied.now.rename(copied.now.with_name("mine"))
+    for name in ("manifest.json", "journal.jsonl", "results.json"):
+        os.utime(named / name, (2_000_000_000,) * 2)
+    found = json.loads(typed("runs", "compare", "x~1", "x", "--json"))
+    assert [found[side]["run"] for side in ("a", "b")] == [copied.then.name, "mine"]
+    assert typed("show", "x").startswith("mine: ")
+    assert typed("show", "m").startswith("mine: ")
+
+
 def test_few_rows_are_called_few(typed: Cli, stored: Stored) -> None:
     then, now = ([finished({"rewards:a": score}, row) for row in range(5)] for score in (1.0, 0.0))
     stored("then", results=published(then), age_s=2)
@@ -160,16 +171,16 @@ def test_what_cannot_be_compared_says_why(typed: Cli, stored: Stored) -> None:
         run.update(status="failed", scores={}, passed=False, boundary="provider", error="503", success=False)
     stored("broken", results=broken, age_s=3)
     stored("killed", results=None, age_s=4)
-    said = typed("runs", "compare", "other", "x", fails=1)
+    said = typed("runs", "compare", "other", "x-2026", fails=1)
     assert said == (
         "nothing can be compared: no row of A has the content of a row of B "
         '(A: 1 row of "data/x.jsonl"; B: 1 row of "data/x.jsonl")\n'
     )
-    said = typed("runs", "compare", "x", "broken", fails=1)
+    said = typed("runs", "compare", "x-2026", "broken", fails=1)
     assert "of 1 common row, none was measured in both (A measured 2 of 2 runs; B measured 0 of 2 runs)" in said
-    assert "holds no thresholds" in said or "without the thresholds" in typed("runs", "compare", "killed", "x", fails=1)
-    assert "are the same eval run; name two" in typed("runs", "compare", "x", "x-2026", fails=1)
-    assert 'run "x~7": not found in .osmosis/runs; there is one of the eval "x"' in typed(
+    assert "without the thresholds" in typed("runs", "compare", "killed", "x-2026", fails=1)
+    assert "are the same eval run; name two" in typed("runs", "compare", "x-20260102T000000Z-aaaaaa", "x-2026", fails=1)
+    assert 'run "x~7": not found in .osmosis/runs; there are 4 of the eval "x"' in typed(
         "runs", "compare", "x~7", "x", fails=1
     )
     assert 'run "latest~9": not found in .osmosis/runs; there are 4' in typed(

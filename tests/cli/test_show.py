@@ -112,7 +112,7 @@ def test_show_of_a_run_that_never_ran(typed: Cli, stored: Stored) -> None:
         (["x-2", "row3-run1"], "row3-run1: not in .osmosis/runs/x-2; no run of it has begun\n"),
         (["xx1"], 'run "xx1": not found in .osmosis/runs; did you mean "x-1"? the newest are x-1, x-2\n'),
         (["y", "row3-run1"], 'run "y": not found in .osmosis/runs; the newest are x-1, x-2'),
-        (["x", "row3-run1"], 'run "x": matches 2 runs, x-1, x-2; type more of the name'),
+        (["x-", "row3-run1"], 'run "x-": matches 2 runs, x-1, x-2; type more of the name'),
     ],
 )
 def test_show_says_what_is_wrong(typed: Cli, stored: Stored, arguments: list[str], said: str) -> None:
