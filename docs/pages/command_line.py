@@ -107,7 +107,7 @@ def value_of(option: Option) -> str:
     if option.settings.get("action", "store") not in ("store", "append"):
         return ""
     name = option.settings.get("metavar") or option.flags[-1].rpartition("-")[2].upper()
-    return f"={name}"
+    return f"[={name}]" if option.settings.get("nargs") == "?" else f"={name}"
 
 
 def subcommands(parser: argparse.ArgumentParser, program: str) -> dict[str, tuple[argparse.ArgumentParser, str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import filecmp
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,7 +59,8 @@ def write_cassette(path: Path, log: Path, runs: Iterable[Run]) -> WrittenCassett
         except OSError as error:
             raise CassetteError([Problem(shown(path), f"cannot be written: {error.strerror}")]) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # there may be no folder
+                temporary.unlink(missing_ok=True)
     n_kept = sum(map(len, kept.values()))
     n_runs = len({asker.run for asker in (*calls, *kept)})
     return WrittenCassette(path, n_new + n_kept, n_runs, n_kept, changed)

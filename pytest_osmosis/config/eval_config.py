@@ -19,6 +19,7 @@ from pytest_osmosis.config.selection import SELECTING, selecting_keys, selection
 from pytest_osmosis.config.tables import (
     AgentTable,
     Baseline,
+    CassetteTable,
     Data,
     EvalConfig,
     Evaluation,
@@ -40,6 +41,8 @@ from pytest_osmosis.text.recorded import RECORDED
 ADVANCED_NOTE = "[advanced] is for the Osmosis platform and has no effect here"
 
 
+_OF_CASSETTE: frozenset[TableKey] = frozenset({("cassette", "path"), ("cassette", "record")})
+"""Keys that change no result. The header has a line of its own on them."""
 _OF_TRAINING = "this is a training config, and an eval is needed here: name one in configs/eval/"
 
 
@@ -103,7 +106,8 @@ def _accepted(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
 
 def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
     default = RowSelection(rows="all") if draft.document is None else RowSelection()
-    overridden, preset = draft.remarks(ignored=frozenset(SELECTING.values()) - selecting_keys(draft.levels))
+    unused = frozenset(SELECTING.values()) - selecting_keys(draft.levels)
+    overridden, preset = draft.remarks(ignored=unused | _OF_CASSETTE)
     return EvalConfig(
         path=path,
         name=path.stem,
@@ -125,6 +129,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         baseline=_baseline(draft),
         prices=MappingProxyType(draft.table("prices")),
         output=Output(**from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
+        cassette=CassetteTable(**from_current_folder(draft, draft.table("cassette"), "cassette", "path")),
         overridden=overridden,
         preset=preset,
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),

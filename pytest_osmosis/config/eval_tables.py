@@ -394,6 +394,21 @@ OUTPUT = Table(
     ),
 )
 
+CASSETTE = Table(
+    "cassette",
+    "The recorded answers of the models, which --osmosis-replay gives again without asking them.",
+    (
+        Field("path", text(), "The cassette, a .jsonl file inside the workspace. Default: cassettes/NAME.jsonl."),
+        Field(
+            "record",
+            choice("off", "all", "new"),
+            'Answers to record while the eval runs. "all": every request is sent, and its answer replaces the recorded '
+            'one. "new": recorded answers are given again, and only what is missing is sent and recorded.',
+            default="off",
+        ),
+    ),
+)
+
 PRICES = Table(
     "prices",
     "Prices of models, in US dollars per million tokens. They override those of the `prices` extra.",
@@ -408,6 +423,6 @@ EVAL_TABLES: Tables = {
     table.name: table
     for table in (
         EXPERIMENT, EVALUATION, ADVANCED, ENV, SECRETS, MODEL, SAMPLING, SCORING, JUDGE, AGENT,
-        DATA, EXECUTION, GATE, LIMITS, BASELINE, OUTPUT, PRICES,
+        DATA, EXECUTION, GATE, LIMITS, BASELINE, OUTPUT, CASSETTE, PRICES,
     )
 }  # fmt: skip

@@ -29,6 +29,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "temperature": ("sampling", "temperature"),
     "max_tokens": ("sampling", "max_tokens"),
     "granularity": ("execution", "granularity"),
+    "record": ("cassette", "record"),
     "baseline_model": ("baseline", "model_path"),
     "baseline_base_url": ("baseline", "base_url"),
     "baseline_api_key_env": ("baseline", "api_key_env"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.kinds import quoted_list, toml
-from pytest_osmosis.config.tables import DATASET_SUFFIXES, RUBRIC_SUFFIXES, GateRule
+from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, RUBRIC_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.lists import listed
@@ -41,7 +41,8 @@ def check(draft: Draft, workspace: Path) -> None:
     _calibration(draft)
     _gates(draft)
     _baseline(draft)
-    for table, key in (("output", "dir"), ("output", "results"), ("baseline", "results")):
+    _cassette(draft)
+    for table, key in (("output", "dir"), ("output", "results"), ("baseline", "results"), ("cassette", "path")):
         _stays_inside(draft, workspace, table, key)
 
 
@@ -293,6 +294,12 @@ def _baseline(draft: Draft) -> None:
     for key in ("base_url", "api_key_env"):
         if draft.is_set("baseline", key) and not model:
             draft.fail("baseline", key, "needs [baseline] model_path")
+
+
+def _cassette(draft: Draft) -> None:
+    path = draft.get("cassette", "path")
+    if path is not None and not path.endswith(CASSETTE_SUFFIX):
+        draft.fail("cassette", "path", f"must end in {CASSETTE_SUFFIX}, got {toml(path)}")
 
 
 def _stays_inside(draft: Draft, workspace: Path, table: str, key: str) -> None:

@@ -15,6 +15,7 @@ from pytest_osmosis.text.recorded import RECORDED
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
+CASSETTE_SUFFIX = ".jsonl"
 RUBRIC_SUFFIXES = (".md", ".txt")
 """A rubric of one line that ends like this is a file."""
 ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages", "metadata", "solution_str")
@@ -246,6 +247,17 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class CassetteTable:
+    """`[cassette]`: the file of recorded answers (default: `cassettes/<name>.jsonl`), and which answers it gets.
+
+    In a TOML, `path` is relative to the workspace and inside it. From the command line, it is absolute.
+    """
+
+    path: str | None = None
+    record: Literal["off", "all", "new"] = "off"
+
+
+@dataclass(frozen=True, slots=True)
 class TokenPrices:
     """The price of a model in US dollars per million tokens. A price of None equals `input`."""
 
@@ -298,6 +310,7 @@ class EvalConfig:
     limits: LimitsTable = field(default_factory=LimitsTable)
     baseline: Baseline = field(default_factory=Baseline)
     output: Output = field(default_factory=Output)
+    cassette: CassetteTable = field(default_factory=CassetteTable)
     prices: Mapping[str, TokenPrices] = field(default_factory=lambda: EMPTY)
     overridden: tuple[str, ...] = ()
     preset: tuple[str, ...] = ()

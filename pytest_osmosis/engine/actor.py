@@ -98,7 +98,7 @@ class Actor:
         self._job = job
         self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
         self._log = HostLog(job.host_log)
-        self._exchanges = Exchanges(job.exchanges)
+        self.exchanges = Exchanges(job.exchanges)
         self._stop_request = job.stop_request
         self._looked_at = 0.0
         self._waits_to_go = False
@@ -207,7 +207,7 @@ class Actor:
     def _write_exchanges(self) -> None:
         """Write the exchanges, before the journal has their rollouts and before another host repeats one."""
         try:
-            self._exchanges.write()
+            self.exchanges.write()
         except CassetteError as error:
             self.notices.add(str(error))
             self.runs.stop(Stop("journal", str(error)))
@@ -243,7 +243,7 @@ class Actor:
         self.close_journal()
 
     def close_journal(self) -> None:
-        for close in (self._exchanges.close, self.recorder.close):
+        for close in (self.exchanges.close, self.recorder.close):
             try:
                 close()
             except (CassetteError, JournalError) as error:
@@ -317,7 +317,7 @@ class Actor:
                 for key in reversed(event["runs"]):  # those that come back are queued before all others, in order
                     self.runs.dropped(Key.of(key))
             case "exchange":
-                self._exchanges.add(raw)
+                self.exchanges.add(raw, sent="stored" not in event)
             case "stalled":
                 self._recovery.stalled(host, self.table.of(event), event["stack"])
             case "broken":

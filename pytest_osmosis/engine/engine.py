@@ -82,6 +82,11 @@ class Engine:
         return self._actor.recorder.codes
 
     @property
+    def n_exchanges(self) -> int:
+        """The number of requests that were sent and answered, if exchanges are kept."""
+        return self._actor.exchanges.n_sent
+
+    @property
     def held_s(self) -> Mapping[str, float]:
         """The seconds for which each limit per minute held back a request."""
         return {**self._actor.permits.held_s, **self._actor.judge_permits.held_s}

@@ -10,14 +10,19 @@ from pytest_osmosis.errors import CassetteError
 
 
 class Exchanges:
-    """The exchanges of an eval run. Without a `path` they are dropped."""
+    """The exchanges of an eval run. Without a `path` they are dropped.
+
+    `n_sent` counts those whose answers did not come from a store.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._log = None if path is None else ExchangeLog(path)
         self._lines: list[bytes] = []
+        self.n_sent = 0
 
-    def add(self, raw: bytes) -> None:
+    def add(self, raw: bytes, *, sent: bool) -> None:
         """Take the line of an event, which is written at the end of the turn."""
+        self.n_sent += sent
         if self._log is not None:
             self._lines.append(raw)
 

@@ -5,6 +5,7 @@ opens a run directory (see `record.run_directory`) and performs the selected run
 """
 
 from pytest_osmosis.engine.host_connection import Spawn
+from pytest_osmosis.evals.cassettes import AnswerStore, cassette_line
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup
@@ -21,6 +22,7 @@ from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktrees
 
 __all__ = [
+    "AnswerStore",
     "EvalRun",
     "FinishedEval",
     "GitQueries",
@@ -34,6 +36,7 @@ __all__ = [
     "Spawn",
     "Worktrees",
     "baseline_path",
+    "cassette_line",
     "finish",
     "gates_decide",
     "host_setup",

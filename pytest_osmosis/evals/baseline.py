@@ -91,6 +91,8 @@ def read_baseline(path: Path, where: str) -> PublishedResults:
 
 
 def _unfit(stored: PublishedResults) -> str | None:
+    if stored.replayed:
+        return "was replayed from a cassette, not measured"
     if stored.partial:
         return "holds only a part of its eval"
     if stored.status != "finished":

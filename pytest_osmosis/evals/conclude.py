@@ -14,6 +14,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
+from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.causes import causes_of, too_many
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous
 from pytest_osmosis.results.publish import published_config
@@ -74,8 +75,22 @@ class Conclusion:
             n_planned=prepared.plan.n_runs,
             reasons=self._run.reasons,
             shard=self._shard(),
+            cassette=self._cassette_use(),
             throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
             baseline=self._baseline_model(),
+        )
+
+    def _cassette_use(self) -> CassetteUse | None:
+        """Return the part of the cassette, or of the cache. Scoring rollouts of a replay again measures nothing new."""
+        prepared, made = self._prepared, self._run.cassette
+        if prepared.cassette is None or made is None:
+            return prepared.source.cassette_then
+        cassette = prepared.cassette
+        use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=made.unrecorded)
+        records = map(self._run.record, self._selected.runs)
+        prices = prepared.prices
+        return use.counting(
+            records, self._engine.n_exchanges, lambda record: prices[record.run.model], prepared.judge_price
         )
 
     def _shard(self) -> ShardFacts | None:

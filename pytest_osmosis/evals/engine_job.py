@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pytest_osmosis.config.tables import EvalConfig, LimitsTable
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
+from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.evals.early_stop import GateTracker
 from pytest_osmosis.evals.prepared import Prepared, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
@@ -19,7 +21,7 @@ from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
-from pytest_osmosis.host.protocol import JUDGE, CommitFields, Setup
+from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
@@ -67,11 +69,12 @@ def host_setup(
     stand_in: bool = True,
     inline: bool = False,
     worktree: Worktree | None = None,
+    cassette: CassetteFields | None = None,
 ) -> Setup:
     """Return the setup from which a host loads and runs the eval's code; `with_baseline` for both models.
 
     With `stand_in`, code finds names of `osmosis_ai` that are not installed. `inline` is for debuggers: one run at a
-    time, without deadlines. `worktree` has the code, if not the workspace.
+    time, without deadlines. `worktree` has the code, if not the workspace. `cassette` holds recorded answers.
     """
     config, other = prepared.config, prepared.baseline_model
     workspace = config.workspace if worktree is None else worktree.workspace
@@ -85,12 +88,13 @@ def host_setup(
         roots=(*([str(folder)] if folder else []), str(workspace), *_moved(pythonpath, worktree)),
         commit=None if worktree is None else _commit_fields(worktree),
         mcp=_mcp_folder(config, worktree),
+        cassette=cassette,
         target=prepared.target.to_json(),
         baseline=other.target.to_json() if other is not None and with_baseline else None,
         limit=1 if inline else config.evaluation.batch_size,
-        permits=any(rate_limits(config)),
+        permits=any(rate_limits(config)) and not prepared.replays,
         judge=dict(prepared.judge.setup) if prepared.judge is not None else None,
-        judge_permits=any(judge_limits(config)),
+        judge_permits=any(judge_limits(config)) and not prepared.replays,
         judge_retries=config.judge.max_retries,
         stand_in=stand_in,
         agent=config.agent.agent,
@@ -105,11 +109,19 @@ def host_setup(
         bounds=RolloutBounds(
             max_turns=config.agent.max_turns if config.agent.bounds_turns else None,
             prices={str(tag): price.to_json() for tag, price in prepared.prices.items() if price is not None},
-            **config.limits.rollout,
+            **_kept_bounds(prepared),
         ),
         agent_timeout_s=math.inf if inline else config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=math.inf if inline else config.evaluation.grader_timeout_s,
     )
+
+
+def _kept_bounds(prepared: Prepared) -> Mapping[str, Any]:
+    """Return the bounds of each rollout. One in dollars needs prices, which a replay does without."""
+    bounds = prepared.config.limits.rollout
+    if all(price is not None for price in prepared.prices.values()):
+        return bounds
+    return {name: bound for name, bound in bounds.items() if name != "cost_usd"}
 
 
 def _mcp_folder(config: EvalConfig, worktree: Worktree | None) -> str | None:
@@ -156,6 +168,7 @@ def engine_job(
         stand_in=settings.stand_in,
         inline=inline,
         worktree=worktree,
+        cassette=None if prepared.cassette is None else prepared.cassette.setup(directory),
     )
     return Job(
         setup=setup,
@@ -166,8 +179,8 @@ def engine_job(
         host_log=directory.host_log,
         stop_request=directory.stop_request,
         batch_size=batch_size,
-        limits=rate_limits(config),
-        judge_limits=judge_limits(config),
+        limits=Limits() if prepared.replays else rate_limits(config),
+        judge_limits=Limits() if prepared.replays else judge_limits(config),
         n_runs=len(selected.runs),
         bounds=bounds,
         early_stop=EarlyStop(
@@ -184,16 +197,17 @@ def engine_job(
         ),
         check_code=partial(prepared.source.check_code, prepared, directory),
         resume=prepared.source.resume_job(prepared, selected, shows),
+        exchanges=None if prepared.cassette is None else prepared.cassette.log(directory),
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
     )
 
 
 def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
-    """Return the bounds of the eval. Stored rollouts cost nothing more, but a judge does."""
-    limits, n_runs = prepared.config.limits, len(selected.own)
-    spends = prepared.source.asks_models or prepared.judge is not None
+    """Return the bounds of the eval. Stored rollouts cost nothing more, but a judge does; a replay costs nothing."""
+    limits = prepared.config.limits
+    spends = (prepared.source.asks_models or prepared.judge is not None) and not prepared.replays
     return Bounds(
-        max_errors=n_runs if selected.smoke else _max_errors(limits, n_runs),
+        max_errors=most_errors(prepared, selected),
         max_errors_text=_max_errors_text(limits),
         max_tokens=limits.max_tokens if spends else None,
         max_cost_usd=limits.max_cost_usd if spends else None,
@@ -207,8 +221,11 @@ def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
 def _probes(prepared: Prepared, selected: SelectedRuns) -> list[str]:
     """Return the models to probe: those of the selected runs and the judge, except the embedded one.
 
-    If nothing is rolled out, because all of it is stored, nothing is probed.
+    If nothing is rolled out, because all of it is stored, nothing is probed. One whose answers may all be recorded is
+    not asked before one is missing.
     """
+    if prepared.cassette is not None and prepared.cassette.mode != "record":
+        return []
     other, n_to_roll_out = prepared.baseline_model, prepared.source.n_to_roll_out
     models = {ModelTag.PRIMARY: (prepared.target, selected.own)}
     if other is not None:
@@ -219,10 +236,12 @@ def _probes(prepared: Prepared, selected: SelectedRuns) -> list[str]:
     return [*probes, JUDGE] if asks_judge else probes
 
 
-def _max_errors(limits: LimitsTable, n_runs: int) -> int:
+def most_errors(prepared: Prepared, selected: SelectedRuns) -> int:
     """Return how many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
-    bound = limits.max_errors
-    return math.floor(round(bound * n_runs, 6)) if limits.max_errors_is_share else int(bound)
+    limits, n_runs = prepared.config.limits, len(selected.own)
+    if selected.smoke:
+        return n_runs
+    return math.floor(round(limits.max_errors * n_runs, 6)) if limits.max_errors_is_share else int(limits.max_errors)
 
 
 def _max_errors_text(limits: LimitsTable) -> str:

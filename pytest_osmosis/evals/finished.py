@@ -15,7 +15,7 @@ from pytest_osmosis.results.conclude import corrected
 from pytest_osmosis.results.publish import published_text
 from pytest_osmosis.results.read import shard_at
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.text.numbers import plural, score
+from pytest_osmosis.text.numbers import count, plural, score
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import Verdict
 
@@ -67,13 +67,18 @@ class FinishedEval:
             return f"the eval was stopped: {self.results.stopped}"
         if pending := self.results.count("pending"):
             return f"{plural(pending, 'run')} never ran"
+        use = self.results.cassette
+        if use is not None and use.replayed:
+            return f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the {use.store}"
         return None if self.results.measured else "no run was measured"
 
     def write(self) -> None:
         """Write the results into the run directory and to the paths in the config. Idempotent."""
         if self.is_written:
             return
-        config = self.run.prepared.config
+        config, cassette = self.run.prepared.config, self.run.cassette
+        if cassette is not None and cassette.failure is not None:
+            self.unwritten.append(cassette.failure)
         output, baseline = results_path(config), baseline_path(config)
         self._write(self.run.prepared.source.results_path(self.run), in_run_directory=True)
         if output is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_osmosis.errors import Problem
+from pytest_osmosis.evals.cassettes import is_cassette
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
 from pytest_osmosis.files.reading import something_at
@@ -66,6 +67,9 @@ def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
         yield OutputFile(results, "results file", of, is_results, (instead,))
     if baseline is not None and updating:
         yield OutputFile(baseline, "baseline", f"the baseline of {_name(prepared)}", is_results)
+    cassette = prepared.cassette
+    if cassette is not None and cassette.is_written:
+        yield OutputFile(cassette.path, "cassette", f"the cassette of {shown(config.path)}", is_cassette)
 
 
 def inputs_of(prepared: Prepared) -> Iterator[InputFile]:
@@ -75,6 +79,9 @@ def inputs_of(prepared: Prepared) -> Iterator[InputFile]:
         yield InputFile(config.path, "the config of an eval")
     yield InputFile(config.workspace / "pyproject.toml", "the settings of the workspace")
     yield InputFile(prepared.dataset.path, f"the dataset of {name}")
+    cassette = prepared.cassette
+    if cassette is not None and not cassette.is_written:
+        yield InputFile(cassette.path, f"the {'cache' if cassette.mode == 'cache' else 'cassette'} of {name}")
 
 
 def baseline_inputs(prepared: Prepared) -> Iterator[InputFile]:
@@ -128,11 +135,16 @@ def _clashes(outputs: Sequence[OutputFile]) -> Iterator[Problem]:
     for output in outputs:
         for path in output.paths:
             first, earlier = taken.setdefault(_identity(path), (output, path))
-            if first is not output:
+            if first is not output and not _is_one_cassette(first, output):
                 same = "" if _real(earlier) == _real(path) else f" ({_CASE})"
                 text = f"would be written for {first.of} and for {output.of}{same}; give each a path of its own"
                 yield output.problem(path, text)
                 break
+
+
+def _is_one_cassette(first: OutputFile, second: OutputFile) -> bool:
+    """Return True for the cassette of one config: its named eval and that of its tests write it one after the other."""
+    return first.kind == second.kind == "cassette" and first.of == second.of
 
 
 _CASE = "on macOS and Windows these names are one file"

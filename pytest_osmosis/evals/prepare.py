@@ -17,6 +17,7 @@ from pytest_osmosis.config.tables import Baseline
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
+from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette
 from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
@@ -58,12 +59,14 @@ def prepare(
     updating: bool = False,
     compared: bool = True,
     named_rows: Sequence[int] = (),
+    answers: AnswerStore | None = None,
     outlet: Outlet | None = None,
 ) -> Prepared:
     """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
 
     With `listing` nothing will run, so secrets and keys are not read. With `updating` the baseline's file may be
     missing. Without `compared` the eval has no baseline. `read_stdin` returns the text of the secrets file "-".
+    With `answers` the models' answers come from there, as far as it has them. If all of them do, no key is needed.
     `named_rows` are added to the selected rows, because node ids name them. `outlet` learns the eval's secrets before
     anything else happens. Raises `ProblemsError` with all problems.
     """
@@ -87,11 +90,15 @@ def prepare(
     target = checks.made(lambda: _target(config, environ, model_origin), *MODEL_KEYS, "agent.agent")
     other = checks.made(lambda: baseline_target(config, environ, baseline_origin), "baseline", "model")
     judge = checks.made(lambda: eval_judge(config, environ, shown(config.path)), "judge", "scoring.rubric")
-    secrets = {}
+    cassette = checks.made(lambda: eval_cassette(config, answers, reads=not listing), "cassette")
+    replays = answers == "cassette"
+    secrets, missing = {}, list[str]()
     if not listing:
         targets = [(each, at) for each, at in ((target, model_origin), (other, baseline_origin)) if each is not None]
         names = _secret_names(config, [each for each, _ in targets], judge)
-        secrets = checks.made(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
+        secrets = checks.made(lambda: resolve_secrets(names, secrets_file, environ, read_stdin, needed=not replays))
+        missing = [name for name in config.secrets if name not in (secrets or {})]
+    if not listing and not replays:
         checks.add(missing_extra(each, where=at) for each, at in targets)
         visible = {**environ, **config.env, **(secrets or {})}
         checks.add(missing_login(each, visible, where=at) for each, at in targets)
@@ -111,7 +118,7 @@ def prepare(
         target=target,
         secrets=secrets,
         hidden=hidden,
-        notes=data.notes,
+        notes=(*secret_notes(missing, "the agent or a reward function"), *data.notes),
         row_digests=data.row_digests,
         contents=data.contents,
         human=data.human,
@@ -120,6 +127,7 @@ def prepare(
         judge=judge,
         typed=tuple(override for override in overrides if override.level == "command"),
         commit=commit,
+        cassette=cassette,
     )
     if not listing:
         prepared = with_prices(prepared, datetime.now(UTC))
@@ -226,6 +234,11 @@ def _secret_names(config: EvalConfig, targets: Sequence[ModelTarget], judge: Eva
     """Return the names of all secrets: those of the config, and of the keys of its models and its judge."""
     models = [*targets, *([judge.target] if judge is not None else [])]
     return list(dict.fromkeys([*config.secrets, *filter(None, (each.api_key_env for each in models))]))
+
+
+def secret_notes(missing: Sequence[str], readers: str) -> list[str]:
+    """Return the note on secrets that are missing where no model is asked; `readers` may read them even so."""
+    return [f"{', '.join(missing)}: not set; that matters only if {readers} reads it"] if missing else []
 
 
 def origin_of(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:

@@ -12,6 +12,7 @@ from pytest_osmosis.config.rules import GRADER_SCORE
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.evals import early_stop
 from pytest_osmosis.evals.baseline import BaselineModel, differing_settings
+from pytest_osmosis.evals.cassettes import EvalCassette
 from pytest_osmosis.evals.judge import EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
 from pytest_osmosis.git.commits import Commit
@@ -63,6 +64,7 @@ class Prepared:
     - `typed`: the overrides of the command line
     - `commit`: the commit whose code runs, None for the files in the workspace
     - `source`: new rollouts, or stored ones
+    - `cassette`: where recorded answers come from or go to, None if the eval has no part in it
     """
 
     config: EvalConfig
@@ -90,6 +92,17 @@ class Prepared:
     typed: tuple[Override, ...] = ()
     commit: Commit | None = None
     source: NewRollouts | RescoreSource | ResumeSource = NEW_ROLLOUTS
+    cassette: EvalCassette | None = None
+
+    @property
+    def replays(self) -> bool:
+        """True if all answers come from a cassette: no model is asked, neither for rollouts nor as a judge."""
+        return self.cassette is not None and self.cassette.mode == "replay"
+
+    @property
+    def is_replay(self) -> bool:
+        """True if the rollouts are those of a cassette, and no measurement."""
+        return self.replays if self.source.asks_models else self.source.cassette_then is not None
 
     @property
     def collected(self) -> Plan:
@@ -160,6 +173,7 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         **({"judge": judge_digest(prepared.judge.setup)} if prepared.judge is not None else {}),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
         **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
+        **({"replayed": True} if prepared.is_replay else {}),
     }
 
 

@@ -18,6 +18,7 @@ from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolv
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
+from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette
 from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, problems_of_judge
@@ -29,6 +30,7 @@ from pytest_osmosis.evals.prepare import (
     hide_secrets,
     human_scores,
     once,
+    secret_notes,
     stored_baseline,
     with_digest,
     with_prices,
@@ -87,6 +89,7 @@ _ROLLOUT_KEYS = frozenset(
         ("baseline", "model_path"),
         ("baseline", "base_url"),
         ("baseline", "api_key_env"),
+        ("cassette", "record"),
     }
 )
 
@@ -107,10 +110,12 @@ def prepare_rescore(
     rescore_all: bool = False,
     listing: bool = False,
     updating: bool = False,
+    answers: AnswerStore | None = None,
     outlet: Outlet | None = None,
 ) -> Prepared:
     """Prepare to score the rollouts of `run` again, with the config in `path`.
 
+    With `answers` the judge's answers come from there; rescoring records none.
     Without a path it is the present version of the run's own config, with the options that were typed then. Missing
     secrets are left out, because most of them only serve to ask a model. `outlet` learns the secrets before anything
     else happens. Raises `ProblemsError`.
@@ -131,10 +136,18 @@ def prepare_rescore(
     secrets = {}
     if not listing:
         secrets = checks.made(lambda: resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False))
+        keys: dict[str, str] | None = {}
         if judge is not None:
-            keys = checks.made(lambda: resolve_secrets(_keys_of(judge), secrets_file, environ, read_stdin))
+            needed = answers != "cassette"
+            keys = checks.made(
+                lambda: resolve_secrets(_keys_of(judge), secrets_file, environ, read_stdin, needed=needed)
+            )
+        if judge is not None and answers != "cassette":
             checks.add(problems_of_judge(judge, {**environ, **config.env, **(keys or {})}, shown(config.path)))
-            secrets = {**(secrets or {}), **(keys or {})}
+        secrets = {**(secrets or {}), **(keys or {})}
+    cassette = None
+    if answers is not None:
+        cassette = checks.made(lambda: eval_cassette(config, answers, reads=not listing), "cassette")
     results_then = checks.made(lambda: _results(run))
     target = checks.made(lambda: _target(run, run.manifest.target))
     baseline_model = checks.made(lambda: _baseline_model(run))
@@ -162,7 +175,7 @@ def prepare_rescore(
         notes=(
             *_part_notes(run, results_then),
             *change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
-            *_secret_notes(missing_secrets),
+            *secret_notes(missing_secrets, "a reward function"),
             *rows.notes,
         ),
         row_digests=rows.digests,
@@ -173,6 +186,7 @@ def prepare_rescore(
         commit=commit,
         judge=judge,
         source=source,
+        cassette=cassette,
     )
     return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))
 
@@ -310,10 +324,6 @@ def _part_notes(run: StoredEvalRun, results: PublishedResults | None) -> list[st
     whole = previous_run(run.directory.path.parent, results.plan_digest).head
     other = "" if whole is None else f"; --osmosis-from={whole.path.parent.name} scores the last whole run"
     return [f"that run was a part of the plan (-k, --lf or node ids), so it decides no gate{other}"]
-
-
-def _secret_notes(missing: Sequence[str]) -> list[str]:
-    return [f"{', '.join(missing)}: not set; that matters only if a reward function reads it"] if missing else []
 
 
 def _rows(rows: Sequence[int]) -> str:

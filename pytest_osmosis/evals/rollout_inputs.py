@@ -98,6 +98,7 @@ def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
         },
         "evaluation": {"agent_workflow_timeout_s": config.evaluation.agent_workflow_timeout_s},
         "limits.rollout": dict(config.limits.rollout),
+        "cassette": {"replay": prepared.is_replay},
         "env": {name: _digest(name, value, prepared, salt) for name, value in config.env.items()},
         "baseline": {
             "model_path": None if other is None else other.name,

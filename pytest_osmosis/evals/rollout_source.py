@@ -28,7 +28,9 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_progress import Resumption
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results import files
+from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.read import PublishedResults
+from pytest_osmosis.results.read_back import cassette_of
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
@@ -51,6 +53,7 @@ class NewRollouts:
     """
 
     asks_models: ClassVar[bool] = True
+    cassette_then: ClassVar[CassetteUse | None] = None
     outside_of_stored_part: ClassVar[Collection[RunId]] = frozenset()
 
     name: str | None = None
@@ -257,6 +260,13 @@ class RescoreSource:
         """The runs without a rollout if the earlier eval run was a part of its plan, else none."""
         is_part = self.results_then is not None and self.results_then.partial
         return self.without_rollout.keys() if is_part else frozenset()
+
+    @property
+    def cassette_then(self) -> CassetteUse | None:
+        """The cassette from which the stored rollouts were replayed, None if they were measured."""
+        then = None if self.results_then is None else self.results_then.document["provenance"].get("cassette")
+        use = cassette_of(then)
+        return use if use is not None and use.mode == "replay" else None
 
     @property
     def rolled_out_at(self) -> str:

@@ -12,8 +12,15 @@ from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Transcript
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.evals.cassettes import (
+    FinishedCassette,
+    check_replay,
+    finish_cassette,
+    missing_text,
+    unrecorded_text,
+)
 from pytest_osmosis.evals.commits import worktree_of
-from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early
+from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.selected_runs import SelectedRuns
@@ -35,7 +42,8 @@ class EvalRun:
     """One execution of a prepared eval: `start` makes it, `evals.finish` closes it and makes its results.
 
     `conversations` holds those of finished runs, if the settings ask for them, `reasons` a line on each run that was
-    reported as failed or as an error.
+    reported as failed or as an error. `cassette` is what became of the eval's cassette, once it is closed.
+    `unrecorded` says of runs of a replay what they asked in place of what is in the cassette.
     """
 
     prepared: Prepared
@@ -47,6 +55,8 @@ class EvalRun:
     reasons: Mapping[RunId, str]
     provenance: Mapping[str, Any]
     git: GitQuery | None = None
+    cassette: FinishedCassette | None = None
+    unrecorded: Mapping[RunId, str] = field(default_factory=dict)
     ended_at: datetime | None = None
     _began_s: float | None = None
     _ended_s: float | None = None
@@ -81,11 +91,17 @@ class EvalRun:
 
         `rerun` returns the command that repeats a run; `on_done` is called for each run that is done, in the engine's
         thread. Raises `JournalError` if the directory cannot be written, or another process writes to its journal, and
-        `CodeError` if the files of the commit that the config names cannot be checked out.
+        `CodeError` if the files of the commit that the config names cannot be checked out, and `CassetteError` if too
+        many of the selected runs are not in the cassette of a replay.
         """
+        runs, cassette = selected.runs, prepared.cassette if prepared.source.asks_models else None
+        if cassette is not None and runs:
+            check_replay(cassette, runs, most_errors(prepared, selected))
         began_at = datetime.now(UTC)
         worktree = worktree_of(prepared, settings.worktrees)
         directory, journal = prepared.source.open_run(prepared, began_at)
+        if prepared.cassette is not None:
+            prepared.cassette.make_folder()
         provenance = provenance_of(prepared, directory, began_at)
         queries = settings.git if prepared.commit is None else None
         git = None if queries is None else queries.of(prepared.config.workspace)
@@ -94,9 +110,13 @@ class EvalRun:
         engine = Engine(job, journal, on_done)
         if journal.lock.notice is not None:
             engine.notices.add(journal.lock.notice)
+        if cassette is not None and (missing := missing_text(cassette, runs)) is not None:
+            engine.notices.add(missing)
         engine.start()
         kept = outcomes.conversations, outcomes.reasons
-        return cls(prepared, selected, settings, directory, engine, *kept, provenance, git)
+        return cls(
+            prepared, selected, settings, directory, engine, *kept, provenance, git, unrecorded=outcomes.unrecorded
+        )
 
     def host_log_text(self) -> str:
         return redacted_log(self.directory, self.prepared)
@@ -133,9 +153,10 @@ class EvalRun:
         """Return the properties of a unit that is done for other tools: of its run, or of all runs of its row."""
         records = [self.record(run) for run in runs]
         costs = [self.prepared.cost_usd(record) for record in records]
+        replayed: list[Property] = [("osmosis.replayed", "true")] if self.prepared.replays else []
         if len(records) == 1:
-            return properties_of(records[0], self.pass_rule, costs[0])
-        return properties_of_row(records, self.pass_rule, costs)
+            return [*properties_of(records[0], self.pass_rule, costs[0]), *replayed]
+        return [*properties_of_row(records, self.pass_rule, costs), *replayed]
 
     @property
     def host_arguments(self) -> tuple[Setup, Mapping[str, str]]:
@@ -186,6 +207,9 @@ class EvalRun:
         self.engine.close(grace_s)
         self.stop_clock()
         self._closed = True
+        if self.prepared.cassette is not None:
+            records = map(self.record, self.selected.runs)
+            self.cassette = finish_cassette(self.prepared.cassette, self.directory, records)
         version = self._code_version()
         self.provenance = {**self.provenance, **version.to_json()}
         if self.began and version != self._known_version:
@@ -201,7 +225,7 @@ class _RunOutcomes:
     """Makes the outcome of each run from its record. `rerun` returns the command that repeats a run.
 
     With `keep_conversations`, `conversations` holds those of finished runs until somebody takes them out. `reasons`
-    holds lines that the outcomes hold too.
+    holds lines that the outcomes hold too, `unrecorded` what runs of a replay asked that is not in the cassette.
     """
 
     prepared: Prepared
@@ -209,6 +233,7 @@ class _RunOutcomes:
     keep_conversations: bool
     conversations: dict[RunId, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     reasons: dict[RunId, str] = field(default_factory=dict)
+    unrecorded: dict[RunId, str] = field(default_factory=dict)
 
     def shows(self, record: RunRecord, pass_rule: PassRule) -> bool:
         """Return True if the outcome of a stored run needs its conversation."""
@@ -234,4 +259,6 @@ class _RunOutcomes:
             outcome = judged_by_no_score(outcome)
         if outcome.kind in ("failed", "error"):
             self.reasons[record.run] = outcome.reason
+        if (text := unrecorded_text(self.prepared.cassette, record, transcript.details)) is not None:
+            self.unrecorded[record.run] = text
         return outcome

@@ -60,7 +60,7 @@ def new_run_directory(prepared: Prepared, began_at: datetime, name: str | None =
         with ExitStack() as on_error:
             on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
             if not config.output.dir:
-                _ignore_in_git(config.workspace / RUNS.parent)
+                ignore_in_git(config.workspace / RUNS.parent)
             _write(directory, manifest_of(directory, prepared, began_at))
             on_error.pop_all()
     except OSError as error:
@@ -131,7 +131,8 @@ def renew_manifest(directory: RunDirectory, prepared: Prepared, began_at: dateti
     _write(directory, {**manifest_of(directory, prepared, began_at), **kept})
 
 
-def _ignore_in_git(folder: Path) -> None:
+def ignore_in_git(folder: Path) -> None:
+    """Let git ignore all that is in a folder of ours."""
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
@@ -174,6 +175,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
             "timeout_s": prepared.target.timeout_s,
         },
         "versions": versions(),
+        "cassette": None if prepared.cassette is None else prepared.cassette.to_json(),
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
         "workspace": str(config.workspace),

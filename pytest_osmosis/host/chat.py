@@ -54,7 +54,7 @@ class RequestTotals:
     first bound for which a request was refused. `failure` is the error of the last request through the endpoint, None
     if it was answered: its client raised an error of its own. `outage` is the last error of the provider. `usage` is
     None without an answer, and for good once a server answers without its usage: the sum is unknown then. `stored`
-    are those of the answers that came from a store.
+    are those of the answers that came from a store, `unrecorded` is the last request of a replay that it did not hold.
     """
 
     usage: Usage | None = None
@@ -70,6 +70,7 @@ class RequestTotals:
     tool_calls: int = 0
     bound: str | None = None
     stored: StoreTotals = field(default_factory=StoreTotals)
+    unrecorded: ModelError | None = None
 
     def add(self, reply: ChatReply) -> None:
         if not self.answers:
@@ -85,7 +86,12 @@ class RequestTotals:
         self.retries += 1
 
     def raise_outage(self) -> None:
-        """Raise `ModelError` if the provider let no request be answered: whatever the agent returned is no model's."""
+        """Raise `ModelError` if the provider let no request be answered: whatever the agent returned is no model's.
+
+        In a replay one request without an answer is enough.
+        """
+        if self.unrecorded is not None:
+            raise self.unrecorded
         if self.outage is not None and not self.answers:
             text = f"{self.outage}; the agent returned without an answer of the model"
             outage = self.outage
@@ -209,6 +215,8 @@ class RolloutChat:
         except ModelError as error:
             if error.boundary == "provider":
                 self.totals.outage = error
+                if asked is not None and not (asked.is_sent or asked.from_store):
+                    self.totals.unrecorded = error
             raise
         finally:
             with self._counting:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_osmosis.engine.host_connection import HostConnection
-from pytest_osmosis.errors import CodeError, JournalError
+from pytest_osmosis.errors import CassetteError, CodeError, JournalError
 from pytest_osmosis.evals import (
     EvalRun,
     GitQueries,
@@ -190,7 +190,7 @@ class EvalSession:
                 continue
             try:
                 self.queue.add(eval_id, self._started(self.by_id[eval_id], selected))
-            except (CodeError, JournalError) as error:
+            except (CassetteError, CodeError, JournalError) as error:
                 self.queue.discard()
                 raise pytest.UsageError(str(error)) from None
         self.queue.start()

@@ -49,7 +49,7 @@ def overview_rows(evals: Sequence[Results]) -> list[list[str]]:
     named = [(results.description.name, str(results.description.extra.get("path", ""))) for results in evals]
     rows = [list(HEAD)]
     for name, results in zip(distinct_names(named), evals, strict=True):
-        rows.append(_own_row(name, results))
+        rows.append(_own_row(f"{name} (replayed)" if results.is_replay else name, results))
         if results.baseline is not None:
             rows.append(_baseline_row(results, results.baseline))
     return rows

@@ -22,7 +22,7 @@ def table_lines(entries: Sequence[RunEntry]) -> list[str]:
 
 
 def _cells(entry: RunEntry) -> list[str]:
-    state = f"{entry.state}, partial" if entry.partial else entry.state
+    state = ", ".join([entry.state, *["partial"] * entry.partial, *["replayed"] * entry.replayed])
     return [
         entry.name,
         "-" if entry.started_at is None else entry.started_at[:19].replace("T", " "),

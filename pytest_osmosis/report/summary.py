@@ -12,7 +12,7 @@ from pytest_osmosis.report.causes import aside_lines, cause_lines
 from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
 from pytest_osmosis.report.metrics import metric_lines
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
-from pytest_osmosis.report.style import dim
+from pytest_osmosis.report.style import dim, warning
 from pytest_osmosis.results.causes import causes_aside, causes_of
 from pytest_osmosis.results.judge_totals import JudgeSums
 from pytest_osmosis.results.read import PublishedHead
@@ -52,6 +52,7 @@ def account_lines(results: Results) -> list[str]:
         *_truncated(results),
         *_equal_answers(results),
         _took(results),
+        *_cassette(results),
         *_judges(results),
         *_votes(results),
         *_throttled(results.throttling),
@@ -73,6 +74,28 @@ def _took(results: Results) -> str:
     """Return tokens, cost and time; for stored rollouts, those of the time when they were made."""
     took = ", ".join([*_spent(results), seconds(results.duration_ms / 1000)])
     return dim(took if results.rescored is None else f"the rollouts took {took}")
+
+
+def _cassette(results: Results) -> list[str]:
+    """Return what was recorded, and what recorded answers saved."""
+    use = results.cassette
+    if use is None:
+        return []
+    lines: list[str] = []
+    if use.mode == "replay":
+        lines.append(dim("tokens and cost are those of the recording, nothing was paid now"))
+    elif use.replayed:
+        tokens, cost = plural(use.replayed_tokens, "token"), use.replayed_cost_usd
+        saved = f"{tokens} not spent, cost unknown" if cost is None else f"{tokens}, {money(cost)} not spent"
+        lines.append(f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the {use.store}: {saved}")
+    if use.mode in ("record", "new") and use.replayed < use.requests:
+        lines.append(dim(f"{plural(use.requests - use.replayed, 'answer')} recorded in {use.path}"))
+    if use.unrecorded:
+        missing, n = sum(use.unrecorded.values()), sum(record.status != "pending" for record in results.all_records)
+        reasons = ", ".join(f"{count(number)} {reason}" for reason, number in use.unrecorded.items())
+        are = "is" if missing == 1 else "are"
+        lines.append(warning(f"{count(missing)} of {plural(n, 'rollout')} {are} not in the cassette: {reasons}"))
+    return lines
 
 
 def _judges(results: Results) -> list[str]:

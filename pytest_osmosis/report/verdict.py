@@ -29,7 +29,12 @@ def verdict_lines(results: Results) -> list[str]:
 
 def short_verdict_lines(results: Results) -> list[str]:
     """Return what an eval run came to and nothing else: why it stopped, its pass rate and its gates."""
-    return [*_stop(results), _pass_rate(results), *(_gate(verdict)[0] for verdict in results.verdicts)]
+    return [
+        *_stop(results),
+        *replay_lines(results),
+        _pass_rate(results),
+        *(_gate(verdict)[0] for verdict in results.verdicts),
+    ]
 
 
 def brief_lines(results: Results) -> list[str]:
@@ -42,6 +47,7 @@ def brief_lines(results: Results) -> list[str]:
     return [
         *remark_lines(results),
         *_stop(results),
+        *replay_lines(results),
         *_gates(results, [verdict for verdict in results.verdicts if verdict.state != "holds"], power=False),
     ]
 
@@ -50,6 +56,7 @@ def rate_lines(results: Results) -> list[str]:
     """Return why the eval stopped, and its pass rate, with the baseline's."""
     return [
         *_stop(results),
+        *replay_lines(results),
         *_smoke(results),
         _pass_rate(results),
         *(_baseline_model(results, results.baseline) if results.baseline is not None else []),
@@ -95,6 +102,13 @@ def _smoke(results: Results) -> list[str]:
     if results.smoke_of is None:
         return []
     return [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
+
+
+def replay_lines(results: Results) -> list[str]:
+    """Return the line that tells a replay from a measurement."""
+    if results.cassette is None or not results.is_replay:
+        return []
+    return [warning(f"replayed from {results.cassette.path}: no model was asked")]
 
 
 def _pass_rate(results: Results) -> str:

@@ -97,7 +97,9 @@ def shown_name(use: JudgeUse) -> str:
 
 def judge_fields(use: JudgeUse) -> dict[str, Any]:
     """Return the published form of a run's requests to one judge."""
-    return {**use._asdict(), "usage": dict(use.usage) or None}
+    fields = {**use._asdict(), "usage": dict(use.usage) or None}
+    del fields["stored"]  # which would tell a replay's results from those of its recording
+    return fields
 
 
 def _sums(uses: Sequence[Sequence[JudgeUse]], price: PriceOf) -> JudgeSums:

@@ -131,7 +131,10 @@ def _members(results: Results) -> dict[str, Any]:
         },
         "summary": _summary(results),
         **({"model_summaries": _model_summaries(results, baseline)} if baseline is not None else {}),
-        "provenance": dict(results.provenance),
+        "provenance": {
+            **results.provenance,
+            **({"cassette": results.cassette.to_json()} if results.cassette is not None else {}),
+        },
         "last_run": None if results.previous is None else _previous(results.previous),
         "baseline": None if results.comparison is None else _baseline(results.comparison),
         "rescored": None if results.rescored is None else _rescored(results.rescored),

@@ -81,7 +81,7 @@ class PublishedHead:
     `git_commit` and `git_dirty` are None if they are unknown. `counted` are the runs of the eval's own model that the
     pass rate counts. `gates` are the states of its gates; an earlier version published them after the rows, so that a
     head has none. `run_dir` is the run directory as it was written, "" if it is not known. `shard` is None for results
-    that are not those of a shard.
+    that are not those of a shard. `replayed` is True if all answers came from a cassette.
     """
 
     path: Path
@@ -108,6 +108,7 @@ class PublishedHead:
     gates: Sequence[str]
     run_dir: str
     shard: Shard | None
+    replayed: bool
 
     @property
     def passed(self) -> int | None:
@@ -496,6 +497,7 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         "shard": _shard(data.get("shard")),
         "run_dir": _typed(provenance.get("run_dir", ""), str),
         "gates": [_typed(gate["state"], str) for gate in _typed(data.get("gates", []), list)],
+        "replayed": _typed(_typed(provenance.get("cassette", {}), dict).get("mode"), str, NoneType) == "replay",
     }
 
 

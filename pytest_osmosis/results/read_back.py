@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from pytest_osmosis.config.tables import GateRule, TokenPrices
@@ -15,6 +16,7 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES
 from pytest_osmosis.record.run_record import RewardError, RunRecord, judge_use
+from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.results import Rescored
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.verdicts.comparison import RowComparison
@@ -30,6 +32,10 @@ def price_of(data: Mapping[str, Any] | None) -> Price | None:
         return None
     rates = (float(data[name]) for name in ("input", "output", "cached_input", "cache_write"))
     return Price(TokenPrices(*rates), data["source"])
+
+
+def cassette_of(data: Mapping[str, Any] | None) -> CassetteUse | None:
+    return None if data is None else CassetteUse(**{each.name: data[each.name] for each in fields(CassetteUse)})
 
 
 def run_id_of(row: int, run: Mapping[str, Any]) -> RunId:

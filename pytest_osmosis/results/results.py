@@ -19,6 +19,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.calibration import Calibration, HumanScores, calibration
+from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.results.judge_totals import JudgeTotals, PriceOf, judge_totals, no_price
 from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
@@ -141,6 +142,12 @@ class Results:
     throttling: Throttling = field(default_factory=Throttling)
     shard: ShardFacts | None = None
     judge_price: PriceOf = no_price
+    cassette: CassetteUse | None = None
+
+    @property
+    def is_replay(self) -> bool:
+        """True if no model was asked: the rollouts are those of a cassette."""
+        return self.cassette is not None and self.cassette.mode == "replay"
 
     def reason_of(self, record: RunRecord) -> str:
         """Return in one line why a run did not pass, "" if it did."""

@@ -26,7 +26,7 @@ class RunEntry:
     there is no pass rate. `ended` of the `selected` ones ended; for an eval run without results these are rollouts of
     all models, and the planned ones. `gates` are the states of its gates, `git_commit` and `git_dirty` the version of
     its code.
-    `problem` says why its files could not be read.
+    `problem` says why its files could not be read. `replayed` is True if all answers came from a cassette.
     """
 
     name: str
@@ -49,6 +49,7 @@ class RunEntry:
     git_commit: str | None = None
     git_dirty: bool | None = None
     problem: str | None = None
+    replayed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "gates": list(self.gates)}
@@ -85,6 +86,7 @@ def _with_results(directory: RunDirectory) -> RunEntry:
         head.duration_s,
         head.git_commit,
         head.git_dirty,
+        replayed=head.replayed,
     )
 
 

@@ -25,6 +25,7 @@ from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_row_digests
 from pytest_osmosis.results.read_back import (
     agrees,
+    cassette_of,
     comparison_of,
     previous_of,
     price_of,
@@ -183,7 +184,7 @@ def _results(run: StoredEvalRun, read: PublishedResults, ledger: Ledger) -> Resu
         by_function=by_function,
         overall=overall,
         verdicts=verdicts,
-        provenance={**data["provenance"], "run_dir": shown(run.directory.path)},
+        provenance={**_without_cassette(data["provenance"]), "run_dir": shown(run.directory.path)},
         price=price_of(config["price"]),
         row_digests={row.index: row.digest for row in read.rows},
         human=_human(data),
@@ -204,7 +205,12 @@ def _results(run: StoredEvalRun, read: PublishedResults, ledger: Ledger) -> Resu
             throttling["held_s"],
         ),
         judge_price=_judge_price(data["summary"].get("judges")),
+        cassette=cassette_of(data["provenance"].get("cassette")),
     )
+
+
+def _without_cassette(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in provenance.items() if key != "cassette"}
 
 
 def _judge_price(judges: Mapping[str, Any] | None) -> PriceOf:

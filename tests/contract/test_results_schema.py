@@ -194,9 +194,10 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
 
     assert faults(recorded) == []
     shard = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n', shard=Shard(1, 2), interrupt=True)
-    kinds = [whole, again, rescored, partial, interrupted, stopped, removed, compared, two_models, shard]
+    kept = evaluate(f'{CONFIG}[cassette]\nrecord = "new"\n')
+    kinds = [whole, again, rescored, partial, interrupted, stopped, removed, compared, two_models, kept, shard]
     assert [faults(results) for results in kinds] == [[]] * len(kinds)
-    assert [results["partial"] for results in kinds] == [False] * 3 + [True] + [False] * 5 + [True]
+    assert [results["partial"] for results in kinds] == [False] * 3 + [True] + [False] * 6 + [True]
     assert {run["status"] for results in kinds for row in results["rows"] for run in row["runs"]} == {
         "finished",
         "failed",
@@ -215,12 +216,14 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
         True,
         False,
         True,
+        False,
         True,
     ]
     assert [results["rescored"] is None for results in kinds] == [
         True,
         True,
         False,
+        True,
         True,
         True,
         True,

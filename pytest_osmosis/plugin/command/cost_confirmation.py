@@ -25,7 +25,9 @@ def estimate(prepared: Prepared, n_selected: int) -> float | None:
     `prepared.last` has the same plan, so it has as many runs as the plan.
     """
     last = prepared.last
-    if all(price is not None and price.cost_usd(_ANY_TOKENS) == 0 for price in prepared.all_prices.values()):
+    if prepared.replays or all(
+        price is not None and price.cost_usd(_ANY_TOKENS) == 0 for price in prepared.all_prices.values()
+    ):
         return 0.0
     if last is None or last.cost_usd is None or last.judges_cost_usd is None:
         return None

@@ -72,7 +72,9 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     Raises `pytest.UsageError` for a path without an eval, and for options of evals in a command that names none.
     """
     # Parsing again with pytest's private parser is the one way to see what was typed, without addopts.
-    typed = config._parser.parse_known_args([str(arg) for arg in config.invocation_params.args])
+    words = [str(arg) for arg in config.invocation_params.args]
+    options.spell_out(words)
+    typed = config._parser.parse_known_args(words)
     if typed.osmosis_env:
         raise pytest.UsageError(f"--osmosis-env: {_VERIFIERS}")
     source = _typed_source(typed)
@@ -246,7 +248,7 @@ def _refuse_eval_options(typed: Any, source: SourceName | None) -> None:
     allowed: Collection[options.Option] = ()
     reason = f"no eval is named; {_HOW}"
     if source == "reference":
-        allowed = (*options.OF_CONFIG, options.SET)
+        allowed = [option for option in (*options.OF_CONFIG, options.SET) if option is not options.RECORD]
         reason = f"{options.SOURCE.flag}=reference requests no model, so no eval can run"
     elif source == "model":
         allowed = [option for option in options.OF_AN_EVAL if option not in options.NOT_OF_TESTS]

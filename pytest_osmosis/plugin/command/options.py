@@ -23,12 +23,16 @@ TITLE = "evals of LLM agents (write options with '='; variables work too: --osmo
 
 
 class Option(NamedTuple):
-    """An option `--osmosis-<name>`; a flag if it has no `metavar`. (A dataclass would cost every pytest run 1.5 ms.)"""
+    """An option `--osmosis-<name>`; a flag if it has no `metavar`. (A dataclass would cost every pytest run 1.5 ms.)
+
+    `bare` is the value of an option that may be written without one.
+    """
 
     name: str
     metavar: str | None
     help: str
     repeatable: bool = False
+    bare: str | None = None
 
     @property
     def flag(self) -> str:
@@ -74,6 +78,14 @@ SOURCE = Option(
     "model, which costs money (default: reference).",
 )
 
+RECORD = Option(
+    "record",
+    "all|new|off",
+    "Record what the models answer in the eval's cassette, which --osmosis-replay reads: all answers (the default "
+    "without a value), or new ones only, giving recorded ones again ([cassette] record).",
+    bare="all",
+)
+
 OF_CONFIG = (
     Option("dataset", "PATH", "Dataset: a .jsonl, .json, .csv or .parquet file ([data] path)."),
     Option(
@@ -96,6 +108,7 @@ OF_CONFIG = (
     Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's)."),
     Option("max-tokens", "N", "Maximum tokens of an answer ([sampling] max_tokens; default: the model's)."),
     Option("granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run)."),
+    RECORD,
     Option("baseline-model", "MODEL", "Also run this model on the same rows and compare ([baseline] model_path)."),
     Option("baseline-base-url", "URL", "OpenAI-compatible server of the baseline model ([baseline] base_url)."),
     Option("baseline-api-key-env", "NAME", "Name of the variable that holds its API key ([baseline] api_key_env)."),
@@ -157,6 +170,17 @@ UPDATE_BASELINE = Option(
     "max_regression is not decided then.",
 )
 
+REPLAY = Option(
+    "replay",
+    None,
+    "Give the answers again that the eval's cassette holds: no model is asked, and no key is needed ([cassette] path).",
+)
+CACHE = Option(
+    "cache",
+    None,
+    "Ask for no answer twice: an equal request of the same row, run and turn is answered from .osmosis/cache.",
+)
+
 OVERWRITE = Option(
     "overwrite",
     None,
@@ -186,6 +210,9 @@ OF_SESSION = (
         "(default: never ask).",
     ),
     RESCORE,
+    # where answers come from
+    REPLAY,
+    CACHE,
     # where results go
     Option("output", "PATH", "Also write results.json here; a folder, or a path with {name}, if several evals run."),
     Option("markdown", "PATH", "Write a summary in Markdown here; GitHub Actions shows it on the job's page anyway."),
@@ -231,6 +258,8 @@ def add(parser: pytest.Parser) -> None:
     for option in ALL:
         if option.metavar is None:
             group.addoption(option.flag, action="store_true", help=option.help)
+        elif option.bare is not None:
+            group.addoption(option.flag, nargs="?", const=option.bare, metavar=option.metavar, help=option.help)
         elif option.repeatable:
             group.addoption(option.flag, action="append", default=[], metavar=option.metavar, help=option.help)
         else:
@@ -249,6 +278,12 @@ def add(parser: pytest.Parser) -> None:
         if option.name in INI_OF_SESSION:
             parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default=None)
     parser.addini(NOT_MEASURED_EXIT, "Exit status if an eval could not be measured (default: 9).", default="9")
+
+
+def spell_out(words: list[str]) -> None:
+    """Give options that stand without a value their value, or else they would take the next argument for it."""
+    bare = {option.flag: option.bare for option in ALL if option.bare is not None}
+    words[:] = [f"{word}={bare[word]}" if word in bare else word for word in words]
 
 
 def may_concern(config: pytest.Config) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, is_training_config
 from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.config.training_config import NOT_OF_TRAINING
 from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, baseline_path, prepare, prepare_training
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
@@ -141,6 +142,7 @@ class EvalPreparer:
             updating=self._options.update_baseline,
             compared=compared,
             named_rows=rows,
+            answers=self._options.answer_store,
             outlet=outlet_of(self._config),
         )
         return replace(prepared, config=self._limited(prepared.config))
@@ -150,6 +152,9 @@ class EvalPreparer:
         if self._options.shard is not None and path not in self._named.listed:
             text = f"a preflight of a training config has no shards ({SHARD.flag}); run it in a job of its own"
             raise ProblemsError([Problem(shown(path), text)])
+        answers = self._options.answers
+        if answers is not None and answers.origin.startswith("--"):
+            raise ProblemsError([Problem(answers.origin, NOT_OF_TRAINING)])
         prepared = prepare_training(
             path,
             self._overrides(path),
@@ -182,6 +187,7 @@ class EvalPreparer:
             rescore_all=self._options.rescore,
             listing=self._only_lists,
             updating=self._options.update_baseline,
+            answers=self._options.answer_store,
             outlet=outlet_of(self._config),
         )
         return replace(prepared, config=self._limited(prepared.config))

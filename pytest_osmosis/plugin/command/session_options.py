@@ -14,6 +14,7 @@ from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, integer_o
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.errors import Problem
+from pytest_osmosis.evals import AnswerStore
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin.command import options
@@ -28,6 +29,7 @@ SHOW_FAILURES = 10
 _NOT_REPEATED = (
     "resume", "run", "retry-failed", "fresh", "shard", "output", "markdown", "overwrite", "inline",
     "stop-when-decided", "update-baseline", "show-failures",
+    "record",
 )  # fmt: skip
 """Options that are left out of the command that repeats a single run."""
 
@@ -39,14 +41,21 @@ class InFlightLimit(NamedTuple):
     origin: str
 
 
+class AnswersOption(NamedTuple):
+    """From where recorded answers are given again, and the option or variable that asked for it."""
+
+    store: AnswerStore
+    origin: str
+
+
 class SessionOptions(NamedTuple):
     """The options of a session, apart from the evals that it names.
 
     `resume` is the request to go on with a run, or to give the new one a name; None without either.
     `smoke` is the number of rows of a smoke test, None without one. `stop_when_decided` is the option or variable that
-    requested it, None without one. `shard` is the only one of the evals' shards that runs.
-    `update_baseline` writes results over the baseline. `show_failures` is how many
-    failed runs pytest shows, None for all.
+    requested it, None without one. `shard` is the only one of the evals' shards that runs. `update_baseline` writes
+    results over the baseline. `show_failures` is how many failed runs pytest shows, None for all. Without `answers`,
+    the config decides if recorded answers are given again.
     """
 
     overrides: tuple[Override, ...]
@@ -67,6 +76,11 @@ class SessionOptions(NamedTuple):
     rescore: bool
     overwrite: bool
     show_failures: int | None
+    answers: AnswersOption | None
+
+    @property
+    def answer_store(self) -> AnswerStore | None:
+        return None if self.answers is None else self.answers.store
 
 
 class OptionValue(NamedTuple):
@@ -91,7 +105,8 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         problems.append(Problem(values["rescore"].origin, f"needs {options.FROM.flag}: it scores stored rollouts"))
     usd: float | None = _number(values["confirm-above"], number(" of at least 0", lambda usd: usd >= 0), problems)
     smoke = _smoke(values["smoke"], values["smoke-rows"], overrides, problems)
-    update_baseline = _update_baseline(values["update-baseline"], smoke, stop_when_decided, problems)
+    answers = _answers(values["replay"], values["cache"], overrides, problems)
+    update_baseline = _update_baseline(values["update-baseline"], smoke, stop_when_decided, answers, problems)
     resume = _resume(config, values, problems)
     shard = _shard(config, values, problems)
     markdown = _markdown(config, values["markdown"], problems)
@@ -118,6 +133,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         rescore=rescore,
         overwrite=overwrite,
         show_failures=show_failures,
+        answers=answers,
     )
 
 
@@ -290,7 +306,32 @@ def _resume(config: pytest.Config, values: Mapping[str, OptionValue], problems: 
     return ResumeRequest(name, resumes, retries, fresh) if given else None
 
 
-def _update_baseline(value: OptionValue, smoke: int | None, decided: str | None, problems: list[Problem]) -> bool:
+def _answers(
+    replay: OptionValue, cache: OptionValue, overrides: Iterable[Override], problems: list[Problem]
+) -> AnswersOption | None:
+    """Return from where recorded answers are given again, None if the config decides.
+
+    The command line wins over the environment. Two requests on one of them contradict each other.
+    """
+    flags: Mapping[AnswerStore, OptionValue] = {"cassette": replay, "cache": cache}
+    stores = {value.origin: store for store, value in flags.items() if _flag(value, problems)}
+    levels: dict[str, str] = {origin: "command" if origin.startswith("--") else "environment" for origin in stores}
+    recording = (each for each in overrides if (each.table, each.key) == _RECORD and each.value != "off")
+    levels |= {each.origin: each.level for each in recording if each.level in ("command", "environment")}
+    origins = [origin for origin in levels if levels[origin] == "command"] or list(levels)
+    for origin in origins if len(origins) > 1 else ():
+        others = " and ".join(other for other in origins if other != origin)
+        text = "an answer is recorded, comes from the cassette, or comes from the cache; keep one of them"
+        problems.append(Problem(origin, f"contradicts {others}: {text}"))
+    return AnswersOption(stores[origins[0]], origins[0]) if origins and origins[0] in stores else None
+
+
+_RECORD = OPTIONS["record"]
+
+
+def _update_baseline(
+    value: OptionValue, smoke: int | None, decided: str | None, answers: AnswersOption | None, problems: list[Problem]
+) -> bool:
     """True if results replace the baseline. Only the command may request it, and only for whole evals."""
     if not _flag(value, problems):
         return False
@@ -300,6 +341,9 @@ def _update_baseline(value: OptionValue, smoke: int | None, decided: str | None,
     for other in filter(None, (options.SMOKE.flag if smoke is not None else None, decided)):
         text = f"contradicts {other}: a baseline is a whole eval; leave out one of them"
         problems.append(Problem(value.origin, text))
+    if answers is not None:
+        text = f"contradicts {answers.origin}: a baseline is measured, not repeated from recorded answers"
+        problems.append(Problem(value.origin, f"{text}; leave out one of them"))
     return True
 
 

@@ -28,8 +28,11 @@ def set_not_measured(session: pytest.Session, status: int) -> None:
 def not_measured(finished: FinishedEval, *, gated: bool, measured: bool) -> bool:
     """Return True if an eval has no verdict: nothing was `measured`, it was stopped, or a gate was not measured.
 
-    `--maxfail` has an exit status of its own. `gated` is True if gates decide.
+    `--maxfail` has an exit status of its own. `gated` is True if gates decide. A replay that asks something else than
+    was recorded has failed: the code is at fault, and no outage.
     """
+    if finished.run.unrecorded:
+        return False
     stopped = finished.run.engine.stopped
     if stopped is not None and stopped.reason == "maxfail":
         return False

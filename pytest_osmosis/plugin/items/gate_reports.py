@@ -17,6 +17,8 @@ from pytest_osmosis.plugin.items.exit_status import CUT_SHORT, SYSTEMIC, all_gat
 from pytest_osmosis.plugin.items.item import Answer, skip_at
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
 from pytest_osmosis.report.verdict import finding_text, stop_text
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import UNDECIDED, Verdict
 from pytest_osmosis.verdicts.pass_rule import Kind
@@ -38,6 +40,8 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
             yield "stop" if stopped.reason == "requested" else f"limit {stopped.reason}", kind, text
     if not finished.run.selected.runs:
         yield "shard", "skipped", f"{finished.run.prepared.shard} has none of the selected rows"
+    if gated and finished.run.unrecorded:  # else the runs are errors themselves
+        yield "replay", "error", unrecorded_lines(finished)
     if finished.not_updated is not None:
         yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
     for verdict in finished.results.verdicts:
@@ -46,6 +50,17 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
     if finished.unwritten:
         journal = shown(finished.run.directory.journal)
         yield "results", "error", "\n".join([*finished.unwritten, f"the journal {journal} holds what ran"])
+
+
+def unrecorded_lines(finished: FinishedEval) -> str:
+    """Return which runs of a replay asked something else, and what the first of them asked."""
+    asked, selected = finished.run.unrecorded, finished.run.selected.runs
+    first = min(asked)
+    runs = f"{count(len(asked))} of {plural(len(selected), 'run')} asked what was not recorded"
+    return f"{runs} ({listed(map(str, sorted(asked)), MOST_LISTED)})\n{first}: {asked[first]}"
+
+
+MOST_LISTED = 3
 
 
 def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> None:

@@ -15,6 +15,7 @@ from pytest_osmosis.evals import (
     RescoreSource,
     ResumeSource,
     baseline_path,
+    cassette_line,
     rate_limit_texts,
     rollout_bounds_text,
     sampling_text,
@@ -72,7 +73,8 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
             yield f"  {name}: {_brief_preflight(each, each.preflight, size)}"
             continue
         sizes_in_flight = [size, *_stored(each), *in_flight]
-        yield f"  {name}: {', '.join([*_models(each), *sizes_in_flight, *_code(each), *_brief_gates(each, evals)])}"
+        parts = [*_models(each), *_brief_cassette(each), *sizes_in_flight, *_code(each), *_brief_gates(each, evals)]
+        yield f"  {name}: {', '.join(parts)}"
     for note in dict.fromkeys(note for each in prepared for note in _secret_notes(each)):
         yield f"  note: {note}"
 
@@ -96,6 +98,10 @@ def _models(prepared: Prepared) -> list[str]:
     other = prepared.baseline_model
     baseline = [f"baseline {other.target.describe}"] if other is not None else []
     return [prepared.target.describe, *baseline]
+
+
+def _brief_cassette(prepared: Prepared) -> list[str]:
+    return [] if prepared.cassette is None else [cassette_line(prepared.cassette).partition(":")[0]]
 
 
 def _code(prepared: Prepared) -> list[str]:
@@ -150,6 +156,8 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     asks = source.asks_models and not config.agent.is_recorded
     sampling = f"; sampling: {sampling_text(config, prepared.target)}" if asks else ""
     yield f"  model: {prepared.target.describe}{sampling}"
+    if prepared.cassette is not None:
+        yield f"  {cassette_line(prepared.cassette)}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
     yield from _commit_lines(prepared)
     if isinstance(source, RescoreSource):
@@ -245,7 +253,7 @@ def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> 
     yield from number_of_tests(plan)
     if (bounds := rollout_bounds_text(config)) is not None:
         yield f"  limit: {bounds}"
-    for limit in rate_limit_texts(config, plan.n_rollouts, prepared.last):
+    for limit in rate_limit_texts(config, plan.n_rollouts, prepared.last) if not prepared.replays else ():
         yield f"  limit: {limit}"
     if prepared.smoke is not None:
         yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"

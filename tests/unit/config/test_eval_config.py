@@ -15,6 +15,7 @@ from pytest_osmosis.config import EvalConfig, load_eval_config
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.tables import (
     AgentTable,
+    CassetteTable,
     Data,
     Evaluation,
     Experiment,
@@ -152,6 +153,7 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
             LimitsTable(rollout={"cost_usd": 1.0, "tool_calls": 3}),
         ),
         ("limits", 'max_errors = "100 %"', "limits", LimitsTable(1.0)),
+        ("cassette", 'path = "a/b.jsonl"\nrecord = "new"', "cassette", CassetteTable("a/b.jsonl", "new")),
         ("output", 'dir = "runs"\nresults = "out/r.json"', "output", Output("runs", "out/r.json")),
     ],
 )
@@ -248,6 +250,7 @@ DATACLASSES: dict[str, Any] = {
     "data": Data(),
     "limits": LimitsTable(),
     "output": Output(),
+    "cassette": CassetteTable(),
 }
 
 

@@ -20,7 +20,7 @@ Case = tuple[str, list[str]]
 
 CLIENTS = '"auto", "openai", "anthropic", "light", "litellm"'
 EVALUATION_KEYS = "(valid: limit, n, batch_size, pass_threshold, agent_workflow_timeout_s, grader_timeout_s)"
-TABLES = "(valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, judge, agent, data, execution, gate, limits, baseline, output, prices)"
+TABLES = "(valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, judge, agent, data, execution, gate, limits, baseline, output, cassette, prices)"
 GATE_KEYS = '(valid: pass_rate, mean, max_regression, pass_at_K, pass_hat_K, "module:function")'
 ROWS = 'row numbers and inclusive ranges like "3,7,10-20", or "all"'
 ENV_NAME = "the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved)"
@@ -427,6 +427,20 @@ BROKEN: dict[str, list[Case]] = {
             f"must be a table of input, output and optionally cached_input, cache_write, each {PRICE}",
             "0.25",
         ),
+    ],
+    "cassette": [
+        *got(
+            "cassette",
+            "path",
+            "must be inside the workspace (symlinks resolved)",
+            '"../x.jsonl"',
+            '"/elsewhere/x.jsonl"',
+            '"link_out/x.jsonl"',
+        ),
+        *got("cassette", "path", "must be a string that is not blank", "1"),
+        *got("cassette", "path", "must end in .jsonl", '"x.json"'),
+        *got("cassette", "record", 'must be one of "off", "all", "new"', '"everything"', "true"),
+        ("recod = 1", ['2: [cassette] recod: unknown key, did you mean "record"? (valid: path, record)']),
     ],
     "output": [
         *got(

@@ -6,15 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import FREE, Price
 from pytest_osmosis.report.columns import aligned
+from pytest_osmosis.report.overview import overview_rows
 from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
 from pytest_osmosis.report.summary import last_run_line, summary_lines
-from pytest_osmosis.report.verdict import verdict_lines
+from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
+from pytest_osmosis.results.cassette_use import CassetteMode, CassetteUse
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling
 from pytest_osmosis.stats import Interval, Paired
@@ -354,9 +357,61 @@ def test_the_header_shows_the_time_and_cost_of_the_last_run(cost: float | None, 
         counted=500,
         gates=(),
         shard=None,
+        replayed=False,
     )
 
     assert last_run_line(last) == (f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s")
+
+
+def cassette(mode: CassetteMode, replayed: int = 0, cost_usd: float | None = None, **unrecorded: int) -> CassetteUse:
+    path = ".osmosis/cache/x.jsonl" if mode == "cache" else "cassettes/x.jsonl"
+    return CassetteUse(mode, path, "0" * 64, 52, replayed, 12_300 if replayed else 0, cost_usd, unrecorded)
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (cassette("record"), ["52 answers recorded in cassettes/x.jsonl"]),
+        (
+            cassette("record", provider=2, timeout=1),
+            [
+                "52 answers recorded in cassettes/x.jsonl",
+                "3 of 20 rollouts are not in the cassette: 2 provider, 1 timeout",
+            ],
+        ),
+        (cassette("record", provider=1), [ANY, "1 of 20 rollouts is not in the cassette: 1 provider"]),
+        (
+            cassette("new", 40, 0.02),
+            [
+                "40 of 52 requests came from the cassette: 12,300 tokens, $0.020 not spent",
+                "12 answers recorded in cassettes/x.jsonl",
+            ],
+        ),
+        (cassette("new", 52, 0.02), [ANY]),
+        (cassette("cache", 40), ["40 of 52 requests came from the cache: 12,300 tokens not spent, cost unknown"]),
+        (cassette("cache"), []),
+        (
+            cassette("replay", 52, 0.02),
+            ["tokens and cost are those of the recording, nothing was paid now"],
+        ),
+    ],
+)
+def test_what_was_recorded_and_what_came_from_a_store(use: CassetteUse, said: list[str]) -> None:
+    results = results_of([finished({A: 1.0}, row) for row in range(20)])
+    plain, lines = summary_lines(results), summary_lines(replace(results, cassette=use))
+
+    assert [line for line in lines if line not in plain] == said
+
+
+def test_the_verdict_on_a_replay_says_so() -> None:
+    results = replace(results_of([finished({A: 1.0})]), cassette=cassette("replay", 52))
+    line = "replayed from cassettes/x.jsonl: no model was asked"
+
+    assert verdict_lines(results)[0] == line
+    assert short_verdict_lines(results)[0] == line
+    assert line in brief_lines(results)
+    assert overview_rows([results])[1][0] == "x (replayed)"
+    assert verdict_lines(replace(results, cassette=cassette("cache", 52)))[0].startswith("pass rate")
 
 
 def test_second_attempts_are_reported() -> None:

@@ -1,0 +1,220 @@
+"""The cassette of an eval, or its cache: from where recorded answers are given again, and where new ones go.
+
+A cassette is a file of the workspace that people commit; a cache is a file of this machine. Hosts answer from them, and
+the engine keeps what they report in an exchange log: that of the run directory, of which the cassette is made at the
+end, or the cache itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pytest_osmosis.cassettes.check import check_cassette
+from pytest_osmosis.cassettes.exchange import Run
+from pytest_osmosis.cassettes.lines import CASSETTE, MOST_LINE_BYTES, read_header
+from pytest_osmosis.cassettes.reader import CassetteReader
+from pytest_osmosis.cassettes.writer import write_cassette
+from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.errors import CassetteError, Problem
+from pytest_osmosis.evals.run_directory import ignore_in_git
+from pytest_osmosis.files import private
+from pytest_osmosis.files.reading import FileFault, open_file, something_at
+from pytest_osmosis.files.shapes import ShapeFault
+from pytest_osmosis.host.protocol import CassetteFields
+from pytest_osmosis.record.run_directory import RUNS, RunDirectory
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.cassette_use import CassetteMode
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import count, plural
+from pytest_osmosis.text.paths import shown
+
+AnswerStore = Literal["cassette", "cache"]
+
+CASSETTES = "cassettes"
+CACHE = RUNS.parent / "cache"
+RECORDED = (None, "model", "agent")
+"""The boundaries of rollouts that are recorded: they would break again in a replay. Outages and timeouts would not."""
+MOST_NAMED = 5
+READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EvalCassette:
+    """The cassette or the cache of an eval, and its use.
+
+    With `mode` "record" every request is sent and its answer recorded; with "new" and "cache" recorded answers are
+    given again, and new ones are added; with "replay" no model is asked. Of a cassette that is read, `runs` are those
+    that it holds, and `digest` that of its content.
+    """
+
+    mode: CassetteMode
+    path: Path
+    runs: Collection[Run] = field(default=frozenset(), repr=False, compare=False)
+    digest: str | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """True if the eval makes a cassette."""
+        return self.mode in ("record", "new")
+
+    def log(self, directory: RunDirectory) -> Path | None:
+        """Return the exchange log to which the engine appends, None if nothing is kept."""
+        if self.mode == "replay":
+            return None
+        return self.path if self.mode == "cache" else directory.exchanges
+
+    def setup(self, directory: RunDirectory) -> CassetteFields:
+        """Return what hosts have to know. A run that is resumed finds the exchanges of earlier sessions in its log."""
+        paths = [directory.exchanges] if self.is_written else []
+        if self.mode != "record":
+            paths = [self.path, *paths]
+        return {"mode": self.mode, "paths": list(map(str, paths))}
+
+    def make_folder(self) -> None:
+        """Make the folder of a cache, which is readable by its owner only, and which git ignores."""
+        if self.mode == "cache":
+            with suppress(OSError):  # reported once something is written to it
+                private.make_folders(self.path.parent)
+                ignore_in_git(self.path.parent.parent)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"mode": self.mode, "path": shown(self.path)}
+
+
+def eval_cassette(config: EvalConfig, answers: AnswerStore | None, *, reads: bool) -> EvalCassette | None:
+    """Return the cassette or the cache of an eval, None if it uses neither. `answers` overrides the config.
+
+    With `reads` it is checked. Raises `CassetteError` if it is broken, or missing and all answers should come from it.
+    """
+    name, record = f"{config.path.stem}.jsonl", config.cassette.record
+    path = config.workspace / (config.cassette.path or f"{CASSETTES}/{name}")
+    if answers == "cache":
+        path = config.workspace / CACHE / name
+        if reads:
+            _check_cache(path)
+        return EvalCassette("cache", path)
+    if answers is None and record == "off":
+        return None
+    mode: CassetteMode = "replay" if answers == "cassette" else "record" if record == "all" else "new"
+    if not reads or (mode != "replay" and not something_at(path)):
+        return EvalCassette(mode, path)
+    try:
+        return EvalCassette(mode, path, check_cassette(path).runs, _digest(path))
+    except CassetteError as error:
+        fix = [Problem(shown(path), "repair it, or remove it to record it anew")] if mode != "replay" else []
+        raise CassetteError([*error.problems, *fix]) from None
+
+
+def _check_cache(path: Path) -> None:
+    try:
+        CassetteReader.open([path]).close()
+    except CassetteError as error:
+        raise CassetteError([*error.problems, Problem(shown(path), "remove it; it is a cache")]) from None
+
+
+def is_cassette(path: Path) -> bool:
+    """Return True for a file that begins as a cassette does."""
+    try:
+        with open_file(path) as file:
+            return read_header(file.readline(MOST_LINE_BYTES)) == CASSETTE
+    except (FileFault, ShapeFault):
+        return False
+
+
+def cassette_line(cassette: EvalCassette) -> str:
+    """Return the header's line on a cassette or a cache."""
+    match cassette.mode:
+        case "replay":
+            return f"replays {shown(cassette.path)}: no model is asked"
+        case "record":
+            return f"records into {shown(cassette.path)}: every answer replaces the recorded one"
+        case "new":
+            return f"records into {shown(cassette.path)}: only what is missing is asked for"
+    return f"cache {shown(cassette.path)}: a request that it answers is not sent"
+
+
+def missing_text(cassette: EvalCassette, runs: Sequence[RunId]) -> str | None:
+    """Return which of the selected `runs` the cassette of a replay lacks, None if it has all of them."""
+    missing = [run for run in runs if _named(run) not in cassette.runs]
+    if cassette.mode != "replay" or not missing:
+        return None
+    are = "is" if len(missing) == 1 else "are"
+    names = listed(map(str, missing), MOST_NAMED)
+    return f"{count(len(missing))} of {plural(len(runs), 'run')} {are} not in {shown(cassette.path)}: {names}"
+
+
+def check_replay(cassette: EvalCassette, runs: Sequence[RunId], most: int) -> None:
+    """Raise `CassetteError` if a replay has no answers for too many of `runs`: for all, or more than `most` of them."""
+    held = sum(_named(run) in cassette.runs for run in runs)
+    text = missing_text(cassette, runs)
+    if text is not None and (not held or len(runs) - held > most):
+        fix = "record them (--osmosis-record=new), or select others (-k, --osmosis-limit)"
+        raise CassetteError([Problem("--osmosis-replay", f"{text}; {fix}")])
+
+
+def unrecorded_text(cassette: EvalCassette | None, record: RunRecord, details: str) -> str | None:
+    """Return what a run of a replay asked in place of what is recorded, with the difference; None if all was recorded.
+
+    A run that the cassette does not hold at all is missing, and has not changed. `details` are those of the rollout.
+    """
+    if cassette is None or cassette.mode != "replay" or _named(record.run) not in cassette.runs:
+        return None
+    if record.boundary == "provider":
+        return f"{record.error}\n{details}".rstrip()
+    broken = (error for error in record.scorer_errors.values() if error.boundary == "provider")
+    return next((f"{error.message}\n{error.details}".rstrip() for error in broken), None)
+
+
+class FinishedCassette(NamedTuple):
+    """A cassette at the end of an eval run: the digest of its content, the rollouts that were not recorded by reason,
+    and why it could not be written."""
+
+    digest: str | None = None
+    unrecorded: Mapping[str, int] = {}
+    failure: str | None = None
+
+
+def finish_cassette(cassette: EvalCassette, directory: RunDirectory, records: Iterable[RunRecord]) -> FinishedCassette:
+    """Make the cassette of what an eval run exchanged; `records` are those of its selected runs.
+
+    A rollout that broke at an outage is not recorded, and what the cassette held of it stays.
+    """
+    if not cassette.is_written:
+        return FinishedCassette(cassette.digest)
+    ended = [record for record in records if record.rolled or record.started]
+    recorded = {_named(record.run) for record in ended if record.rolled and record.boundary in RECORDED}
+    left_out = (record for record in ended if not record.rolled or record.boundary not in RECORDED)
+    unrecorded = Counter("not ended" if record.boundary is None else record.boundary for record in left_out)
+    if not recorded:
+        return FinishedCassette(cassette.digest, unrecorded)
+    try:
+        with CassetteReader.open([directory.exchanges]) as log:  # an earlier session may not have recorded its runs
+            recorded &= log.runs()
+        write_cassette(cassette.path, directory.exchanges, recorded)
+        return FinishedCassette(_digest(cassette.path), unrecorded)
+    except CassetteError as error:
+        kept = f"; its exchanges are in {shown(directory.exchanges)}" if something_at(directory.exchanges) else ""
+        return FinishedCassette(None, unrecorded, f"the cassette was not written: {error}{kept}")
+
+
+def _named(run: RunId) -> Run:
+    return Run(run.row, run.index, str(run.model))
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file. Raises `CassetteError` if it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with open_file(path) as file:
+            while part := file.read(READ_BYTES):
+                digest.update(part)
+    except (FileFault, OSError) as error:
+        raise CassetteError([Problem(shown(path), str(error))]) from None
+    return digest.hexdigest()

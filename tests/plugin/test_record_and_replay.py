@@ -1,0 +1,219 @@
+"""--osmosis-record and --osmosis-replay: the multiply example over HTTP, then again with the server gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.demo_servers import DemoServer, demo_server
+from tests.plugin.workspaces import Workspace, read_json
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONFIG = "--osmosis-config=configs/eval/multiply.toml"
+CASSETTE = "cassettes/multiply.jsonl"
+N_RUNS = 6
+SIZE = ("--osmosis-limit=3", "--osmosis-n=2")
+AGENTS: Mapping[str, Sequence[str]] = {
+    "chat": ["--osmosis-agent=chat"],
+    "workflow": [],
+    "openai": ["--osmosis-agent=openai_agent:rollout"],
+    "anthropic": ["--osmosis-agent=anthropic_agent:rollout"],
+}
+
+
+@pytest.fixture
+def multiply(plain_workspace: Workspace) -> Workspace:
+    """A copy of examples/multiply, with agents that have a client of their own."""
+    ignored = shutil.ignore_patterns(".osmosis", "__pycache__", "cassettes")
+    shutil.copytree(REPOSITORY / "examples/multiply", plain_workspace.root, ignore=ignored, dirs_exist_ok=True)
+    for client in ("openai", "anthropic"):
+        shutil.copy(REPOSITORY / f"examples/agents/{client}/agent.py", plain_workspace.root / f"{client}_agent.py")
+    return plain_workspace
+
+
+def run(workspace: Workspace, server: DemoServer | None, *words: str) -> pytest.RunResult:
+    """Run the eval with a server, or with the address of none."""
+    address = "http://127.0.0.1:9/v1" if server is None else server.base_url
+    return workspace.run(CONFIG, *SIZE, f"--osmosis-base-url={address}", *words)
+
+
+def numbers(workspace: Workspace) -> Any:
+    """Return the results of the last run without times and provenance, and without the address of the server."""
+    return _timeless(workspace.results("multiply"))
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        left_out = ("provenance", "overridden", "last_run", "changed_rows")
+        return {key: _timeless(item) for key, item in value.items() if not key.endswith("_ms") and key not in left_out}
+    return list(map(_timeless, value)) if isinstance(value, list) else value
+
+
+def use(workspace: Workspace) -> dict[str, Any]:
+    """Return what the last run's results say of its cassette."""
+    found: dict[str, Any] = workspace.results("multiply")["provenance"]["cassette"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "chat",
+        "workflow",
+        pytest.param("openai", marks=pytest.mark.slow),
+        pytest.param("anthropic", marks=pytest.mark.slow),
+    ],
+)
+def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, agent: str) -> None:
+    with demo_server() as server:
+        recording = run(multiply, server, *AGENTS[agent], "--osmosis-record")
+        asked = server.stats()["requests"] - 1  # the probe
+    recorded = numbers(multiply)
+    assert recording.ret == 0, recording.stdout.str()
+    assert use(multiply)["requests"] == asked
+
+    for words in ([], ["-n2"]):
+        replay = run(multiply, None, *AGENTS[agent], "--osmosis-replay", *words)
+        assert replay.ret == recording.ret, replay.stdout.str()
+        assert numbers(multiply) == recorded
+        assert (use(multiply)["requests"], use(multiply)["replayed"]) == (asked, asked)
+        replay.stdout.fnmatch_lines([f"replayed from {CASSETTE}: no model was asked", "pass rate *"])
+
+
+def test_cassettes_do_not_depend_on_concurrency(multiply: Workspace) -> None:
+    texts = []
+    with demo_server("--latency=0.001-0.05") as server:
+        for words in (["--osmosis-batch-size=1"], ["--osmosis-batch-size=6", "-n2"]):
+            assert run(multiply, server, "--osmosis-record", *words).ret == 0
+            texts.append((multiply.root / CASSETTE).read_text(encoding="utf-8"))
+
+    assert texts[0] == texts[1]
+
+
+def test_a_changed_prompt_fails_with_a_readable_difference(multiply: Workspace) -> None:
+    with demo_server() as server:
+        run(multiply, server, "--osmosis-record")
+    data = multiply.root / "data/multiply.jsonl"
+    data.write_text(data.read_text(encoding="utf-8").replace("What is 64 * 16?", "What is 64 times 16?"))
+
+    result = run(multiply, None, "--osmosis-replay")
+
+    assert result.ret == 1, "the change is at fault, and no outage"
+    assert multiply.results("multiply")["summary"]["boundaries"] == {"provider": 2}
+    result.stdout.fnmatch_lines(
+        ["*ERROR at setup of multiply[[]replay[]]*", "2 of 6 runs asked what was not recorded *"]
+    )
+    result.stdout.fnmatch_lines(["-What is 64 [*] 16[?]", "+What is 64 times 16[?]"], consecutive=True)
+
+
+def test_new_asks_only_for_what_is_missing(multiply: Workspace) -> None:
+    with demo_server() as server:
+        run(multiply, server, "--osmosis-record=new", "--osmosis-limit=2")
+        first = server.stats()["requests"]
+        run(multiply, server, "--osmosis-record=new")
+        second = server.stats()["requests"] - first
+        run(multiply, server, "--osmosis-record=new")
+        assert server.stats()["requests"] == first + second
+
+    replay = run(multiply, None, "--osmosis-replay")
+    assert replay.ret == 0
+    assert first == 2 * second
+    assert use(multiply)["requests"] == first + second
+
+
+def test_the_cache_answers_a_second_session(multiply: Workspace) -> None:
+    with demo_server() as server:
+        run(multiply, server, "--osmosis-cache")
+        recorded, asked = numbers(multiply), server.stats()["requests"]
+        second = run(multiply, server, "--osmosis-cache")
+        assert server.stats()["requests"] == asked
+
+    assert numbers(multiply) == recorded
+    second.stdout.fnmatch_lines([f"{asked} of {asked} requests came from the cache: * tokens not spent, cost unknown"])
+    assert not (multiply.root / CASSETTE).exists()
+    assert (multiply.root / ".osmosis/.gitignore").read_text(encoding="utf-8") == "*\n"
+
+
+def test_recording_a_part_keeps_the_rest(multiply: Workspace) -> None:
+    with demo_server() as server:
+        run(multiply, server, "--osmosis-record")
+        before = (multiply.root / CASSETTE).read_text(encoding="utf-8")
+        run(multiply, server, "--osmosis-record", "-krow1-")
+
+    assert (multiply.root / CASSETTE).read_text(encoding="utf-8") == before
+
+
+def test_a_replay_needs_neither_key_nor_price_nor_secret(multiply: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = multiply.root / "configs/eval/multiply.toml"
+    text = config.read_text(encoding="utf-8").replace("required = []", 'required = ["OF_THE_AGENT"]')
+    config.write_text(f'{text}\n[model]\napi_key_env = "KEY_OF_MULTIPLY"\n', encoding="utf-8")
+    with monkeypatch.context() as environment, demo_server() as server:
+        environment.setenv("KEY_OF_MULTIPLY", "sk-of-multiply-0123456789")
+        environment.setenv("OF_THE_AGENT", "secret-of-the-agent-0123456789")
+        assert run(multiply, server, "--osmosis-record").ret == 0
+
+    words = ["--osmosis-replay", "--osmosis-confirm-above=0.01", "--osmosis-set=limits.max_cost_usd=0.01"]
+    replay = run(multiply, None, *words)
+
+    assert replay.ret == 0, replay.stderr.str()
+    note = "OF_THE_AGENT: not set; that matters only if the agent or a reward function reads it"
+    replay.stdout.fnmatch_lines([f"  replays {CASSETTE}: no model is asked", f"  note: {note}"])
+
+
+def test_a_replay_without_a_cassette_begins_nothing(multiply: Workspace) -> None:
+    result = run(multiply, None, "--osmosis-replay")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: cassette {CASSETTE}: no such file; record it: --osmosis-record"])
+    assert not multiply.run_dirs("multiply")
+
+
+def test_a_replay_of_other_rows_names_what_is_missing(multiply: Workspace) -> None:
+    with demo_server() as server:
+        run(multiply, server, "--osmosis-record")
+    recorded = multiply.run_dirs("multiply")
+
+    result = run(multiply, None, "--osmosis-replay", "--osmosis-limit=6")
+
+    assert result.ret == 4
+    missing = f"6 of 12 runs are not in {CASSETTE}: row3-run0, *; record them (--osmosis-record=new)"
+    result.stderr.fnmatch_lines([f"ERROR: --osmosis-replay: {missing}*"])
+    assert multiply.run_dirs("multiply") == recorded
+
+
+def test_outages_are_not_recorded(multiply: Workspace) -> None:
+    with demo_server("--error-rate=0.3", "--error-status=500", "--seed=3") as server:
+        words = ["--osmosis-set=model.max_retries=0", "--osmosis-set=limits.max_errors=100%", "--osmosis-no-probe"]
+        result = run(multiply, server, "--osmosis-record", *words)
+        failed = multiply.results("multiply")["summary"]["boundaries"]["provider"]
+    assert failed
+    result.stdout.fnmatch_lines([f"{failed} of {N_RUNS} rollouts are not in the cassette: {failed} provider"])
+
+    with demo_server() as server:
+        run(multiply, server, "--osmosis-record=new")
+        assert 0 < server.stats()["requests"] < 2 * N_RUNS
+    assert run(multiply, None, "--osmosis-replay").ret == 0
+
+
+def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspace) -> None:
+    with demo_server() as server:
+        run(multiply, server, "--osmosis-record")
+    live = multiply.run_dirs("multiply")[-1].name
+    run(multiply, None, "--osmosis-replay")
+    first = multiply.results("multiply")
+    run(multiply, None, "--osmosis-replay")
+    second = multiply.results("multiply")
+
+    assert first["last_run"] is None, "the recording was a measurement"
+    assert second["last_run"]["run"] == multiply.run_dirs("multiply")[-2].name
+    listed = multiply.pytester.run(sys.executable, "-m", "pytest_osmosis", "runs", "--json")
+    runs = {entry["name"]: entry["replayed"] for entry in json.loads(listed.stdout.str())["runs"]}
+    assert list(runs.values()).count(True) == 2
+    assert runs[live] is False
+    assert read_json(multiply.run_dirs("multiply")[-1] / "manifest.json")["cassette"]["mode"] == "replay"

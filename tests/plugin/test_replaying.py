@@ -1,0 +1,194 @@
+"""Replays of judges, of the model of a baseline, of tests over rollouts, of rescoring, and in debuggers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.demo_servers import DemoServer, demo_server
+from tests.plugin.workspaces import Workspace
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+GONE = DemoServer("http://127.0.0.1:9/v1")
+TESTS = """
+import pytest
+
+@pytest.mark.osmosis_eval("configs/eval/x.toml")
+def test_answer(rollout):
+    assert rollout.ground_truth in rollout.solution_str
+"""
+IN_THE_WAY = """
+import pathlib
+
+def pytest_runtest_logreport(report):
+    pathlib.Path("cassettes").write_text("in the way")
+"""
+
+
+def judged(workspace: Workspace) -> None:
+    workspace.eval(
+        rows=3,
+        judge={"model_path": "demo/judge", "votes": 2},
+        scoring={"eval_fns": ["rewards:score"], "rubric": "Is it right?"},
+    )
+
+
+def run(workspace: Workspace, server: DemoServer, *words: str) -> pytest.RunResult:
+    """Run with the address of a server for the model, and for the judge if there is one."""
+    config = (workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8")
+    keys = ["model.base_url", *["judge.base_url"] * ("[judge]" in config)]
+    return workspace.run(*(f"--osmosis-set={key}={server.base_url}" for key in keys), *words)
+
+
+def scores(workspace: Workspace, name: str = "x") -> Any:
+    return [
+        [(each["run_index"], each.get("model_tag"), each["scores"], each["usage"]) for each in row["runs"]]
+        for row in workspace.results(name)["rows"]
+    ]
+
+
+def of_judges(workspace: Workspace) -> dict[str, Any]:
+    """Return the sums over all judges, whose addresses differ."""
+    return {key: value for key, value in workspace.results()["summary"]["judges"].items() if key != "models"}
+
+
+def use(workspace: Workspace, name: str = "x") -> dict[str, Any]:
+    found: dict[str, Any] = workspace.results(name)["provenance"]["cassette"]
+    return found
+
+
+def test_judges_are_replayed(workspace: Workspace) -> None:
+    judged(workspace)
+    with demo_server() as server:
+        assert run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
+        asked = server.stats()["requests"]
+    recorded, judges = scores(workspace), of_judges(workspace)
+
+    replay = run(workspace, GONE, CONFIG, "--osmosis-replay")
+
+    assert replay.ret == 0, replay.stdout.str()
+    assert scores(workspace) == recorded
+    assert of_judges(workspace) == judges
+    assert asked == 3 * (1 + 2)
+    assert (use(workspace)["requests"], use(workspace)["replayed"]) == (asked, asked)
+
+
+def test_rescoring_replays_judges(plain_workspace: Workspace) -> None:
+    judged(plain_workspace)
+    with demo_server() as server:
+        assert run(plain_workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
+    recorded = scores(plain_workspace)
+
+    words = ("--osmosis-from=latest", "--osmosis-rescore", f"--osmosis-set=judge.base_url={GONE.base_url}")
+    again = plain_workspace.run(*words, "--osmosis-replay")
+
+    assert again.ret == 0, again.stdout.str()
+    assert scores(plain_workspace) == recorded
+    assert use(plain_workspace)["replayed"] == 3 * 2
+
+
+def test_the_model_of_the_baseline_is_replayed(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=3)
+    with demo_server("--model=other") as server:
+        words = ["--osmosis-baseline-model=other", f"--osmosis-baseline-base-url={server.base_url}"]
+        run(plain_workspace, server, CONFIG, *words, "--osmosis-record")
+    recorded = scores(plain_workspace)
+
+    words = ["--osmosis-baseline-model=other", f"--osmosis-baseline-base-url={GONE.base_url}"]
+    replay = run(plain_workspace, GONE, CONFIG, *words, "--osmosis-replay")
+
+    assert replay.ret == 0, replay.stdout.str()
+    assert scores(plain_workspace) == recorded
+    assert use(plain_workspace)["replayed"] == 6
+
+
+def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
+    workspace.eval(rows=3)
+    workspace.write("test_x.py", TESTS)
+    with demo_server() as server:
+        run(workspace, server, "test_x.py", "--osmosis-source=model", "--osmosis-record").assert_outcomes(passed=3)
+
+    replay = run(workspace, GONE, "test_x.py", "--osmosis-source=model", "--osmosis-replay")
+
+    replay.assert_outcomes(passed=3)
+    replay.stdout.fnmatch_lines(["  replays cassettes/x.jsonl: no model is asked"])
+    assert use(workspace, "x-tests")["replayed"] == 3
+
+
+@pytest.mark.parametrize("words", [["--osmosis-inline"], ["--pdb"]])
+def test_debuggers_replay(plain_workspace: Workspace, words: list[str]) -> None:
+    plain_workspace.eval(rows=2)
+    with demo_server() as server:
+        run(plain_workspace, server, CONFIG, "--osmosis-record").assert_outcomes(passed=2)
+
+    run(plain_workspace, GONE, CONFIG, "--osmosis-replay", *words).assert_outcomes(passed=2)
+
+
+def test_debuggers_record(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=2)
+    with demo_server() as server:
+        run(plain_workspace, server, CONFIG, "--osmosis-record", "--osmosis-inline").assert_outcomes(passed=2)
+
+    run(plain_workspace, GONE, CONFIG, "--osmosis-replay").assert_outcomes(passed=2)
+
+
+def test_a_cassette_that_cannot_be_written_fails_the_session(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=2)
+    plain_workspace.write("conftest.py", IN_THE_WAY)
+
+    result = plain_workspace.run(CONFIG, "--osmosis-record")
+
+    assert result.ret == 1
+    log = f".osmosis/runs/{plain_workspace.run_dirs()[-1].name}/exchanges.jsonl"
+    result.stdout.fnmatch_lines([f"*the cassette was not written: cassettes/x.jsonl: *; its exchanges are in {log}*"])
+    assert (plain_workspace.root / log).stat().st_mode & 0o777 == 0o600
+
+
+SWALLOWS = """
+async def rollout(ctx):
+    messages = [*ctx.prompt, (await ctx.chat(ctx.prompt)).message, {"role": "user", "content": "Go on?"}]
+    try:
+        await ctx.chat(messages)
+    except Exception:
+        pass
+    return [*messages, {"role": "assistant", "content": "42"}]
+"""
+
+
+def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes_of_it(
+    plain_workspace: Workspace,
+) -> None:
+    plain_workspace.write("agents.py", SWALLOWS)
+    plain_workspace.eval(rows=2, agent={"agent": "agents:rollout"}, gate={"pass_rate": ">= 0.1"})
+    assert plain_workspace.run(CONFIG, "--osmosis-record").ret == 0
+    plain_workspace.write("agents.py", SWALLOWS.replace("Go on?", "Go on!"))
+
+    result = plain_workspace.run(CONFIG, "--osmosis-replay")
+
+    assert result.ret == 1
+    assert plain_workspace.results()["summary"]["boundaries"] == {"provider": 2}
+    result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
+    result.stdout.fnmatch_lines(["-Go on[?]", "+Go on!"], consecutive=True)
+
+
+def test_two_evals_do_not_record_into_one_cassette(plain_workspace: Workspace) -> None:
+    for name in ("x", "y"):
+        plain_workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})
+
+    result = plain_workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml")
+
+    assert result.ret == 4
+    text = "would be written for the cassette of configs/eval/x.toml and for the cassette of configs/eval/y.toml"
+    result.stderr.fnmatch_lines([f"ERROR: cassette all.jsonl: {text}; give each a path of its own"])
+
+
+def test_a_file_of_others_is_no_cassette(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(cassette={"path": "notes.jsonl"})
+    plain_workspace.write("notes.jsonl", '{"mine": 1}\n')
+
+    for word in ("--osmosis-record", "--osmosis-record=new", "--osmosis-replay"):
+        result = plain_workspace.run(CONFIG, word)
+        assert result.ret == 4
+        result.stderr.fnmatch_lines(["ERROR: notes.jsonl:1: is not a cassette: *"])
+    assert (plain_workspace.root / "notes.jsonl").read_text(encoding="utf-8") == '{"mine": 1}\n'

@@ -1,0 +1,164 @@
+"""The cassette of an eval: which file, with what checks, and what becomes of it at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.cassettes.check import check_cassette
+from pytest_osmosis.cassettes.exchange import Run
+from pytest_osmosis.config.tables import CassetteTable, EvalConfig, Experiment
+from pytest_osmosis.errors import CassetteError
+from pytest_osmosis.evals.cassettes import (
+    EvalCassette,
+    FinishedCassette,
+    check_replay,
+    eval_cassette,
+    finish_cassette,
+    is_cassette,
+    missing_text,
+)
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import Boundary
+from tests.unit.cassettes.recording import conversation, lines_of, write_log
+from tests.unit.made import A, failed, finished, pending
+
+BOUNDARIES: Sequence[Boundary] = ("model", "agent", "provider", "host", "timeout")
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EvalConfig:
+    monkeypatch.chdir(tmp_path)
+    return EvalConfig(tmp_path / "configs/eval/x.toml", "x-tests", tmp_path, Experiment("m"))
+
+
+def recorded(directory: RunDirectory, *runs: Run, text: str = "42") -> None:
+    directory.exchanges.unlink(missing_ok=True)
+    write_log(directory.exchanges, *(conversation(run, text) for run in runs))
+
+
+def test_each_eval_has_a_cassette_and_a_cache_named_after_its_file(config: EvalConfig) -> None:
+    table = CassetteTable(record="new")
+
+    assert eval_cassette(config, None, reads=True) is None
+    assert eval_cassette(config, "cache", reads=True) == EvalCassette("cache", Path(".osmosis/cache/x.jsonl").resolve())
+    new = EvalCassette("new", Path("cassettes/x.jsonl").resolve())
+    assert eval_cassette(replace(config, cassette=table), None, reads=True) == new
+    mine = replace(config, cassette=CassetteTable("mine.jsonl", "all"))
+    assert eval_cassette(mine, None, reads=True) == EvalCassette("record", Path("mine.jsonl").resolve())
+
+
+def test_a_replay_without_a_file_is_refused_unless_evals_are_only_listed(config: EvalConfig) -> None:
+    with pytest.raises(CassetteError, match=r"cassette cassettes/x\.jsonl: .*--osmosis-record"):
+        eval_cassette(config, "cassette", reads=True)
+    assert eval_cassette(config, "cassette", reads=False) is not None
+
+
+@pytest.mark.parametrize("record", ["all", "new"])
+def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalConfig, record: str) -> None:
+    Path("cassettes").mkdir()
+    Path("cassettes/x.jsonl").write_text('{"schema_version":1,"kind":"cassette"}\n{"row":')
+
+    with pytest.raises(CassetteError) as raised:
+        eval_cassette(replace(config, cassette=CassetteTable(record=record)), None, reads=True)  # type: ignore[arg-type]
+
+    assert [str(problem).partition(": ")[0] for problem in raised.value.problems] == [
+        "cassettes/x.jsonl:2",
+        "cassettes/x.jsonl",
+    ]
+    assert str(raised.value.problems[-1]).endswith("repair it, or remove it to record it anew")
+
+
+def test_a_broken_cache_is_refused(config: EvalConfig) -> None:
+    Path(".osmosis/cache").mkdir(parents=True)
+    Path(".osmosis/cache/x.jsonl").write_text("mine\n")
+
+    with pytest.raises(CassetteError, match="remove it; it is a cache"):
+        eval_cassette(config, "cache", reads=True)
+
+
+def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    cassette = EvalCassette("record", tmp_path / "x.jsonl")
+    recorded(directory, *(Run(row, 0) for row in range(7)), text="then")
+    assert finish_cassette(cassette, directory, [finished({A: 1.0}, row) for row in range(7)]).unrecorded == {}
+
+    recorded(directory, *(Run(row, 0) for row in range(7)), text="now")
+    records = [
+        finished({A: 1.0}, 0),
+        *(failed(boundary, row) for row, boundary in enumerate(BOUNDARIES, 1)),
+        pending(6)._replace(started=True),
+        pending(7),
+    ]
+    made = finish_cassette(cassette, directory, records)
+
+    texts = {line["row"]: line["reply"]["message"]["content"] for line in lines_of(cassette.path)}
+    assert texts == {0: "now", 1: "now", 2: "now", 3: "then", 4: "then", 5: "then", 6: "then"}
+    assert made.unrecorded == {"provider": 1, "host": 1, "timeout": 1, "not ended": 1}
+    assert made.digest is not None
+    assert is_cassette(cassette.path)
+    assert not is_cassette(directory.exchanges)
+
+
+def test_runs_of_an_earlier_session_that_recorded_nothing_keep_what_there_was(tmp_path: Path) -> None:
+    directory, cassette = RunDirectory(tmp_path / "run"), EvalCassette("new", tmp_path / "x.jsonl")
+    recorded(directory, Run(0, 0), Run(1, 0), text="then")
+    finish_cassette(cassette, directory, [finished({A: 1.0}, 0), finished({A: 1.0}, 1)])
+    recorded(directory, Run(1, 0), text="now")
+
+    finish_cassette(cassette, directory, [finished({A: 1.0}, 0), finished({A: 1.0}, 1)])
+
+    texts = [line["reply"]["message"]["content"] for line in lines_of(cassette.path)]
+    assert texts == ["then", "now"]
+
+
+def test_nothing_is_written_if_nothing_was_rolled_out_or_recorded(tmp_path: Path) -> None:
+    directory, path = RunDirectory(tmp_path / "run"), tmp_path / "x.jsonl"
+    records = [pending(0), failed("provider", 1)]
+
+    assert finish_cassette(EvalCassette("record", path), directory, records).unrecorded == {"provider": 1}
+    replayed = EvalCassette("replay", path, digest="d")
+    assert finish_cassette(replayed, directory, [finished({A: 1.0})]) == FinishedCassette("d")
+    assert not path.exists()
+
+
+def test_a_folder_in_the_place_of_the_cassette_is_told_with_the_place_of_the_exchanges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    directory = RunDirectory(Path("run"))
+    recorded(directory, Run(0, 0))
+    (tmp_path / "x.jsonl").mkdir()
+
+    made = finish_cassette(EvalCassette("record", Path("x.jsonl")), directory, [finished({A: 1.0})])
+
+    assert made.failure is not None
+    assert made.failure.startswith("the cassette was not written: x.jsonl: ")
+    assert made.failure.endswith("; its exchanges are in run/exchanges.jsonl")
+
+
+def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    directory, path = RunDirectory(Path("run")), Path("x.jsonl")
+    recorded(directory, *(Run(row, 0) for row in range(8)))
+    finish_cassette(EvalCassette("record", path), directory, [finished({A: 1.0}, row) for row in range(8)])
+    cassette = EvalCassette("replay", path, check_cassette(path).runs)
+    runs = [RunId(row, 0) for row in range(10)]
+
+    check_replay(cassette, runs, 2)
+    assert missing_text(cassette, runs) == "2 of 10 runs are not in x.jsonl: row8-run0, row9-run0"
+    assert missing_text(cassette, runs[:8]) is None
+    with pytest.raises(CassetteError) as raised:
+        check_replay(cassette, runs, 1)
+    assert [str(each) for each in raised.value.problems] == [
+        "--osmosis-replay: 2 of 10 runs are not in x.jsonl: row8-run0, row9-run0; "
+        "record them (--osmosis-record=new), or select others (-k, --osmosis-limit)"
+    ]
+    with pytest.raises(CassetteError, match="1 of 1 run is not in"):
+        check_replay(cassette, runs[9:], 5)
