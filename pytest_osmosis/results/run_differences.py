@@ -42,6 +42,10 @@ _SETTINGS: Mapping[str, tuple[Area, str]] = {
 """Keys of published settings, with their areas and names. Others belong to the question."""
 _TABLES: Mapping[str, Area] = {"sampling": "question", "judge": "scoring"}
 _LEFT_OUT = frozenset({"overridden"})
+_SAID = frozenset({"model", "sampling", "baseline"})
+"""Tables of the inputs of rollouts that the settings and the address tell."""
+_BY_NAME = frozenset({"env", "model.headers"})
+"""Tables whose values each manifest hides in its own way."""
 _PROVENANCE: Mapping[str, tuple[Area, str]] = {
     "dataset_sha256": ("code", "digest of the dataset"),
     "pytest_osmosis": ("versions", "pytest-osmosis"),
@@ -54,7 +58,7 @@ _MOST_FILES = 5
 
 def run_differences(a: Side, b: Side) -> list[RunDifference]:
     """Return the differences, those of the question first. What only one side knows is no difference."""
-    found = [*_settings(a.config, b.config), *_addresses(a, b), *_code(a, b), *_provenance(a, b)]
+    found = [*_settings(a.config, b.config), *_inputs(a, b), *_code(a, b), *_provenance(a, b)]
     order = ("question", "scoring", "code", "throughput", "versions")
     return sorted(found, key=lambda difference: order.index(difference.area))
 
@@ -90,11 +94,24 @@ def _of_both(thresholds: Mapping[str, float], others: Mapping[str, float]) -> di
     return {name: threshold for name, threshold in thresholds.items() if name in others}
 
 
-def _addresses(a: Side, b: Side) -> Iterator[RunDifference]:
-    if a.manifest is not None and b.manifest is not None:
-        yield from _differing(
-            "address", "question", *(side.target.get("base_url") for side in (a.manifest, b.manifest))
-        )
+def _inputs(a: Side, b: Side) -> Iterator[RunDifference]:
+    """Yield the differences of what rollouts depend on, as far as both manifests hold it and no setting says it."""
+    if a.manifest is None or b.manifest is None:
+        return
+    yield from _differing("address", "question", *(side.target.get("base_url") for side in (a.manifest, b.manifest)))
+    for key in a.manifest.timeouts.keys() & b.manifest.timeouts.keys() - {"agent_workflow_timeout_s"}:
+        yield from _differing(key, "throughput", a.manifest.timeouts[key], b.manifest.timeouts[key])
+    then, now = a.manifest.inputs, b.manifest.inputs
+    if then is None or now is None:
+        return
+    for table in dict.fromkeys((*then, *now)):
+        here, there = then.get(table, {}), now.get(table, {})
+        if table in _BY_NAME:
+            yield from _differing(f"names in [{table}]", "question", sorted(here), sorted(there))
+        elif table not in _SAID:
+            for key in dict.fromkeys((*here, *there)):
+                if (table, key) != ("experiment", "model_path"):
+                    yield from _differing(f"[{table}] {key}", "question", here.get(key), there.get(key))
 
 
 def _code(a: Side, b: Side) -> Iterator[RunDifference]:
@@ -117,10 +134,13 @@ def _loaded(side: Side) -> Event:
 
 
 def _commit(side: Side) -> str | None:
-    commit = side.provenance.get("git_commit")
-    if commit is None:
-        return None
-    return f"{commit[:_SHORT]}{' with uncommitted changes' if side.provenance.get('git_dirty') else ''}"
+    state: Mapping[str, Any] = side.provenance
+    if side.manifest is not None and state.get("git_commit") is None:  # it did not end
+        state = side.manifest.git or state
+    commit = state.get("git_commit")
+    return (
+        None if commit is None else f"{commit[:_SHORT]}{' with uncommitted changes' if state.get('git_dirty') else ''}"
+    )
 
 
 def _provenance(a: Side, b: Side) -> Iterator[RunDifference]:
@@ -129,6 +149,10 @@ def _provenance(a: Side, b: Side) -> Iterator[RunDifference]:
         if then is not None and now is not None:
             short = _SHORT if key == "dataset_sha256" else None
             yield from _differing(what, area, then[:short], now[:short])
+    if a.manifest is not None and b.manifest is not None:
+        packages = a.manifest.versions.keys() & b.manifest.versions.keys()
+        for name in sorted(packages - {"python", "pytest-osmosis"}):
+            yield from _differing(name, "versions", a.manifest.versions[name], b.manifest.versions[name])
 
 
 def _differing(what: str, area: Area, a: Any, b: Any) -> Iterator[RunDifference]:

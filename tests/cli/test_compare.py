@@ -129,6 +129,31 @@ def test_an_eval_means_its_newest_run_also_if_the_user_named_that(copied: RealRu
     assert typed("show", "m").startswith("mine: ")
 
 
+def test_what_rollouts_depend_on_is_compared_too(copied: RealRuns, typed: Cli) -> None:
+    path = copied.now / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["inputs"]["agent"]["max_turns"] = 3
+    manifest["inputs"]["env"] = {"PROMPT": "0123456789abcdef"}
+    manifest["versions"]["openai"] = "9.9.9"
+    manifest["git"] = {"git_commit": "1f3a" * 10, "git_dirty": True}
+    path.write_text(json.dumps(manifest))
+    results = json.loads((copied.then / "results.json").read_text())
+    results["provenance"] |= {"git_commit": "2b" * 20, "git_dirty": False}
+    (copied.then / "results.json").write_text(json.dumps(results))
+    journal = copied.now / "journal.jsonl"
+    began, loaded, *rest = journal.read_text().splitlines(keepends=True)
+    event = json.loads(loaded)
+    event["digests"]["rewards:score"] = "0" * 16
+    journal.write_text("".join([began, json.dumps(event, separators=(",", ":")) + "\n", *rest]))
+    lines = [" ".join(line.split()) for line in typed("runs", "compare", "x~1", "x").splitlines()]
+    assert "[agent] max_turns 10 -> 3" in lines
+    assert 'names in [env] [] -> ["PROMPT"]' in lines
+    assert "code of rewards:score changed" in lines
+    assert "git commit 2b2b2b2b2b2b -> 1f3a1f3a1f3a with uncommitted changes" in lines
+    assert any(line.startswith("openai ") and line.endswith("-> 9.9.9") for line in lines)
+    assert "the runs were scored differently, so their pass rates do not mean the same" in lines
+
+
 def test_few_rows_are_called_few(typed: Cli, stored: Stored) -> None:
     then, now = ([finished({"rewards:a": score}, row) for row in range(5)] for score in (1.0, 0.0))
     stored("then", results=published(then), age_s=2)
