@@ -148,7 +148,7 @@ def measure(subject: Subject, scenario: Scenario, server: LatencyServer, folder:
     with (folder / f"{subject}.out").open("wb") as output:
         began = time.monotonic()
         process = subprocess.Popen(
-            command_of(subject, scenario, server.base_url), cwd=folder, env=_environ(), stdout=output, stderr=output
+            command_of(subject, scenario, server.base_url), cwd=folder, env=environ(), stdout=output, stderr=output
         )
         with PeakMemory(lambda: [process.pid, *descendants(process.pid)], resident_mb) as memory:
             _, _, usage = os.wait4(process.pid, 0)
@@ -172,7 +172,7 @@ def measure(subject: Subject, scenario: Scenario, server: LatencyServer, folder:
     }
 
 
-def _environ() -> dict[str, str]:
+def environ() -> dict[str, str]:
     """Return an environment in which Python keeps compiled modules, as in an installed package."""
     ours = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     return {**{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}, **ours}

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files import private
@@ -108,12 +108,12 @@ def replay(path: Path) -> Iterator[Event]:
     return (event for _, event in replay_with_positions(path))
 
 
-def replay_with_positions(path: Path) -> Iterator[tuple[int, Event]]:
+def replay_with_positions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the events of `replay`, each with its position in the file, for `event_at`."""
-    position, number = 0, 1
+    position, number, name = 0, 1, str(path)
     with _opened(path) as file:
-        while (line := _line(file, f"{path}:{number}")) is not None:
-            yield position, _event(line, f"{path}:{number}")
+        while (line := _line(file, where := f"{name}:{number}")) is not None:
+            yield position, _event(line, where)
             position, number = position + len(line), number + 1
 
 
@@ -166,9 +166,9 @@ def _opened(path: Path) -> IO[bytes]:
         raise JournalError(f"{path}: {fault}") from fault
 
 
-def _event(line: bytes, where: str) -> Event:
+def _event(line: bytes, where: str) -> dict[str, Any]:
     try:
-        event = parsed(line.decode("ascii"))
+        event: dict[str, Any] = parsed(line.decode("ascii"))
         if not isinstance(event, dict):
             raise ShapeFault(f"an event is a JSON object, this is {quoted(event)}")
         check_event(event)

@@ -50,7 +50,8 @@ class RunId(NamedTuple):
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> RunId:
-        return cls(event["row"], event["run"], ModelTag(event.get("model_tag", ModelTag.PRIMARY)))
+        tag = event.get("model_tag")
+        return cls(event["row"], event["run"]) if tag is None else cls(event["row"], event["run"], ModelTag(tag))
 
     def to_json(self) -> RunFields:
         """Return the keys that identify this run in an event.

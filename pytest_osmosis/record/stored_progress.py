@@ -5,7 +5,7 @@ Memory holds the records, and the positions of rollouts and scores in the journa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -72,8 +72,7 @@ class StoredProgress:
         return [event_at(self._journal, position) for position in self._positions.get(run, ())]
 
     def _read(self) -> None:
-        events = ({**event, _AT: position} for position, event in replay_with_positions(self._journal))
-        for event in settled(events):
+        for event in settled(self._events_with_positions()):
             match event["ev"]:
                 case "began":
                     self._end_session()
@@ -91,6 +90,11 @@ class StoredProgress:
                     self._keep(event)
             self.ledger.apply(event)
         self._end_session()
+
+    def _events_with_positions(self) -> Iterator[Event]:
+        for position, event in replay_with_positions(self._journal):
+            event[_AT] = position  # in place, as events are many and a copy costs time
+            yield event
 
     def _keep(self, event: Event) -> None:
         run, kind = RunId.of(event), event["ev"]

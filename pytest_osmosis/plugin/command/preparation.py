@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +55,19 @@ class EvalPreparer:
         self._read_stdin = functools.cache(lambda: session_options.read_secrets(config))  # once for all evals
 
     def prepare_all(self) -> PreparedEvals:
-        """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""
+        """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them.
+
+        Rows and stored rollouts make millions of objects that all stay, so nobody looks for garbage meanwhile.
+        """
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return self._prepare_all()
+        finally:
+            if collects:
+                gc.enable()
+
+    def _prepare_all(self) -> PreparedEvals:
         evals = PreparedEvals({}, {}, [], [])
         running: list[Prepared] = []
         problems = self._rescore_problems()

@@ -1,0 +1,36 @@
+"""A demo server that appends each request of a rollout to a file when it arrives: its prompt and its seed, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from pytest_osmosis.demo.disturbances import Disturbances, Latency
+from pytest_osmosis.demo.server import application
+
+LATENCY = Latency(0.02, 0.06)
+
+
+def main(path: str) -> None:
+    """Serve on a free port, which is printed."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    @web.middleware
+    async def noting(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.method == "POST":
+            body = json.loads(await request.read())
+            line = json.dumps([body["messages"][-1]["content"], body.get("seed")])
+            os.write(file, line.encode() + b"\n")
+        return await handler(request)
+
+    app = application(Disturbances(latency=LATENCY))
+    app.middlewares.append(noting)
+    web.run_app(app, host="127.0.0.1", port=0, print=lambda text: print(text, flush=True), handle_signals=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,287 @@
+"""An eval that is killed again and again loses nothing that it has paid for, and pays for nothing twice.
+
+The server's own list of requests is compared with the journal as it was before each session. The moments are random;
+a failure names the seed that repeats the choices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.record.journal import replay
+from pytest_osmosis.record.plan import run_seed
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import INFRASTRUCTURE
+from tests.plugin.workspaces import DEADLINE_S, PYTEST, hosts_under, read_json, wait_until
+
+pytestmark = pytest.mark.slow
+
+ROWS, N, SEED, BATCH = 1000, 2, 7, 32
+ALL = {RunId(row, index) for row in range(ROWS) for index in range(N)}
+MOST_REQUESTS = 70
+"""A session is killed after 0 to this many requests, so that the run lasts for more than all kills."""
+FEW_BYTES = 40_000
+"""A disk is full after at most this much of the events of runs."""
+CONFIG = """
+[experiment]
+model_path = "demo/arithmetic"
+dataset = "x"
+[model]
+base_url = "{base_url}"
+[data]
+rows = "all"
+[evaluation]
+n = {n}
+batch_size = {batch}
+[sampling]
+seed = {seed}
+extra_body = {{accuracy = 0.7}}
+[scoring]
+eval_fns = ["rewards:score"]
+[execution]
+hosts = 2
+[gate]
+pass_rate = ">= 0.5"
+[secrets]
+required = []
+"""
+REWARDS = """
+def score(solution_str, ground_truth, **kwargs):
+    return float(solution_str.strip().endswith(ground_truth))
+"""
+OF_SESSIONS = {
+    "duration_ms", "total_duration_ms", "scoring_ms",
+    "attempt", "rolled_out_again", "throttling", "provenance", "last_run",
+}  # fmt: skip
+"""Members of results that differ between runs: times, attempts, and where the results came from."""
+
+
+class Server:
+    """The counting server in its own process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "requests.jsonl"
+        words = [sys.executable, "-m", "tests.durability.counting_server", str(self._log)]
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        printed = iter(self._process.stdout)
+        address = next(found for line in printed if (found := re.search(r"http://[0-9.:]+", line)))
+        self.base_url = f"{address[0]}/v1"
+        self._runs = {(prompt(run.row), run_seed(SEED, run)): run for run in ALL}
+
+    @property
+    def requested(self) -> list[RunId]:
+        """The runs of all requests until now, in order. Probes are none."""
+        text = self._log.read_text(encoding="utf-8") if self._log.exists() else ""
+        asked = (tuple(json.loads(line)) for line in text.splitlines())
+        return [self._runs[request] for request in asked if request in self._runs]
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.communicate(timeout=DEADLINE_S)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    running = Server(tmp_path)
+    yield running
+    running.close()
+
+
+def prompt(row: int) -> str:
+    return f"What is {row} * {row + 3}?"
+
+
+@dataclass(frozen=True, slots=True)
+class Eval:
+    """A workspace with one eval, whose runs have the names that a test gives them."""
+
+    root: Path
+
+    def start(self, name: str, *arguments: str, most_bytes: int | None = None) -> subprocess.Popen[str]:
+        """Begin a run, or go on with it; with `most_bytes`, no file may become larger."""
+
+        def begin() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            if most_bytes is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+
+        words = [*PYTEST, "-pno:cacheprovider", "--osmosis-config=x.toml", f"--osmosis-run={name}", *arguments]
+        with (self.root / "output.txt").open("w") as output:
+            return subprocess.Popen(
+                words, cwd=self.root, stdout=output, stderr=output, text=True, start_new_session=True, preexec_fn=begin
+            )
+
+    @property
+    def output(self) -> str:
+        return (self.root / "output.txt").read_text(encoding="utf-8", errors="replace")
+
+    def directory(self, name: str) -> Path:
+        return self.root / ".osmosis" / "runs" / name
+
+    def journal_bytes(self, name: str) -> int:
+        journal = self.directory(name) / "journal.jsonl"
+        return journal.stat().st_size if journal.exists() else 0
+
+    def rolled(self, name: str) -> Counter[RunId]:
+        """Return how often the journal holds a rollout of each run that no infrastructure broke."""
+        journal = self.directory(name) / "journal.jsonl"
+        events = replay(journal) if journal.exists() else ()
+        return Counter(
+            RunId.of(event)
+            for event in events
+            if event["ev"] == "rollout" and event.get("boundary") not in INFRASTRUCTURE
+        )
+
+
+@pytest.fixture
+def eval_(tmp_path: Path, server: Server) -> Eval:
+    root = tmp_path / "workspace"
+    (root / "data").mkdir(parents=True)
+    rows = [{"user_prompt": prompt(row), "ground_truth": str(row * (row + 3))} for row in range(ROWS)]
+    (root / "data/x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (root / "rewards.py").write_text(REWARDS, encoding="utf-8")
+    (root / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    config = CONFIG.format(base_url=server.base_url, n=N, batch=BATCH, seed=SEED)
+    (root / "x.toml").write_text(config, encoding="utf-8")
+    return Eval(root)
+
+
+class Killer:
+    """Sessions of one run, each of which is killed. `chance` decides when."""
+
+    def __init__(self, eval_: Eval, server: Server, name: str, chance: random.Random) -> None:
+        self._eval = eval_
+        self._server = server
+        self._name = name
+        self._chance = chance
+
+    def session(self, kind: str) -> bool:
+        """Kill one session. Return False if it had ended before."""
+        arguments, most_bytes = [], None
+        if kind == "worker":
+            arguments = ["-n1"]
+        if kind == "full disk":
+            most_bytes = max(self._eval.journal_bytes(self._name), 1) + self._rows_bytes() + self._some(FEW_BYTES)
+        process = self._eval.start(self._name, *arguments, most_bytes=most_bytes)
+        try:
+            return self._killed(kind, process)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(DEADLINE_S)
+            wait_until(lambda: not hosts_under(self._eval.root), "the end of all hosts")
+
+    def _killed(self, kind: str, process: subprocess.Popen[str]) -> bool:
+        match kind:
+            case "full disk":
+                ended_well = process.wait(DEADLINE_S) in (0, 1)
+                return not ended_well
+            case "start":
+                time.sleep(self._chance.uniform(0.0, 1.5))
+            case _:
+                self._wait_for_requests(process, self._some(MOST_REQUESTS))
+        if process.poll() is not None:
+            return False
+        if kind in ("worker", "host"):
+            for pid in self._victims(kind, process.pid)[:1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._wait_for_requests(process, self._some(MOST_REQUESTS) // 2)
+            process.kill()
+        elif kind in ("SIGINT", "SIGTERM"):
+            send = os.killpg if kind == "SIGINT" else os.kill
+            send(process.pid, signal.Signals[kind])
+            process.wait(DEADLINE_S)
+        else:
+            process.kill()
+        process.wait(DEADLINE_S)
+        return True
+
+    def _some(self, most: int) -> int:
+        return self._chance.randrange(most)
+
+    def _rows_bytes(self) -> int:
+        """Return the size of the events with which a session begins, which the digests of rows are most of."""
+        return 60 * ROWS
+
+    def _wait_for_requests(self, process: subprocess.Popen[str], n: int) -> None:
+        """Wait until the server got `n` further requests, or the session is over."""
+        before = len(self._server.requested)
+        wait_until(
+            lambda: process.poll() is not None or len(self._server.requested) > before + n, f"request {n} of a session"
+        )
+
+    def _victims(self, kind: str, pid: int) -> list[int]:
+        if kind == "host":
+            return hosts_under(self._eval.root)
+        children = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in _children(task)]
+        return [child for child in children if b"sys.stdin.readline" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _children(task: Path) -> Sequence[str]:
+    with contextlib.suppress(OSError):
+        return (task / "children").read_text().split()
+    return ()
+
+
+KINDS = {"SIGKILL": 7, "SIGTERM": 3, "SIGINT": 3, "host": 3, "worker": 2, "full disk": 2, "start": 2}
+N_KILLS = 20
+
+
+def test_a_run_that_is_killed_at_random_moments_pays_for_nothing_twice(eval_: Eval, server: Server) -> None:
+    number = int(os.environ.get("OSMOSIS_KILL_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"OSMOSIS_KILL_SEED={number}")
+    chance = random.Random(number)
+    kinds = [kind for kind, n in KINDS.items() for _ in range(n)]
+    chance.shuffle(kinds)
+    killer = Killer(eval_, server, "killed", chance)
+    twice: list[str] = []
+    said_lost = 0
+
+    for turn, kind in enumerate(kinds):
+        stored, n_before = eval_.rolled("killed"), len(server.requested)
+        assert killer.session(kind), f"session {turn} ({kind}) ended before it was killed:\n{eval_.output[-3000:]}"
+        again = stored.keys() & set(server.requested[n_before:])
+        twice += [f"session {turn} ({kind}): {run}" for run in again]
+        said_lost += "possibly billed" in eval_.output
+
+    stored, n_before = eval_.rolled("killed"), len(server.requested)
+    last = eval_.start("killed")
+    status = last.wait(DEADLINE_S)
+    twice += [f"the last session: {run}" for run in stored.keys() & set(server.requested[n_before:])]
+    requested, rolled = server.requested, eval_.rolled("killed")
+    assert status == 0, eval_.output[-3000:]
+    assert len(kinds) >= N_KILLS
+    assert twice == []
+    assert set(requested) == ALL
+    assert rolled == dict.fromkeys(ALL, 1)
+    assert said_lost > 0
+    assert "possibly billed" in eval_.output
+    calm = eval_.start("calm")
+    assert calm.wait(DEADLINE_S) == status, eval_.output[-3000:]
+    results = [comparable(read_json(eval_.directory(name) / "results.json")) for name in ("killed", "calm")]
+    assert results[0] == results[1]
+
+
+def comparable(value: Any) -> Any:
+    """Return a part of results without what belongs to sessions."""
+    if isinstance(value, Mapping):
+        return {key: comparable(item) for key, item in value.items() if key not in OF_SESSIONS}
+    return [comparable(item) for item in value] if isinstance(value, list) else value
