@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 from pytest_osmosis.engine.job import Job, Transcript
+from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.record.events import ROLLOUT, JournalEvent, LoadedEvent, RemovalEvent, ScoreEvent
@@ -61,12 +62,15 @@ class Recorder:
         self._earlier = frozenset(self.ledger.records)
         self._preface: list[bytes] = []
         self._has_changed = False
+        self._unwritten: list[bytes] = []
+        self._n_unwritten = 0
         self._again: dict[RunId, frozenset[str]] = {}
 
     def enter(self, event: JournalEvent, raw: bytes) -> RunRecord:
         """Put an event into the journal (with the others of this turn) and into the ledger."""
         self._write_preface()
         self._lines.append(raw)
+        self._n_unwritten += event["ev"] == "rollout"
         record = self.ledger.apply(event) or NO_RECORD
         if event["ev"] == "score" and record.run in self._again:
             self._again[record.run] -= {*event["scores"], *event["errors"]}
@@ -261,13 +265,14 @@ class Recorder:
         lines, self._lines = b"".join(self._lines), []
         try:
             if lines and self._journal_works:
-                self._journal_works = False  # if it fails, half a line may be there, and no other may follow
+                self._journal_works = False  # if it fails, no other line may follow, because the order would be lost
                 if self._job.resume is not None and not self._has_changed:
                     self._has_changed = True
                     self._job.resume.on_change()
                 self._journal.append(lines)
-                self._journal_works = True
+                self._journal_works, self._n_unwritten, lines = True, 0, b""
         finally:
+            self._unwritten += [lines] if lines else []
             while self._outcomes:
                 run, outcome = self._outcomes.popleft()
                 self._n_reports[run] += 1
@@ -285,8 +290,23 @@ class Recorder:
         return f"internal accounting error, please report it: {', '.join(texts)}" if texts else None
 
     def close(self) -> None:
-        """Close the journal. Raises `JournalError` if the disk does not take it."""
-        self._journal.close()
+        """Close the journal. What it could not take earlier is tried once more. Raises `JournalError` if that fails."""
+        try:
+            if self._unwritten:
+                self._journal.append(b"".join(self._unwritten))
+        except JournalError as error:
+            raise JournalError(f"{error}{self._lost_text}") from error
+        finally:
+            self._journal.close()
+
+    @property
+    def _lost_text(self) -> str:
+        """The number of rollouts that a further session makes again, because the journal does not hold them."""
+        n = self._n_unwritten
+        if not n:
+            return ""
+        are, them = ("is", "it") if n == 1 else ("are", "them")
+        return f"; {plural(n, 'rollout')} that ended {are} not stored, so going on makes {them} again; free some space"
 
 
 def _now() -> str:

@@ -8,6 +8,7 @@ directory (`run_lock`).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -67,12 +68,15 @@ class Journal:
             raise JournalError(f"{path}: cannot be written: {error.strerror}") from error
 
     def append(self, lines: bytes) -> None:
-        """Append whole lines, each ending in a newline. Raises `JournalError` if the disk takes no more."""
+        """Append whole lines, each ending in a newline, or none. Raises `JournalError` if the disk takes no more."""
+        end = self._file.tell()
         try:
             view = memoryview(lines)
             while view:
                 view = view[self._file.write(view) :]
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._file.seek(end))
             raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
         if time.monotonic() - self._synced > SYNC_INTERVAL_S:
             self.sync()

@@ -46,6 +46,7 @@ class Continuation:
         reasons = {each.results.stop_reason for each in unfinished}
         limits = [text for reason, text in LIMITS.items() if reason in reasons]
         first = f", after you have raised {' and '.join(limits)}" if limits else ""
+        first = ", after you have freed some space on the disk" if "journal" in reasons else first
         yield f"osmosis: nothing that is stored will run again; to go on{first}:"
         yield self._command(maxfail="maxfail" in reasons)
 

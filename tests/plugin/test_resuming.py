@@ -1,0 +1,401 @@
+"""Runs that go on: what is stored is not paid for again, what is missing is made, and the results are those of one run.
+
+The server and the agent count what they were asked.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, PYTEST, Workspace, read_json, wait_until
+from tests.servers import ChatServer, held, reply, status
+
+CONFIG = "configs/eval/x.toml"
+RESUME = "--osmosis-resume"
+
+AGENT = """
+import os, time
+
+async def rollout(ctx):
+    with open("calls.log", "a") as log:
+        log.write(f"{ctx.row_index}\\n")
+    if os.path.exists(f"broken-{ctx.row_index}"):
+        raise ValueError("the agent broke")
+    while os.path.exists(f"slow-{ctx.row_index}"):
+        time.sleep(0.02)
+    await ctx.chat(ctx.prompt)
+"""
+
+
+def with_agent(workspace: Workspace, rows: int = 4, **tables: Mapping[str, Any]) -> None:
+    """Write an eval whose agent counts its calls, and does what files in the workspace say."""
+    workspace.write("agent.py", AGENT)
+    given: dict[str, Mapping[str, Any]] = {"agent": {"agent": "agent:rollout"}, **tables}
+    workspace.eval("x", rows, ".", **given)
+
+
+def calls(workspace: Workspace) -> Counter[int]:
+    log = workspace.root / "calls.log"
+    return Counter(map(int, log.read_text().split())) if log.exists() else Counter()
+
+
+def touch(workspace: Workspace, *names: str) -> None:
+    for name in names:
+        (workspace.root / name).touch()
+
+
+def remove(workspace: Workspace, *names: str) -> None:
+    for name in names:
+        (workspace.root / name).unlink()
+
+
+def run_dir(workspace: Workspace, name: str) -> Path:
+    return workspace.root / ".osmosis" / "runs" / name
+
+
+def results(workspace: Workspace, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = read_json(run_dir(workspace, name) / "results.json")
+    return found
+
+
+def timeless(results: Mapping[str, Any]) -> Any:
+    """Return results without what differs between two runs of the same eval: times, attempts and places."""
+    text = json.dumps({**results, "provenance": None, "last_run": None})
+    different = ("duration_ms", "total_duration_ms", "scoring_ms", "attempt", "throttling")
+    return json.loads(text, object_hook=lambda found: {k: v for k, v in found.items() if k not in different})
+
+
+def paste(workspace: Workspace, output: str) -> pytest.RunResult:
+    """Run the last line of what pytest printed, as a shell would."""
+    program, *words = shlex.split(output.rstrip().splitlines()[-1])
+    assert program == "pytest"
+    return workspace.pytester.run(*PYTEST, *workspace.plugins, *_own(workspace, words))
+
+
+def _own(workspace: Workspace, words: list[str]) -> list[str]:
+    """Return the words without options that the test itself added in front of them."""
+    return [word for word in words if word not in workspace.plugins and not word.startswith("-pno:")]
+
+
+@PLAIN_AND_XDIST
+def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Workspace) -> None:
+    workspace.hurry()
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.eval("x", rows=5, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        session = workspace.start(CONFIG, "--osmosis-no-probe", "-k", "row0 or row1 or row2 or row3 or row4")
+        wait_until(lambda: len(server.requests) == 3, "three requests")
+        wait_until(lambda: workspace.events("score"), "the first score")
+        session.interrupt()
+        assert session.wait() == 2, session.output
+        server.release()
+
+        resumed = paste(workspace, session.output)
+
+        assert resumed.ret == 0
+        asked = Counter(body["messages"][-1]["content"] for body in server.bodies)
+    assert sorted(asked.values()) == [1, 1, 1, 2, 2]
+    resumed.stdout.fnmatch_lines(
+        ["*: 1 of 5 rollouts stored, 4 left", "  spent before: * tokens, *", "  note: 2 rollouts were in flight when *"]
+    )
+    resumed.stdout.fnmatch_lines(["1 of 5 runs is from earlier sessions", "2 rollouts were in flight *billed*"])
+    found = workspace.results()
+    assert (found["status"], found["summary"]["total_runs"], found["summary"]["rolled_out_again"]) == ("finished", 5, 0)
+    assert (found["provenance"]["sessions"], found["provenance"]["lost_in_flight"]) == (2, 2)
+    ended = workspace.events("ended")
+    assert [(event["status"], event["reason"]) for event in ended] == [("stopped", "interrupted"), ("finished", None)]
+    assert [event["resumed"] for event in workspace.events("began")] == [False, True]
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(workspace: Workspace) -> None:
+    with_agent(workspace, rows=8, evaluation={"n": 2, "batch_size": 3})
+    touch(workspace, "slow-3")
+    session = workspace.start(CONFIG, "--osmosis-run=one")
+    wait_until(lambda: calls(workspace)[3] and len(_rolled(workspace, "one")) >= 5, "five rollouts")
+    session.kill()
+    remove(workspace, "slow-3")
+    journal = run_dir(workspace, "one") / "journal.jsonl"
+    stored = _rolled(workspace, "one")
+    with journal.open("a") as torn:
+        torn.write('{"ev":"rollout","row":7,"ru')
+
+    resumed = workspace.run(CONFIG, "--osmosis-run=one")
+    before = calls(workspace)
+    again = workspace.run(CONFIG, "--osmosis-run=one")
+    undisturbed = workspace.run(CONFIG, "--osmosis-run=two")
+
+    assert (resumed.ret, again.ret, undisturbed.ret) == (0, 0, 0)
+    n_lost = results(workspace, "one")["provenance"]["lost_in_flight"]
+    assert n_lost >= 1
+    assert before.total() == 16 + n_lost
+    assert {run: times for run, times in Counter(_rolled(workspace, "one")).items() if times > 1} == {}
+    assert len(stored) + len([run for run in _rolled(workspace, "one") if run not in stored]) == 16
+    assert timeless(results(workspace, "one")) == timeless(results(workspace, "two"))
+    resumed.stdout.fnmatch_lines([f"*: {len(stored)} of 16 rollouts stored, {16 - len(stored)} left"])
+    assert (calls(workspace) - before).total() == 16, "the finished run asked nothing when it was named again"
+    again.stdout.fnmatch_lines(["*: 16 of 16 rollouts stored, 0 left"])
+
+
+def _rolled(workspace: Workspace, name: str) -> list[tuple[int, int]]:
+    path = run_dir(workspace, name) / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    events = (json.loads(line) for line in lines if line.endswith(b"\n"))
+    return [(event["row"], event["run"]) for event in events if event["ev"] == "rollout"]
+
+
+def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, gate={"pass_rate": ">= 0.9"})
+    workspace.eval("x", rows=[{}, {"score": 0.0}], agent={"agent": "agent:rollout"}, gate={"pass_rate": ">= 0.9"})
+    first = workspace.run(CONFIG, "--osmosis-run=one", "-rA")
+    journal = (run_dir(workspace, "one") / "journal.jsonl").read_bytes()
+
+    again = workspace.run(CONFIG, "--osmosis-run=one", "-rA")
+    nothing = workspace.run(CONFIG, RESUME)
+
+    assert (first.ret, again.ret, nothing.ret) == (1, 1, 4)
+    assert calls(workspace).total() == 2
+    assert (run_dir(workspace, "one") / "journal.jsonl").read_bytes() == journal
+    told = [
+        [line for line in each.outlines if "row1-run0" in line or "conversation" in line] for each in (first, again)
+    ]
+    assert told[0] == told[1] != []
+    nothing.stderr.fnmatch_lines(["*: no run has anything left to do: one; leave out --osmosis-resume to begin *"])
+    assert "Continue" not in again.stdout.str()
+    assert not again.outlines[-1].startswith("pytest")
+
+
+def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with ChatServer(reply("42"), status(400, {"error": {"message": "no"}}), status(503), reply("42")) as server:
+        model = {"base_url": server.base_url, "max_retries": 0}
+        with_agent(workspace, rows=5, model=model, limits={"max_errors": 5})
+        touch(workspace, "broken-4")
+        first = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
+        failed = results(workspace, "one")["summary"]["boundaries"]
+        plain = workspace.run(CONFIG, RESUME, "--osmosis-no-probe")
+        after_plain = results(workspace, "one")["summary"]["boundaries"]
+        calls_before = calls(workspace)
+        remove(workspace, "broken-4")
+        retried = workspace.run(CONFIG, RESUME, "--osmosis-retry-failed", "--osmosis-no-probe")
+
+    assert (first.ret, plain.ret, retried.ret) == (1, 1, 0)
+    assert (failed, after_plain) == ({"agent": 1, "model": 1, "provider": 1}, {"agent": 1, "model": 1})
+    assert calls_before == Counter({0: 1, 1: 1, 2: 2, 3: 1, 4: 1})
+    assert calls(workspace) - calls_before == Counter({1: 1, 4: 1})
+    found = results(workspace, "one")
+    assert (found["summary"]["boundaries"], found["summary"]["rolled_out_again"]) == ({}, 0)
+    assert "second time" not in retried.stdout.str()
+    attempts = [run["attempt"] for row in found["rows"] for run in row["runs"]]
+    assert attempts == [1, 2, 2, 1, 2]
+
+
+def test_a_rollout_without_a_score_of_the_present_code_is_only_scored(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=3)
+    workspace.run(CONFIG, "--osmosis-run=one")
+    rewards = workspace.root / "rewards.py"
+    rewards.write_text(rewards.read_text().replace('.get("score", 1.0)', '.get("score", 0.25)'))
+
+    resumed = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-pass-threshold=0.2")
+
+    assert resumed.ret == 0
+    assert calls(workspace) == Counter({0: 1, 1: 1, 2: 1})
+    scores = [run["scores"] for row in results(workspace, "one")["rows"] for run in row["runs"]]
+    assert scores == [{"rewards:score": 0.25}] * 3
+
+
+def test_a_run_grows_by_n_by_rows_and_by_parts(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=4)
+    part = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", "-k", "row1")
+    assert (part.ret, calls(workspace)) == (0, Counter({1: 1}))
+
+    whole = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3")
+    assert (whole.ret, calls(workspace)) == (0, Counter({0: 1, 1: 1, 2: 1}))
+
+    grown = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-n=2", "--osmosis-granularity=row")
+    assert (grown.ret, calls(workspace)) == (0, Counter({0: 2, 1: 2, 2: 2, 3: 2}))
+    found = results(workspace, "one")
+    assert (found["summary"]["total_runs"], found["partial"]) == (8, False)
+
+    shrunk = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3")
+    assert shrunk.ret == 4
+    shrunk.stderr.fnmatch_lines(["*cannot go on*these changed:", "*n: 2 -> 1, and it may only grow", "*selected rows*"])
+
+    seen = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-n=2", "-k", "row0")
+    assert (seen.ret, calls(workspace).total()) == (0, 8)
+    assert results(workspace, "one")["summary"]["total_runs"] == 8, "a part does not replace the results of the whole"
+
+
+def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=2)
+    workspace.run(CONFIG, "--osmosis-run=one")
+    workspace.write("agent.py", AGENT.replace("the agent broke", "it broke"))
+
+    refused = workspace.run(CONFIG, "--osmosis-run=one")
+    fresh = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-fresh")
+
+    assert (refused.ret, fresh.ret) == (4, 0)
+    refused.stderr.fnmatch_lines(["*run one: cannot go on*", "*agent.py: changed", '*-*"the agent broke"*'])
+    assert calls(workspace) == Counter({0: 2, 1: 2})
+    [archived] = (workspace.root / ".osmosis" / "runs").glob("one.archived-*")
+    assert read_json(archived / "results.json")["summary"]["total_runs"] == 2
+    assert results(workspace, "one")["provenance"]["sessions"] == 1
+
+
+def test_fresh_takes_nothing_away_if_the_new_run_cannot_begin(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=2)
+    workspace.run(CONFIG, "--osmosis-run=one")
+    workspace.write("agent.py", "import nowhere_at_all\n")
+
+    refused = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-fresh")
+
+    assert refused.ret == 4
+    assert [path.name for path in (workspace.root / ".osmosis" / "runs").iterdir()] == ["one"]
+    assert (run_dir(workspace, "one") / "results.json").exists()
+
+
+def test_a_broken_line_in_the_middle_stops_with_its_place(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=2)
+    workspace.run(CONFIG, "--osmosis-run=one")
+    journal = run_dir(workspace, "one") / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([*lines[:4], "not json\n", *lines[4:]]))
+
+    broken = workspace.run(CONFIG, "--osmosis-run=one")
+
+    assert broken.ret == 4
+    broken.stderr.fnmatch_lines(["*journal.jsonl:5: not a journal line*"])
+
+
+def test_what_earlier_sessions_spent_counts_in_limits(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=6)
+    limited = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-set=limits.max_tokens=36")
+    n_first = calls(workspace).total()
+    again = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-set=limits.max_tokens=36")
+    assert 0 < n_first < 6
+    assert calls(workspace).total() == n_first, "the limit was reached before"
+    raised = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-set=limits.max_tokens=1000")
+
+    assert raised.ret == 0
+    assert calls(workspace).total() == 6
+    for result in (limited, again):
+        result.stdout.fnmatch_lines(["osmosis: *, after you have raised [[]limits[]] max_tokens:", "pytest *"])
+    assert again.outlines[-1].endswith("--osmosis-run=one --osmosis-set=limits.max_tokens=36")
+
+
+def test_after_maxfail_the_command_lifts_it(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.hurry()
+    workspace.write("agent.py", AGENT)
+    workspace.eval("x", rows=[{"score": 0.0}, *({} for _ in range(5))], agent={"agent": "agent:rollout"})
+    touch(workspace, "slow-2")
+    stopped = workspace.run(CONFIG, "-x")
+    remove(workspace, "slow-2")
+    assert stopped.outlines[-1].endswith(f"{CONFIG} -x --maxfail=0 {RESUME}")
+
+    resumed = paste(workspace, "\n".join(stopped.outlines))
+
+    assert resumed.ret == 1
+    assert calls(workspace) == Counter([*range(6), 2])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no ulimit")
+def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=40, evaluation={"batch_size": 4})
+    words = shlex.join([*PYTEST, CONFIG, "--osmosis-run=one"])
+    full = workspace.pytester.run("bash", "-c", f"ulimit -f 8; exec {words}")
+
+    assert full.ret == 9
+    full.stdout.fnmatch_lines(["*journal.jsonl: cannot be written: File too large"])
+    full.stdout.fnmatch_lines(["*not stored, so going on makes * again; free some space"])
+    full.stdout.fnmatch_lines(["osmosis: *, after you have freed some space on the disk:", "pytest *"])
+    resumed = workspace.run(CONFIG, "--osmosis-run=one")
+    assert resumed.ret == 0
+    assert Counter(_rolled(workspace, "one")) == Counter((row, 0) for row in range(40))
+    assert results(workspace, "one")["summary"]["total_runs"] == 40
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--osmosis-run=a/b"], '--osmosis-run: "a/b" is no name of a run: letters, digits, - _ and . make a name*'),
+        (["--osmosis-run=latest"], "--osmosis-run: means the newest run; choose another name"),
+        (["--osmosis-fresh"], "--osmosis-fresh: needs --osmosis-run=NAME, the run to begin anew"),
+        (["--osmosis-retry-failed"], "--osmosis-retry-failed: needs --osmosis-resume or --osmosis-run=NAME*"),
+        ([RESUME, "--osmosis-run=a", "--osmosis-fresh"], "--osmosis-fresh: contradicts --osmosis-resume*"),
+        ([RESUME], "configs/eval/x.toml: no run of x is stored in .osmosis/runs, so there is nothing to resume*"),
+        ([RESUME, "--osmosis-run=a"], "run a: not found in .osmosis/runs*leave out --osmosis-resume to begin*"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(plain_workspace: Workspace, words: list[str], text: str) -> None:
+    plain_workspace.eval("x", rows=1)
+
+    refused = plain_workspace.run(CONFIG, *words)
+
+    assert refused.ret == 4
+    refused.stderr.fnmatch_lines([f"ERROR: {text}".replace("[", "[[]")])
+    assert not (plain_workspace.root / ".osmosis").exists()
+
+
+def test_several_evals_share_a_name_and_go_on_together(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=2)
+    workspace.eval("y", rows=2)
+    first = workspace.run(CONFIG, "configs/eval/y.toml", "--osmosis-run=night", "-k", "row0")
+    again = workspace.run(CONFIG, "configs/eval/y.toml", "--osmosis-run=night")
+
+    assert (first.ret, again.ret) == (0, 0)
+    assert sorted(path.name for path in run_dir(workspace, "x").parent.iterdir()) == ["night-x", "night-y"]
+    assert calls(workspace) == Counter(range(2))
+
+
+def test_tests_over_rollouts_go_on_too(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=3)
+    workspace.write(
+        "test_answers.py",
+        "import pytest\n\n@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "def test_answer(rollout):\n    assert rollout.messages[-1]['role'] == 'assistant'\n",
+    )
+    first = workspace.run("test_answers.py", "--osmosis-source=model", "--osmosis-run=one", "-k", "row0")
+    again = workspace.run("test_answers.py", "--osmosis-source=model", "--osmosis-run=one")
+
+    assert (first.ret, again.ret) == (0, 0)
+    assert calls(workspace) == Counter(range(3))
+
+
+def test_inline_a_run_goes_on_in_this_process(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=3)
+    workspace.run(CONFIG, "--osmosis-run=one", "-k", "row0")
+
+    resumed = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-inline")
+
+    assert resumed.ret == 0
+    assert calls(workspace) == Counter(range(3))
+
+
+def test_a_run_that_went_on_is_rescored_whole(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=3)
+    workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=2")
+    workspace.run(CONFIG, "--osmosis-run=one")
+
+    rescored = workspace.run("--osmosis-from=one", "--osmosis-rescore")
+
+    assert rescored.ret == 0
+    assert (calls(workspace), results(workspace, "one")["summary"]["finished"]) == (Counter(range(3)), 3)
