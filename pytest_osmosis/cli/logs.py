@@ -14,6 +14,7 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.submission import submitted_process
 from pytest_osmosis.report.style import dim, joined
 from pytest_osmosis.text.outlet import Outlet
 
@@ -56,12 +57,17 @@ class RunLogs:
             name = self.directory.name
             output.live([dim(f"{name} was not submitted: this is only what user code prints outside of runs")])
         output.live(_merged(session, host))
-        while not lifecycle_of(self.directory).has_ended:
+        while self._may_grow():
             time.sleep(POLL_S)
             output.live(_merged(self._cleaned(self._session.new()), self._cleaned(self._host.new())))
         output.live(_merged(self._cleaned(self._session.rest()), self._cleaned(self._host.rest())))
         end = lifecycle_of(self.directory)
         output.live([dim(f"{self.directory.name}: {end.status}{f': {end.reason}' if end.reason else ''}")])
+
+    def _may_grow(self) -> bool:
+        """Return True until the eval run has ended, and the pytest that was submitted for it too."""
+        process = submitted_process(self.directory)
+        return not lifecycle_of(self.directory).has_ended or (process is not None and process.is_alive)
 
     def to_json(self, tail: int | None) -> dict[str, Any]:
         session, host = self._last(tail)

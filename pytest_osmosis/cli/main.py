@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest_osmosis
 from pytest_osmosis.cli.arguments import program
-from pytest_osmosis.cli.commands import COMMANDS, demo, runs
+from pytest_osmosis.cli.commands import COMMANDS, demo, runs, submit
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
@@ -59,6 +59,8 @@ def _run(arguments: list[str]) -> int:
         return demo.serve(arguments[1:])
     if arguments[:1] == ["runs"]:
         arguments = ["runs", *runs.with_command(arguments[1:])]
+    if arguments[:1] == [submit.NAME]:
+        arguments = [submit.NAME, *submit.with_pytest_arguments(arguments[1:])]
     options = argument_parser().parse_args(arguments)
     outlet = Outlet(provider_secrets(os.environ))
     output = CommandOutput(outlet, getattr(options, "color", "auto"), paged=not getattr(options, "no_pager", True))

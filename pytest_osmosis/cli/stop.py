@@ -28,6 +28,7 @@ SCHEMA_VERSION = 1
 INTERRUPTED = 130
 POLL_S = 0.2
 MOST_LISTED = 3
+RESULTS_S = 10.0
 SAYS_AFTER_S = 10.0
 """After this long without a change, a log gets another line on what is in flight."""
 
@@ -51,6 +52,7 @@ def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
         raise OsmosisError(
             f"{directory.name}: does not run, so there is nothing to stop; it is {before.status}{reason}"
         )
+    process, asked_at = before.holder, time.time()
     holder = _process_here(directory) if request.now else None
     in_flight = InFlight(directory.journal)
     if not request.yes:
@@ -64,6 +66,7 @@ def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
             os.kill(holder.pid, signal.SIGINT)
     try:
         _wait(directory, in_flight, output, says=not request.json)
+        _wait_for_results(directory, process, asked_at)
     except KeyboardInterrupt:
         if not request.json:
             output.lines(["", f"{directory.name} stops without this command; runs info says when it has"])
@@ -73,7 +76,7 @@ def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
         output.json(_document(directory, after))
     else:
         output.lines([_end_line(directory, after)])
-    return 0
+    return 1 if after.status == "failed" else 0
 
 
 def _process_here(directory: RunDirectory) -> Holder:
@@ -120,6 +123,16 @@ def _wait(directory: RunDirectory, in_flight: InFlight, output: CommandOutput, *
         if says and (text != said or now - said_at > SAYS_AFTER_S):
             output.live([dim(f"stopping: {text} (Ctrl-C ends only this command)")])
             said, said_at = text, now
+        time.sleep(POLL_S)
+
+
+def _wait_for_results(directory: RunDirectory, process: Holder | None, asked_at: float) -> None:
+    """Wait for the results, which follow the end of the eval run, as long as its process can write them."""
+    deadline = time.monotonic() + RESULTS_S
+    while process is not None and process.is_alive and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            if directory.results.stat().st_mtime >= asked_at:
+                return
         time.sleep(POLL_S)
 
 

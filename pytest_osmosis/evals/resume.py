@@ -68,7 +68,7 @@ def resumed(prepared: Prepared, request: ResumeRequest, *, n_evals: int = 1) -> 
         return _newest(prepared, request, n_evals)
     name = request.name if n_evals == 1 else f"{request.name}-{prepared.config.name}"
     directory = RunDirectory(runs_folder(prepared.config) / name)
-    if is_run(directory.path):
+    if is_run(directory.path) and not is_reserved(directory):
         if request.fresh:
             _refuse_held(directory)
             return replace(prepared, source=NewRollouts(name, archives=True))
@@ -120,6 +120,8 @@ def _runs_of(prepared: Prepared) -> list[StoredEvalRun]:
     """Return the stored runs of an eval, newest first; those whose manifest cannot be read are left out."""
     found = []
     for path in sorted(filter(is_run, runs_folder(prepared.config).glob("*")), key=began_at, reverse=True):
+        if is_reserved(RunDirectory(path)):
+            continue
         try:
             run = stored(RunDirectory(path))
         except OsmosisError:

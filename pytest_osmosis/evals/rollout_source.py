@@ -18,6 +18,7 @@ from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.evals.rollout_inputs import check_same_code, keep_code
 from pytest_osmosis.evals.run_directory import archive, new_run_directory, renew_manifest, runs_folder, utc_text
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
@@ -79,7 +80,12 @@ class NewRollouts:
         keep_code(directory, prepared, code)
 
     def discard(self, directory: RunDirectory) -> None:
-        """Remove a run directory that was opened in vain, and give its name back to the run that had it."""
+        """Remove a run directory that was opened in vain, and give its name back to the run that had it.
+
+        The directory of a submitted run stays, because its log says what failed.
+        """
+        if something_at(directory.submission):
+            return
         shutil.rmtree(directory.path, ignore_errors=True)
         self._restore()
 

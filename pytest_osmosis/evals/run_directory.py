@@ -55,10 +55,10 @@ def new_run_directory(prepared: Prepared, began_at: datetime, name: str | None =
     config = prepared.config
     directory = RunDirectory(runs_folder(config) / (name or new_run_name(prepared, began_at)))
     try:
-        if not is_reserved(directory):
-            private.make_folder(directory.path)
         with ExitStack() as on_error:
-            on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
+            if not is_reserved(directory):
+                private.make_folder(directory.path)
+                on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
             if not config.output.dir:
                 ignore_in_git(config.workspace / RUNS.parent)
             _write(directory, manifest_of(directory, prepared, began_at))
@@ -117,8 +117,8 @@ def archive(directory: RunDirectory, at: datetime) -> Path:
 
 def is_reserved(directory: RunDirectory) -> bool:
     """Return True for a folder that was made for an eval run that has not begun."""
-    reserved = {directory.lock, directory.submission, directory.session_log, directory.stop_request}
-    return directory.path.is_dir() and reserved.issuperset(directory.path.iterdir())
+    before = {directory.manifest, directory.lock, directory.submission, directory.session_log, directory.stop_request}
+    return directory.path.is_dir() and before.issuperset(directory.path.iterdir())
 
 
 def renew_manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> None:

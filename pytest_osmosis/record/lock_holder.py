@@ -43,7 +43,12 @@ class Holder:
 
     @classmethod
     def this_process(cls, purpose: Purpose) -> Holder:
-        pid, since = os.getpid(), datetime.now(UTC).isoformat(timespec="seconds")
+        return cls.process(os.getpid(), purpose)
+
+    @classmethod
+    def process(cls, pid: int, purpose: Purpose = "rollouts") -> Holder:
+        """Return a process of this machine that runs now."""
+        since = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(pid, socket.gethostname(), since, purpose, _started(pid), _place(), token=secrets.token_hex(8))
 
     @property

@@ -118,7 +118,12 @@ class RunLock:
 
 
 def holder_of(directory: RunDirectory) -> Holder | None:
-    """Return the process that writes an eval run now, None if none does. Nothing on the disk changes."""
+    """Return the process that writes an eval run now, None if none does. Nothing on the disk changes.
+
+    It is none either if this process has inherited the lock, and is about to take it.
+    """
+    if any(_is_at(file, directory.lock) for file in _INHERITED):
+        return None
     try:
         file = os.open(directory.lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -93,6 +93,6 @@ class Background:
     def close(self) -> None:
         self.go()
         for path in self.root.glob(".osmosis/runs/*/submitted.json"):
-            pid = json.loads(path.read_text(encoding="utf-8"))["pid"]
+            pid = json.loads(path.read_text(encoding="utf-8"))["process"]["pid"]
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)

@@ -12,6 +12,7 @@ from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.output.terminal import write_line
 from pytest_osmosis.record.stop import StopReason
+from pytest_osmosis.record.submission import typed_words
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
@@ -53,7 +54,8 @@ class Continuation:
     def _command(self, *, maxfail: bool) -> str:
         """Return the command of this session, with what makes it go on. A later `--maxfail` overrides `-x`."""
         left_out = (options.FRESH.flag, options.RESUME.flag)
-        words = [str(word) for word in self._config.invocation_params.args if str(word) not in left_out]
+        typed = typed_words([str(word) for word in self._config.invocation_params.args])
+        words = [word for word in typed if word not in left_out]
         request = self._evals.options.resume
         named = request is not None and request.name is not None
         more = [*(["--maxfail=0"] if maxfail else []), *([] if named else [options.RESUME.flag])]

@@ -1,0 +1,250 @@
+"""`pytest-osmosis submit`: shows the plan of an eval, asks, and leaves a pytest behind that runs it.
+
+That process has a session of its own, ignores hangups, and writes to a log in the run directory. It inherits the lock
+of the run directory, so the eval run is pending from the moment of its submission, and failed once it has died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.cli.confirmation import refusal
+from pytest_osmosis.cli.log_tail import LogTail
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.config import is_training_config
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.evals.run_directory import ignore_in_git
+from pytest_osmosis.files import private
+from pytest_osmosis.files.reading import fault_of
+from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
+from pytest_osmosis.record.lock_holder import Holder
+from pytest_osmosis.record.run_directory import RUNS, RunDirectory
+from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.submission import (
+    LOCK_OPTION,
+    NO_LOCK,
+    PLAN_OPTION,
+    PLUGIN,
+    SubmissionPlan,
+    note_submission,
+)
+from pytest_osmosis.report.style import bad, bold, dim, joined
+from pytest_osmosis.text.numbers import money, plural
+from pytest_osmosis.text.paths import shown
+
+SCHEMA_VERSION = 1
+STARTS_S = 10.0
+"""The longest time that `submit` waits for the code to load."""
+POLL_S = 0.1
+FAILED_LINES = 20
+"""The last lines of the log of an eval run that fails at once."""
+PYTEST = (sys.executable, "-P", "-u", "-m", "pytest", "-p", PLUGIN, "--color=no")
+USAGE_ERROR = 4
+"""The exit status of pytest for mistakes in the command or in what it names."""
+_STDIN = "--osmosis-secrets-file=-"
+_REFUSED = {
+    "--osmosis-config": "name the config as the argument; submit takes one eval",
+    "--osmosis-run": "pass --name=NAME",
+    "--osmosis-resume": "pass --name=NAME with the name of the eval run, which resumes it",
+    "--osmosis-fresh": "submit under another name, which leaves the run that has the name as it is",
+    "--osmosis-from": "scores stored rollouts, in the directory of the eval run that made them; run pytest itself",
+    "--osmosis-dry-run": "submit makes one itself, and shows the plan before it asks",
+}
+"""Options that do not go with `submit`, and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitRequest:
+    """The arguments of `submit`; `arguments` are those for pytest."""
+
+    config: str
+    name: str | None
+    arguments: Sequence[str]
+    yes: bool
+    json: bool
+
+
+def submit(request: SubmitRequest, folder: Path, output: CommandOutput) -> int:
+    """Submit an eval, and return the exit status. Raises `OsmosisError` with every problem that a dry run finds."""
+    _check(request, folder)
+    named = [] if request.name is None else [f"--osmosis-run={request.name}"]
+    arguments = [f"--osmosis-config={request.config}", *request.arguments]
+    stdin = sys.stdin.buffer.read() if _STDIN in arguments else b""
+    plan = _dry_run([*arguments, *named], stdin, folder)
+    directory = RunDirectory(Path(plan.folder))
+    if not request.json:
+        output.live(_plan_lines(plan, directory))
+    if not request.yes:
+        refused = refusal(f"Submit {plan.run}?", "not submitted", output, asks=not request.json)
+        if refused is not None:
+            return refused
+    pid = _start(directory, plan, [*arguments, f"--osmosis-run={plan.run}"], stdin, folder)
+    now = lifecycle_of(directory)
+    if request.json:
+        output.json(_document(plan, directory, pid, now))
+    else:
+        output.live(_end_lines(plan, directory, pid, now))
+    return 1 if now.status == "failed" else 0
+
+
+def _check(request: SubmitRequest, folder: Path) -> None:
+    path = folder / request.config
+    fault = fault_of(path)
+    if fault is not None:
+        raise OsmosisError(f"{request.config}: {fault}; submit takes the TOML of one eval, like configs/eval/x.toml")
+    if is_training_config(path):
+        raise OsmosisError(
+            f"{request.config}: is a training config, and submit runs evals; "
+            f"test it with pytest --osmosis-config={shlex.quote(request.config)}, "
+            "then submit it to Osmosis with osmosis train submit"
+        )
+    problems = [
+        f"{option}: {advice}"
+        for option, advice in _REFUSED.items()
+        if any(argument.partition("=")[0] == option for argument in request.arguments)
+    ]
+    if problems:
+        raise OsmosisError("\n".join(problems))
+
+
+def _dry_run(arguments: Sequence[str], stdin: bytes, folder: Path) -> SubmissionPlan:
+    """Return the plan of a command. Raises `OsmosisError` with what pytest says of a command that has problems."""
+    with tempfile.TemporaryDirectory(prefix="osmosis-submit-") as scratch:
+        path = Path(scratch) / "plan.json"
+        words = [*PYTEST, f"{PLAN_OPTION}={path}", "--osmosis-dry-run", *arguments]
+        done = subprocess.run(words, cwd=folder, input=stdin, capture_output=True, check=False)
+        if done.returncode or not path.exists():
+            raise OsmosisError(_complaint(done))
+        plan = SubmissionPlan.read(path)
+    if plan.refusals:
+        raise OsmosisError("\n".join(plan.refusals))
+    return plan
+
+
+def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+    errors = done.stderr.decode("utf-8", errors="replace").strip()
+    printed = done.stdout.decode("utf-8", errors="replace").strip()
+    if done.returncode == USAGE_ERROR and errors:
+        return "\n".join(line.removeprefix("ERROR: ") for line in errors.splitlines() if line)
+    return (
+        "\n".join(filter(None, (printed, errors)))
+        or f"the dry run ended with exit status {done.returncode} and said nothing"
+    )
+
+
+def _plan_lines(plan: SubmissionPlan, directory: RunDirectory) -> Iterator[str]:
+    yield from plan.lines
+    yield f"  cost of {plural(plan.n_rollouts, 'rollout')}: {_cost(plan)}"
+    status = None if plan.manifest is not None else lifecycle_of(directory).status
+    yield f"  kept in: {shown(directory.path)}{'' if status is None else f', which {_ENDED.get(status, status)}'}"
+
+
+_ENDED: dict[Status, str] = {"finished": "has finished", "stopped": "was stopped", "failed": "failed"}
+
+
+def _cost(plan: SubmissionPlan) -> str:
+    if plan.cost_usd is None:
+        return "unknown, because no earlier run of this plan recorded one"
+    return f"about {money(plan.cost_usd)}, by the last run" if plan.cost_usd else "none"
+
+
+def _start(directory: RunDirectory, plan: SubmissionPlan, arguments: Sequence[str], stdin: bytes, folder: Path) -> int:
+    """Start pytest in the background, and return its process id once its code has loaded or it has died."""
+    private.make_folders(directory.path)
+    if directory.path.parent.parts[-2:] == RUNS.parts:
+        ignore_in_git(directory.path.parent.parent)
+    lock = RunLock.take(directory)
+    try:
+        if plan.manifest is not None:
+            private.write(directory.manifest, [json.dumps(plan.manifest, indent=2), "\n"])
+        process = _begun(directory, lock, arguments, stdin, folder)
+    except BaseException:
+        lock.close()
+        raise
+    lock.forget()
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # it has died, and its log says why
+            process.stdin.write(stdin)
+    deadline = time.monotonic() + STARTS_S
+    while process.poll() is None and lifecycle_of(directory).status == "pending" and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    if lifecycle_of(directory).status == "failed":
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STARTS_S)  # it still has to print why
+    return process.pid
+
+
+def _begun(
+    directory: RunDirectory, lock: RunLock, arguments: Sequence[str], stdin: bytes, folder: Path
+) -> subprocess.Popen[bytes]:
+    """Start pytest with the lock, and note that it was submitted."""
+    if lock.file is None:  # there the lock belongs to a process, and cannot be inherited
+        lock.close()
+    inherited = () if lock.file is None else (lock.file,)
+    handed_down = f"{LOCK_OPTION}={NO_LOCK if lock.file is None else lock.file}"
+    with open(directory.session_log, "ab", opener=private.opener) as log, _signals_for_background():
+        if log.tell():
+            log.write(f"\n--- submitted again, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC ---\n".encode())
+            log.flush()
+        process = subprocess.Popen(
+            [*PYTEST, handed_down, *arguments],
+            cwd=folder,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+    note_submission(directory, Holder.process(process.pid), arguments)
+    return process
+
+
+@contextlib.contextmanager
+def _signals_for_background() -> Iterator[None]:
+    """Let a process that starts here ignore hangups, and heed Ctrl-C even if a shell has started `submit` with `&`."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT)}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if before[signal.SIGINT] is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_lines(plan: SubmissionPlan, directory: RunDirectory, pid: int, now: Lifecycle) -> Iterator[str]:
+    if now.status == "failed":
+        yield bad(f"{plan.run} failed at once; the end of its log:")
+        yield from LogTail(directory.session_log).last(FAILED_LINES)
+        return
+    yield joined(bold(f"submitted: {plan.run}"), dim(f" ({now.status}, process {pid})"))
+    yield f"  pytest-osmosis runs info {plan.run}"
+    yield f"  pytest-osmosis runs logs {plan.run} --follow"
+    yield f"  pytest-osmosis runs stop {plan.run}"
+
+
+def _document(plan: SubmissionPlan, directory: RunDirectory, pid: int, now: Lifecycle) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": plan.run,
+        "path": shown(directory.path),
+        "eval": plan.eval,
+        "status": now.status,
+        "pid": pid,
+        "resumed": plan.manifest is None,
+        "rollouts": plan.n_rollouts,
+        "cost_usd": plan.cost_usd,
+    }

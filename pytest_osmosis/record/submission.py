@@ -1,0 +1,76 @@
+"""Eval runs that `pytest-osmosis submit` starts: the plan that its user confirms, and who runs it.
+
+The plan comes from a dry run of the same command, as JSON in a file that `submit` names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.files import private
+from pytest_osmosis.files.reading import FileFault, read_text
+from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.record.lock_holder import Holder
+from pytest_osmosis.record.run_directory import RunDirectory
+
+SCHEMA_VERSION = 1
+PLUGIN = "pytest_osmosis.plugin.submission"
+"""The pytest plugin that writes plans, and takes over the lock in the process that `submit` starts."""
+PLAN_OPTION = "--osmosis-plan-file"
+LOCK_OPTION = "--osmosis-lock-fd"
+NO_LOCK = -1
+"""The value of that option where the file system has no locks that could be inherited."""
+
+
+def typed_words(words: Sequence[str]) -> Sequence[str]:
+    """Return the arguments of pytest without those that `pytest-osmosis submit` puts before them.
+
+    >>> typed_words(["-p", PLUGIN, "--color=no", "--osmosis-lock-fd=3", "--osmosis-config=x.toml", "-x"])
+    ['--osmosis-config=x.toml', '-x']
+    """
+    ours = next((index for index, word in enumerate(words) if word.startswith(LOCK_OPTION)), -1)
+    return words[ours + 1 :]
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionPlan:
+    """The result of a dry run.
+
+    `run` is the name of the eval run and `folder` its directory. `lines` describe the eval as the header of pytest
+    does. `n_rollouts` are to be made, for `cost_usd`, None if unknown. `manifest` is that of a new eval run, None for
+    one that is resumed. `refusals` say why the command cannot run without a terminal.
+    """
+
+    eval: str
+    run: str
+    folder: str
+    lines: Sequence[str]
+    n_rollouts: int
+    cost_usd: float | None
+    manifest: Mapping[str, Any] | None
+    refusals: Sequence[str]
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> SubmissionPlan:
+        return cls(**parsed(read_text(path)))
+
+
+def note_submission(directory: RunDirectory, process: Holder, arguments: Sequence[str]) -> None:
+    """Note in a run directory which process runs it in the background, and with which arguments for pytest."""
+    document = {"schema_version": SCHEMA_VERSION, "process": asdict(process), "arguments": list(arguments)}
+    private.write(directory.submission, [json.dumps(document, indent=2), "\n"])
+
+
+def submitted_process(directory: RunDirectory) -> Holder | None:
+    """Return the process that was submitted last; None if none was."""
+    try:
+        return Holder.of_line(json.dumps(parsed(read_text(directory.submission))["process"]).encode())
+    except (FileFault, ValueError, KeyError, TypeError):
+        return None
