@@ -1,4 +1,4 @@
-"""The runs of a stored eval run as a table: a line for each run with an event in the journal, for pandas and others.
+"""The runs of a stored eval run as a table: a line for each run that had begun, for pandas and others.
 
 A line is a JSON object with the members `MEMBERS`. Flat formats have a column for each member, and for each member of
 those that hold several: `scores.NAME`, `metrics.SOURCE.NAME`. Memory holds the records of the runs, as everywhere, and
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -17,8 +17,8 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import EventReader
-from pytest_osmosis.record.run_id import ModelTag, plan_order
-from pytest_osmosis.record.run_record import Event, Ledger, RunRecord
+from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
+from pytest_osmosis.record.run_record import Event, RunRecord
 from pytest_osmosis.results.read import read_settings
 from pytest_osmosis.results.read_back import price_of
 from pytest_osmosis.results.stored_results import Positions, pass_rule_of, replayed, row_digests_of
@@ -97,18 +97,18 @@ class ExportTable:
     columns: Sequence[Column]
     _rule: PassRule | None
     _prices: Mapping[ModelTag, Price | None]
-    _ledger: Ledger
+    _records: Mapping[RunId, RunRecord]
     _positions: Positions
     _digests: Mapping[int, str]
 
     def __len__(self) -> int:
-        return len(self._ledger.records)
+        return len(self._records)
 
     def lines(self, redaction: Redaction) -> Iterator[Line]:
         """Yield a line on each run, in the order of the plan, without secrets. Raises `JournalError`."""
         with EventReader(self.run.directory.journal) as reader:
-            for run in sorted(self._ledger.records, key=plan_order):
-                record = self._ledger.records[run]
+            for run in sorted(self._records, key=plan_order):
+                record = self._records[run]
                 rollout, score = (self._event(reader, kind, record) for kind in ("rollout", "score"))
                 yield redaction.value(self._line(record, rollout, score), unchanged=_OWN)
 
@@ -170,24 +170,24 @@ def read_table(run: StoredEvalRun) -> ExportTable:
     settings = None if run.results is None else read_settings(run.results)
     found = replayed(run.directory.journal)
     ledger = found.ledger
-    if not ledger.records:
+    records = {run: record for run, record in ledger.records.items() if record.started}
+    if not records:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
     manifest_prices = {tag: price_of(run.manifest.prices.get(tag)) for tag in ModelTag}
     return ExportTable(
         run,
-        _columns(ledger),
+        _columns(ledger.scorers, records.values()),
         pass_rule_of(run, settings, ledger.scorers),
         manifest_prices if settings is None else settings.prices,
-        ledger,
+        records,
         found.positions,
         row_digests_of(run, found),
     )
 
 
-def _columns(ledger: Ledger) -> list[Column]:
+def _columns(scoring: Sequence[str], records: Collection[RunRecord]) -> list[Column]:
     """Return the columns: one for each member, and for each name that the records have in those of several values."""
-    records = ledger.records.values()
-    scorers = dict.fromkeys(ledger.scorers)
+    scorers = dict.fromkeys(scoring)
     several: dict[str, tuple[Kind, list[tuple[str, ...]]]] = {
         "scores": ("number", [(name,) for name in {**scorers, **dict.fromkeys(_names(r.scores for r in records))}]),
         "errors": ("text", [(name,) for name in _names(r.scorer_errors for r in records)]),

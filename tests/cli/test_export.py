@@ -88,7 +88,8 @@ def test_an_eval_run_without_results_is_exported_as_far_as_it_got(
     typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = {"ev": "start", "row": 0, "run": 0, "attempt": 1, "at": "2026-01-01T00:00:00+00:00"}
-    stored("killed", begun, ROLLOUT, SCORE, results=None)
+    never = {"ev": "skip", "row": 1, "run": 0, "reason": "interrupted"}
+    stored("killed", begun, ROLLOUT, SCORE, never, results=None)
     pending, done = jsonl(typed("runs", "export", "killed", "--format=jsonl"))
     assert (pending["run"], pending["status"], pending["outcome"], pending["prompt"]) == (
         "row0-run0",
