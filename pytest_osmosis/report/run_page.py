@@ -93,6 +93,8 @@ def _remarks(stored: StoredResults) -> Iterator[str]:
         yield "it was killed, or its machine failed: these numbers are made from its journal, for the runs that ended"
         if stored.records:
             yield f"pytest --osmosis-from={shlex.quote(directory.name)} makes results of them, and asks no model"
+    if (command := _continuation(stored)) is not None:
+        yield f"to go on, without running again what is stored: {command}"
     if stored.state == "running":
         yield "the numbers are those of the runs that ended so far"
     if stored.rescoring:
@@ -106,6 +108,22 @@ def _remarks(stored: StoredResults) -> Iterator[str]:
         yield f"a later rescoring was partial or stopped; its results are in {directory.partial_results.name}"
     if _is_filled(directory.host_log):
         yield f"user code also wrote to {shown(directory.host_log)}"
+
+
+def _continuation(stored: StoredResults) -> str | None:
+    """Return the command that performs the runs which are left, None if none are, or more would be of no use."""
+    run, results = stored.run, stored.results
+    plan, config = run.manifest.plan, run.config
+    if stored.state == "running" or run.manifest.eval == PurePath(plan.path).stem + TEST_EVAL:
+        return None
+    if stored.has_ended and (
+        results is None or results.stop_reason in (None, "decided") or results.rescored is not None
+    ):
+        return None
+    name = f"--osmosis-run={run.directory.name}"
+    if config is None or not run.config_is_there or run.manifest.typed or plan.name != config.stem:
+        return f"the command that began it, with {shlex.quote(name)}"
+    return shlex.join(["pytest", f"--osmosis-config={Path(shown(config)).as_posix()}", name])
 
 
 def _is_filled(path: Path) -> bool:

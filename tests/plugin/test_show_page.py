@@ -190,6 +190,9 @@ def test_a_killed_session_is_shown_with_its_thresholds(plain_workspace: Workspac
 
     hint = f"  pytest --osmosis-from={run.name} makes results of them, and asks no model\n"
     assert hint in page
+    going_on = "  to go on, without running again what is stored: pytest "
+    assert f"{going_on}--osmosis-config=configs/eval/x.toml --osmosis-run={run.name}\n" in page
+    assert going_on not in whole
     plain_workspace.run(f"--osmosis-from={run.name}")
     again = shown(plain_workspace)
     assert again.startswith(f"{run.name}: finished\n")
