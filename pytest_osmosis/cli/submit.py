@@ -95,7 +95,7 @@ def submit(request: SubmitRequest, folder: Path, output: CommandOutput) -> int:
     if request.json:
         output.json(_document(plan, directory, pid, now))
     else:
-        output.live(_end_lines(plan, directory, pid, now))
+        output.live(_end_lines(plan, directory, now))
     return 1 if now.status == "failed" else 0
 
 
@@ -225,12 +225,13 @@ def _signals_for_background() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end_lines(plan: SubmissionPlan, directory: RunDirectory, pid: int, now: Lifecycle) -> Iterator[str]:
+def _end_lines(plan: SubmissionPlan, directory: RunDirectory, now: Lifecycle) -> Iterator[str]:
     if now.status == "failed":
         yield bad(f"{plan.run} failed at once; the end of its log:")
         yield from LogTail(directory.session_log).last(FAILED_LINES)
         return
-    yield joined(bold(f"submitted: {plan.run}"), dim(f" ({now.status}, process {pid})"))
+    waits = " (pending: its code is still being loaded)" if now.status == "pending" else ""
+    yield joined(bold(f"submitted: {plan.run}"), dim(waits))
     yield f"  pytest-osmosis runs info {plan.run}"
     yield f"  pytest-osmosis runs logs {plan.run} --follow"
     yield f"  pytest-osmosis runs stop {plan.run}"

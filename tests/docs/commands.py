@@ -39,6 +39,15 @@ def problem(words: list[str]) -> str | None:
         case ["pytest-osmosis", "demo", *rest]:
             unknown = unknown_options("pytest_osmosis.demo", rest)
             return f"pytest-osmosis demo has no {', '.join(unknown)}" if unknown else None
+        case ["pytest-osmosis", "submit", *rest]:
+            end = rest.index("--") if "--" in rest else len(rest)
+            of_pytest = [*(word for word in rest[:end] if word.startswith("--osmosis-")), *rest[end + 1 :]]
+            own = [word for word in rest[:end] if word not in of_pytest]
+            unknown = [
+                *unknown_options("pytest_osmosis", own, "submit"),
+                *(option for option in unknown_options("pytest", of_pytest) if option != "-n"),  # of xdist
+            ]
+            return f"pytest-osmosis submit has no {', '.join(unknown)}" if unknown else None
         case ["pytest-osmosis", *rest]:
             unknown = unknown_options("pytest_osmosis", rest)
             return f"pytest-osmosis has no {', '.join(unknown)}" if unknown else None
@@ -66,15 +75,15 @@ def known(package: str) -> bool:
 
 
 @functools.cache
-def options_of(module: str) -> frozenset[str]:
-    """Return the options that `python -m module --help` lists."""
-    words = [sys.executable, "-m", module, "--help"]
+def options_of(module: str, *command: str) -> frozenset[str]:
+    """Return the options that `python -m module --help` lists, or its help on one of its commands."""
+    words = [sys.executable, "-m", module, *command, "--help"]
     shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, cwd=REPOSITORY).stdout
     listed = [re.split(r"\s{2,}", line.strip())[0] for line in shown.splitlines() if re.match(r"\s+-", line)]
     return UNLISTED.union(option for names in listed for option in OPTION.findall(names))
 
 
-def unknown_options(module: str, words: list[str]) -> list[str]:
+def unknown_options(module: str, words: list[str], *command: str) -> list[str]:
     """Return the options of a command that its program does not have."""
     options = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
-    return [option for option in options if option not in options_of(module)]
+    return [option for option in options if option not in options_of(module, *command)]
