@@ -23,6 +23,7 @@ from pytest_osmosis.engine.actor import Actor
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish, prepare
+from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord, fold
@@ -95,12 +96,14 @@ def _toml(value: Any) -> str:
 class Live:
     """An eval that runs: the outcomes reported so far, and its hosts."""
 
-    def __init__(self, config: Path, *, environ: Mapping[str, str], probe: bool, spawn: Spawn) -> None:
+    def __init__(
+        self, config: Path, *, environ: Mapping[str, str], probe: bool, spawn: Spawn, answers: AnswerStore | None = None
+    ) -> None:
         self.told: list[tuple[RunId, Outcome]] = []
         self.mark = uuid.uuid4().hex
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         own = {**clean, **environ}
-        self.prepared = prepare(config, (), environ=own, read_stdin=lambda: "")
+        self.prepared = prepare(config, (), environ=own, read_stdin=lambda: "", answers=answers)
         self.run = EvalRun.start(
             self.prepared,
             SelectedRuns.of(self.prepared, list(self.prepared.plan.runs())),
@@ -204,9 +207,10 @@ def running(
     probe: bool = False,
     paused: bool = False,
     spawn: Spawn = HostConnection,
+    answers: AnswerStore | None = None,
 ) -> Iterator[Live]:
-    """The eval in `config`, begun; finished and checked on leaving."""
-    live = Live(config, environ=environ or {}, probe=probe, spawn=spawn)
+    """The eval in `config`, begun; finished and checked on leaving. `answers` are from a cassette or a cache."""
+    live = Live(config, environ=environ or {}, probe=probe, spawn=spawn, answers=answers)
     try:
         live.run.engine.loaded()
         if paused:
@@ -221,10 +225,15 @@ def running(
 
 
 def evaluated(
-    config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False, spawn: Spawn = HostConnection
+    config: Path,
+    *,
+    environ: Mapping[str, str] | None = None,
+    probe: bool = False,
+    spawn: Spawn = HostConnection,
+    answers: AnswerStore | None = None,
 ) -> Live:
     """The eval in `config`, done."""
-    with running(config, environ=environ, probe=probe, spawn=spawn) as live:
+    with running(config, environ=environ, probe=probe, spawn=spawn, answers=answers) as live:
         live.wait()
     return live
 
