@@ -217,3 +217,13 @@ def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspac
     assert list(runs.values()).count(True) == 2
     assert runs[live] is False
     assert read_json(multiply.run_dirs("multiply")[-1] / "manifest.json")["cassette"]["mode"] == "replay"
+
+
+def test_the_example_replays_what_it_holds(plain_workspace: Workspace) -> None:
+    ignored = shutil.ignore_patterns(".osmosis", "__pycache__")
+    shutil.copytree(REPOSITORY / "examples/record-and-replay", plain_workspace.root, ignore=ignored, dirs_exist_ok=True)
+
+    result = plain_workspace.run("--osmosis-config=configs/eval/products.toml", "--osmosis-replay")
+
+    assert result.ret == 0, result.stdout.str()
+    assert plain_workspace.results("products")["summary"]["measured"] == 8
