@@ -16,7 +16,7 @@ from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined
 from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Side
 from pytest_osmosis.results.run_differences import RunDifference, config_diff, run_differences
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
-from pytest_osmosis.text.safe import fitted, one_line
+from pytest_osmosis.text.safe import fitted, one_line, width
 from pytest_osmosis.verdicts.gates import DROP
 from pytest_osmosis.verdicts.matching import ChangedRow, Passes
 from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
@@ -104,19 +104,17 @@ _FACTS: Mapping[str, Callable[[Side], str]] = {
 
 
 def _verdict(compared: ComparedRuns) -> Iterator[str]:
-    rows = compared.rows
-    over = "row, which both measured" if rows.n_rows == 1 else "rows that both measured"
-    yield f"pass rate over the {count(rows.n_rows)} {over}: A {_rate(compared.rate_a)}, B {_rate(compared.rate_b)}"
-    paired = rows.paired
+    rows, paired = compared.rows, compared.rows.paired
+    over = "1 row" if rows.n_rows == 1 else f"{count(rows.n_rows)} rows"
+    yield f"pass rate over the {over} that both measured, with its 95% interval:"
+    yield f"  A      {_rate(compared.rate_a)}"
+    yield f"  B      {_rate(compared.rate_b)}"
     if paired is None:
         return
-    changes = better_and_worse(paired.better, paired.worse) if paired.better + paired.worse else "no row changed"
     interval = f"{difference(paired.interval.low)} to {difference(paired.interval.high)}"
-    yield joined(
-        f"B - A: {difference(paired.difference)}, 95% interval {interval}; {changes}: ",
-        _meaning(compared),
-        f" (p {p_value(paired.p)}, {paired.test})",
-    )
+    test = f" (p {p_value(paired.p)}, {paired.test})"
+    yield joined(f"  B - A  {difference(paired.difference)} ({interval}): ", _meaning(compared), test)
+    yield f"  {better_and_worse(paired.better, paired.worse) if paired.better + paired.worse else 'no row changed'}"
     for caveat in compared.caveats:
         yield warning(f"  {caveat}")
     if compared.least_p is not None:
@@ -223,8 +221,13 @@ def _row(compared: ComparedRuns, row: ChangedRow, most_runs: int | None, columns
             outcome, style = _outcome(side, record)
             answer = _answer(side, record)
             text = f"{outcome}: {answer}" if answer else outcome
-            room = None if columns is None else max(columns - len(begin), LEAST_COLUMNS)
-            yield joined(begin, style(text if room is None else fitted(text, room)))
+            if columns is None or len(begin) + width(text) <= columns:
+                yield joined(begin, style(text))
+                continue
+            room = max(columns - len(begin), LEAST_COLUMNS)
+            yield joined(begin, style(fitted(outcome, room)))
+            if answer:
+                yield " " * len(begin) + fitted(answer, room)
         if most_runs is not None and len(records) > most_runs:
             yield f"    {side.letter} and {plural(len(records) - most_runs, 'more run')}"
 
@@ -269,6 +272,6 @@ def _commands(compared: ComparedRuns, every_row: bool) -> Iterator[str]:
             show = show_command(side.stored.run.directory.path)
             commands.append((f"row{index} in {side.letter}:", f"{show} row{index}"))
     if commands:
-        width = max(len(title) for title, _ in commands)
+        longest = max(len(title) for title, _ in commands)
         yield ""
-        yield from (dim(f"{title:<{width}}  {text}") for title, text in commands)
+        yield from (dim(f"{title:<{longest}}  {text}") for title, text in commands)

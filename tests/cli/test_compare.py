@@ -13,8 +13,6 @@ from tests.cli.real_runs import RealRuns
 from tests.cli.stored_runs import RESULTS, Cli, Stored
 from tests.unit.made import finished, published
 
-CHANGES = "B - A: -0.500, 95% interval"
-
 
 @pytest.fixture
 def there(real_runs: RealRuns, typed: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
@@ -32,12 +30,15 @@ def test_the_page_has_rates_difference_settings_and_rows(there: Cli, real_runs: 
     page = there("runs", "compare", "x~1", "x").splitlines()
     assert page[1].split() == ["run", real_runs.then.name, real_runs.now.name]
     assert " ".join(page[6].split()) == "passed 10 of 14 runs, 2 not measured 4 of 14 runs, 2 not measured"
-    assert page[11] == (
-        "pass rate over the 6 rows that both measured: A 0.833 (0.398 to 0.995), B 0.333 (0.047 to 0.754)"
-    )
-    assert page[12].startswith("B - A: -0.500, 95% interval -0.")
-    assert page[12].endswith("; 1 row better, 4 worse: may be chance (p = 0.38, McNemar, exact)")
-    assert page[14] == "  rows left out: 1 not measured in both"
+    assert page[11:14] == [
+        "pass rate over the 6 rows that both measured, with its 95% interval:",
+        "  A      0.833 (0.398 to 0.995)",
+        "  B      0.333 (0.047 to 0.754)",
+    ]
+    assert page[14].startswith("  B - A  -0.500 (-0.")
+    assert page[14].endswith("): may be chance (p = 0.38, McNemar, exact)")
+    assert page[15] == "  1 row better, 4 worse"
+    assert page[17] == "  rows left out: 1 not measured in both"
     assert "[sampling] seed 0 -> 1" in [" ".join(line.split()) for line in page]
     at = page.index("4 rows worse in B:")
     assert page[at + 1 : at + 3] == [
@@ -73,9 +74,10 @@ def test_json_says_the_same_and_more(there: Cli, real_runs: RealRuns) -> None:
 
 def test_different_evals_are_compared_over_the_rows_with_the_same_content(there: Cli) -> None:
     page = there("runs", "compare", "x", "y")
-    assert "pass rate over the 6 rows that both measured: A 0.333" in page
-    assert "0.000, 95% interval" in page
-    assert "no row changed: no difference" in page
+    assert "pass rate over the 6 rows that both measured" in page
+    assert "\n  B - A  0.000 (" in page
+    assert "): no difference (p = 1," in page
+    assert "\n  no row changed\n" in page
     assert "rows left out: 2 only in B, 1 not measured in both" in page
     lines = [" ".join(line.split()) for line in page.splitlines()]
     assert {"eval x -> y", "n 2 -> 3", "dataset data/x.jsonl -> data/y.jsonl"} <= {*lines}
@@ -90,7 +92,7 @@ def test_a_results_file_is_one_side_even_if_its_run_is_gone(copied: RealRuns, ty
     assert '    A run0 passed: answered "1 * 2 = 2 #### 2", expected "2"' in with_answers
     shutil.rmtree(copied.then)
     page = typed("runs", "compare", "baseline.json", copied.now.name)
-    assert "0.500, 95% interval" in page
+    assert "B - A  -0.500 (" in page
     assert "\n    A run0 passed\n" in page
     assert "row1 in A" not in page
     same = typed("runs", "compare", str(copied.now / "results.json"), copied.now.name, fails=1)
@@ -114,7 +116,7 @@ def test_rows_that_are_no_fair_sample_decide_nothing(copied: RealRuns, typed: Cl
     results = json.loads((copied.now / "results.json").read_text())
     (copied.now / "results.json").write_text(json.dumps({**results, "partial": True}))
     page = typed("runs", "compare", "x~1", "x")
-    assert ": decides nothing (p" in page
+    assert "): decides nothing (p" in page
     assert "  B is a part of its plan; rows that were chosen by their outcome" in page
     assert json.loads(typed("runs", "compare", "x~1", "x", "--json"))["meaning"] is None
 
@@ -159,7 +161,7 @@ def test_few_rows_are_called_few(typed: Cli, stored: Stored) -> None:
     stored("then", results=published(then), age_s=2)
     stored("now", results=published(now), age_s=1)
     page = typed("runs", "compare", "then", "now")
-    assert "0 rows better, 5 worse: decides nothing (p = 0.062, McNemar, exact)" in page
+    assert "): decides nothing (p = 0.062, McNemar, exact)\n  0 rows better, 5 worse\n" in page
     assert "  5 rows cannot show a difference: p is at least 0.062, whatever the rows are" in page
 
 
@@ -170,7 +172,7 @@ def test_runs_that_were_scored_differently_are_marked(typed: Cli, stored: Stored
     page = typed("runs", "compare", "then", "now")
     assert "  the runs were scored differently, so their pass rates do not mean the same\n" in page
     assert '  thresholds  {"rewards:a": 1.0} -> {"rewards:a": 0.5}\n' in page
-    assert "0 worse: B is better (p = 0.016, McNemar, exact)" in page
+    assert "): B is better (p = 0.016, McNemar, exact)\n" in page
 
 
 def test_a_long_list_is_cut_unless_all_is_typed(typed: Cli, stored: Stored) -> None:

@@ -13,7 +13,8 @@ NAME = "compare"
 _DESCRIPTION = """\
 Compare two eval runs, A and B, over the rows that both measured: their pass
 rates, the difference with its interval, the rows that got better and worse, and
-in what model, config, code and data differ. Rows are the same if their content is.
+the differences of config, model, code and data. Rows are the same if their
+content is.
 """
 _EXAMPLES = """\
 examples:

@@ -13,7 +13,7 @@ NAME = "export"
 FORMATS = ("jsonl", "csv", "parquet")
 _DESCRIPTION = """\
 Write the runs of an eval run as a table, a line for each run, for pandas and
-other programs: its scores, metrics, tokens, cost, prompt, answer and ground truth.
+other programs: its scores, metrics, tokens, cost, prompt, answer, ground truth.
 """
 _EXAMPLES = """\
 examples:

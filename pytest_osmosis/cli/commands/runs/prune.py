@@ -12,11 +12,11 @@ from pytest_osmosis.text.quantities import age, bytes_of
 
 NAME = "prune"
 _DESCRIPTION = """\
-Remove old eval runs of this workspace, after asking. --older-than and --max-size
-choose what goes; --keep and --keep-per-eval keep the newest ones, and without the
-other two everything else goes. Never removed are eval runs that are pending or
-running, that made a baseline or a cassette or hold one, and the newest whole one
-of each plan, with which the next one is compared.
+Remove old eval runs of this workspace, after asking. --older-than and
+--max-size choose what goes; --keep and --keep-per-eval keep the newest ones,
+and without the other two everything else goes. Never removed are eval runs that
+are pending or running, that made a baseline or a cassette or hold one, and the
+newest whole one of each plan, with which the next one is compared.
 """
 _EXAMPLES = """\
 examples:
