@@ -96,7 +96,7 @@ def _unfit(stored: PublishedResults) -> str | None:
     if stored.partial:
         return "holds only a part of its eval"
     if stored.status != "finished":
-        return f"its eval was stopped ({stored.stop_reason})"
+        return f"its eval {'failed' if stored.status == 'failed' else 'was stopped'} ({stored.stop_reason})"
     if stored.pending:
         return f"{plural(stored.pending, 'run')} of its eval never ran"
     return None if stored.measured else "no run of its eval was measured"

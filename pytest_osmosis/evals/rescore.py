@@ -42,6 +42,7 @@ from pytest_osmosis.files.shapes import ShapeFault, members, nullable, number, o
 from pytest_osmosis.models.providers import Client, MaxTokensKey
 from pytest_osmosis.models.targets import KNOWN, ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_lock import held_text, holder_of
@@ -162,6 +163,7 @@ def prepare_rescore(
         rollouts=rollouts,
         description_then=_description(run),
         results_then=results_then,
+        lifecycle=lifecycle_of(run.directory),
         without_rollout=without_rollout,
         rescore_all=rescore_all,
     )

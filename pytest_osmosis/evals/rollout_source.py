@@ -22,6 +22,7 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
+from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_lock import RunLock
@@ -248,8 +249,8 @@ class RescoreSource:
     """The stored rollouts of an earlier eval run, which are scored again and judged in its directory.
 
     `description_then` and `results_then` are those of the earlier run; it may have written no results.
-    `without_rollout` holds the reason for each planned run that cannot be scored. With `rescore_all` no stored score is
-    reused, even if code and row are unchanged.
+    `lifecycle` is its status. `without_rollout` holds the reason for each planned run that cannot be scored. With
+    `rescore_all` no stored score is reused, even if code and row are unchanged.
     """
 
     asks_models: ClassVar[bool] = False
@@ -258,6 +259,7 @@ class RescoreSource:
     rollouts: StoredRollouts
     description_then: EvalDescription
     results_then: PublishedResults | None
+    lifecycle: Lifecycle
     without_rollout: Mapping[RunId, str]
     rescore_all: bool = False
 
@@ -332,4 +334,4 @@ class RescoreSource:
             kept = files.kept_path(run.directory.results) if run.engine.rescored else run.directory.results
             runs = matched_by_run(results.measured_runs(), self.results_then.measured_runs())
             compared = compare("verdicts before", kept.name, runs)
-        return Rescored(self.rolled_out_at, run.duration_ms, run.engine.kept, compared)
+        return Rescored(self.rolled_out_at, run.duration_ms, run.engine.kept, compared, self.lifecycle)

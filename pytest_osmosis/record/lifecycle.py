@@ -15,7 +15,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
-from pytest_osmosis.files.reading import FileFault, open_file, read_text
+from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.event_shapes import check_event
 from pytest_osmosis.record.last_lines import last_line, last_line_with
@@ -85,8 +85,11 @@ def _ended(journal: IO[bytes], directory: RunDirectory, holder: Holder | None) -
     session = _event(last_line_with(journal, SESSION_LINES))
     if session.get("ev") == "ended":
         return _of_event(session, directory, holder)
-    is_later = published is not None and (not session or (published.ended_at or "") >= session["at"])
-    return published if published is not None and is_later else _killed(session, holder)
+    if published is not None and (not session or (published.ended_at or "") >= session["at"]):
+        return published
+    if not session and something_at(directory.results):
+        return Lifecycle("failed", f"{directory.results.name} cannot be read", holder)
+    return _killed(session, holder)
 
 
 def _of_event(event: Event, directory: RunDirectory, holder: Holder | None) -> Lifecycle:

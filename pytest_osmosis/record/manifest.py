@@ -156,6 +156,13 @@ class Manifest:
     code: Mapping[str, Any] | None = None
     git: Mapping[str, Any] | None = None
 
+    @property
+    def rollout(self) -> str | None:
+        """The code that makes rollouts: `[experiment] rollout`, else `[agent] agent`; None if neither is known."""
+        inputs = self.inputs or {}
+        named = (inputs.get("experiment", {}).get("rollout"), inputs.get("agent", {}).get("agent"))
+        return next((name for name in named if isinstance(name, str)), None)
+
 
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest. Raises `OsmosisError` with the place in the file if it is not valid."""

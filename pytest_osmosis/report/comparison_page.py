@@ -171,7 +171,8 @@ def _left_out(compared: ComparedRuns) -> Iterator[str]:
         yield f"  rows left out: {', '.join(texts)}"
     for side in (compared.a, compared.b):
         if (reason := side.document.get("stop_reason")) is not None and not side.caveats:
-            yield warning(f"  {side.letter} was stopped: {one_line(reason)}")
+            ended = "failed" if side.document.get("status") == "failed" else "was stopped"
+            yield warning(f"  {side.letter} {ended}: {one_line(reason)}")
         if not side.has_ended:
             yield warning(f"  {side.letter} did not end: only rows that it has measured so far are compared")
 

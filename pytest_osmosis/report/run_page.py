@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
+from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.lifecycle import Lifecycle, Status
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.code_version import code_version
@@ -56,20 +58,26 @@ def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> 
 
 def _state(stored: StoredResults) -> StyledText:
     results, n_planned = stored.results, stored.run.manifest.plan.n_rollouts
-    if not stored.has_ended:
+    status = joined(STATUSES[stored.status](stored.status))
+    if stored.is_from_journal:
         ended = f"{count(len(stored.records))} of {plural(n_planned, 'planned run')} ended"
-        begun = f", {count(len(stored.begun))} more had begun" if stored.begun else ""
-        if stored.state == "running":
-            return joined(bold("running"), f", {ended}{begun.replace('had begun', 'in flight')}")
-        return joined(warning("ended without results"), f", {ended}{begun}")
+        more = "in flight" if stored.status == "running" else "had begun"
+        begun = f", {count(len(stored.begun))} more {more}" if stored.begun else ""
+        return joined(status, f", {ended}{begun}")
     if results is None:
-        return StyledText((stored.state, None))
-    end = StyledText(("finished", None))
-    if results.stop_reason == "interrupt":
-        end = warning("interrupted")
-    elif results.stopped is not None:
-        end = StyledText(("finished early", None)) if results.decided else warning("stopped")
-    return joined(end, ", a part of the plan" if results.partial else "")
+        return status
+    early = " early" if results.decided and stored.status == "finished" else ""
+    return joined(status, early, ", a part of the plan" if results.partial else "")
+
+
+STATUSES: Mapping[Status, Callable[[str], StyledText]] = {
+    "pending": bold,
+    "running": bold,
+    "finished": lambda text: StyledText((text, None)),
+    "failed": bad,
+    "stopped": warning,
+}
+"""The style of each status."""
 
 
 def _circumstances(stored: StoredResults) -> Iterator[str]:
@@ -89,15 +97,21 @@ def _circumstances(stored: StoredResults) -> Iterator[str]:
 
 def _remarks(stored: StoredResults) -> Iterator[str]:
     manifest, directory, results = stored.run.manifest, stored.run.directory, stored.results
-    if stored.state == "killed":
-        yield "it was killed, or its machine failed: these numbers are made from its journal, for the runs that ended"
+    life = stored.lifecycle
+    if stored.is_from_journal and life.has_ended:
+        why = life.reason or "it wrote no results"
+        yield f"{why}: these numbers are made from its journal, for the runs that ended"
         if stored.records:
             yield f"pytest --osmosis-from={shlex.quote(directory.name)} makes results of them, and asks no model"
-    if (command := _continuation(stored)) is not None:
+    elif life.reason is not None and (results is None or results.stopped is None):
+        yield f"it {'failed' if life.status == 'failed' else 'was stopped'} before: {life.reason}"
+    if (command := continuation(stored.run, life)) is not None:
         yield f"to go on, without running again what is stored: {command}"
-    if stored.state == "running":
+    if stored.status == "pending":
+        yield "the code is not loaded yet"
+    if stored.status == "running":
         yield "the numbers are those of the runs that ended so far"
-    if stored.rescoring:
+    if life.is_being_rescored:
         yield "its rollouts are being scored again now; these are the results before that"
     if manifest.eval == PurePath(manifest.plan.path).stem + TEST_EVAL:
         yield "made for tests over rollouts, which decide by themselves whether they pass"
@@ -110,15 +124,10 @@ def _remarks(stored: StoredResults) -> Iterator[str]:
         yield f"user code also wrote to {shown(directory.host_log)}"
 
 
-def _continuation(stored: StoredResults) -> str | None:
+def continuation(run: StoredEvalRun, life: Lifecycle) -> str | None:
     """Return the command that performs the runs which are left, None if none are, or more would be of no use."""
-    run, results = stored.run, stored.results
     plan, config = run.manifest.plan, run.config
-    if stored.state == "running" or run.manifest.eval == PurePath(plan.path).stem + TEST_EVAL:
-        return None
-    if stored.has_ended and (
-        results is None or results.stop_reason in (None, "decided") or results.rescored is not None
-    ):
+    if life.status not in ("failed", "stopped") or run.manifest.eval == PurePath(plan.path).stem + TEST_EVAL:
         return None
     name = f"--osmosis-run={run.directory.name}"
     if config is None or not run.config_is_there or run.manifest.typed or plan.name != config.stem:

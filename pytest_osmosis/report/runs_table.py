@@ -9,8 +9,14 @@ from pytest_osmosis.report.style import Style, StyledText, bold
 from pytest_osmosis.results.run_entry import RunEntry
 from pytest_osmosis.text.numbers import count, money, score
 
-_HEAD = ["run", "started (UTC)", "state", "pass rate", "passed", "gates", "tokens", "cost"]
-_STATES: dict[str, Style] = {"running": "bold", "stopped": "warning", "killed": "warning", "unreadable": "bad"}
+_HEAD = ["run", "started (UTC)", "status", "pass rate", "passed", "gates", "tokens", "cost"]
+_STATUSES: dict[str, Style] = {
+    "pending": "bold",
+    "running": "bold",
+    "stopped": "warning",
+    "failed": "bad",
+    "unreadable": "bad",
+}
 _GATES: dict[str, Style] = {"holds": "good", "fails": "bad", "not measured": "warning"}
 
 
@@ -22,11 +28,11 @@ def table_lines(entries: Sequence[RunEntry]) -> list[str]:
 
 
 def _cells(entry: RunEntry) -> list[str]:
-    state = ", ".join([entry.state, *["partial"] * entry.partial, *["replayed"] * entry.replayed])
+    status = ", ".join([entry.status, *["partial"] * entry.partial, *["replayed"] * entry.replayed])
     return [
         entry.name,
         "-" if entry.started_at is None else entry.started_at[:19].replace("T", " "),
-        state,
+        status,
         "-" if entry.partial else score(entry.pass_rate),
         _passed(entry),
         gates_text(entry),
@@ -73,10 +79,10 @@ def _cost(entry: RunEntry) -> str:
 
 
 def _styled(line: str, cells: Sequence[str]) -> str:
-    """Return a line with colours for its state and its gates."""
+    """Return a line with colours for its status and its gates."""
     pieces: list[tuple[str, Style | None]] = []
     at = 0
-    for index, style in ((2, _STATES.get(cells[2].partition(",")[0])), (5, _gate_style(cells[5]))):
+    for index, style in ((2, _STATUSES.get(cells[2].partition(",")[0])), (5, _gate_style(cells[5]))):
         found = line.find(cells[index], at)
         if style is None or found < 0:
             continue

@@ -114,7 +114,7 @@ class Side:
 
     @property
     def has_ended(self) -> bool:
-        return self.is_file or self.stored is None or self.stored.has_ended
+        return self.is_file or self.stored is None or not self.stored.is_from_journal
 
     def _is_measured(self, record: RunRecord) -> bool:
         return record.status in ("finished", "failed") and self.rule.measured(record)
@@ -191,10 +191,10 @@ def _is_of_its_run(path: Path) -> bool:
 
 
 def _state(found: StoredResults) -> str:
-    if found.has_ended:
-        return found.state
+    if not found.is_from_journal:
+        return found.status
     ended, planned = len(found.records), found.run.manifest.plan.n_rollouts
-    return f"{found.state}, {count(ended)} of {plural(planned, 'run')} ended"
+    return f"{found.status}, {count(ended)} of {plural(planned, 'run')} ended"
 
 
 def _side_of_file(letter: str, folder: Path, path: Path) -> Side:

@@ -115,12 +115,12 @@ def published_config(description: EvalDescription, pass_rule: PassRule) -> dict[
 
 def _members(results: Results) -> dict[str, Any]:
     """Return the members of the published object; `rows` is an iterator."""
-    baseline = results.baseline
+    baseline, end = results.baseline, results.end
     return {
         "schema_version": SCHEMA_VERSION,
-        "status": "stopped" if results.stopped else "finished",
-        **({"stop_reason": results.stopped} if results.stopped else {}),
-        "stopped_by": results.stop_reason,
+        "status": end.status,
+        **({"stop_reason": end.reason} if end.reason else {}),
+        "stopped_by": end.stopped_by,
         "smoke_of": results.smoke_of,
         **({"shard": results.shard.to_json()} if results.shard is not None else {}),
         "partial": results.partial,
@@ -169,12 +169,13 @@ def _changed_row(against: str, row: ChangedRow) -> dict[str, Any]:
 
 def _summary(results: Results) -> dict[str, Any]:
     ended = _ended(results.all_records)
-    early = bool(results.stopped) and len(ended) < len(results.all_records)
+    reason = results.end.reason
+    early = bool(reason) and len(ended) < len(results.all_records)
     return {
         "total_rows": len({record.run.row for record in ended}),
         "total_runs": len(ended),
         "stopped_early": early,
-        **({"stop_reason": results.stopped} if early else {}),
+        **({"stop_reason": reason} if early else {}),
         "eval_fns": {name: _statistics(summary) for name, summary in results.by_function.items()},
         "total_tokens": results.total_tokens,
         "total_duration_ms": round(results.duration_ms, 3),

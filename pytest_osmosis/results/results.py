@@ -15,9 +15,10 @@ from pytest_osmosis import stats
 from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
-from pytest_osmosis.record.stop import StopReason
+from pytest_osmosis.record.stop import Stop, StopReason, ending_of
 from pytest_osmosis.results.calibration import Calibration, HumanScores, calibration
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.causes import Cause, causes_of
@@ -89,13 +90,15 @@ class Rescored:
     """Facts about the scoring of stored rollouts, which were made at `rolled_out_at` (UTC, ISO 8601).
 
     `duration_ms` is the time that scoring took, `kept` the number of stored scores that each function reused.
-    `comparison` compares with the verdicts before, None if there are none.
+    `comparison` compares with the verdicts before, None if there are none. `before` is the status that the eval run
+    had, and keeps.
     """
 
     rolled_out_at: str
     duration_ms: float
     kept: Mapping[str, int]
     comparison: RowComparison | None = None
+    before: Lifecycle | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,15 @@ class Results:
     def count(self, status: str) -> int:
         """Return the number of runs with a status: "finished", "failed", "skipped" or "pending"."""
         return sum(record.status == status for record in self.records)
+
+    @property
+    def end(self) -> Lifecycle:
+        """The status of the eval run at its end, with the reason. Scoring its rollouts again does not change it."""
+        if self.stopped is not None:
+            stop = Stop(self.stop_reason or "closed", self.stopped)
+            return Lifecycle(ending_of(stop, all_done=False), stop.text, stopped_by=self.stop_reason)
+        before = None if self.rescored is None else self.rescored.before
+        return Lifecycle("finished") if before is None or before.status == "finished" else before
 
     @property
     def decided(self) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.record.manifest import read_manifest
+from pytest_osmosis.files.reading import FileFault, open_file, something_at
+from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
+from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.text.paths import shown
 
@@ -22,17 +22,23 @@ _ROLLOUT = b'{"ev":"rollout"'
 class RunEntry:
     """One eval run: its name, its folder, and what is known about it; None is not known.
 
+    `reason` says why it was stopped or has failed, `problem` why its files could not be read. `rollout` is the code
+    that made the rollouts: `[experiment] rollout`, else `[agent] agent`.
+
     `passed` of the `counted` runs of the eval's own model passed, and `measured` of them were measured; without any
-    there is no pass rate. `ended` of the `selected` ones ended; for an eval run without results these are rollouts of
-    all models, and the planned ones. `gates` are the states of its gates, `git_commit` and `git_dirty` the version of
-    its code.
-    `problem` says why its files could not be read. `replayed` is True if all answers came from a cassette.
+    there is no pass rate. `ended` of the `selected` ones ended; for an eval run without results of its last session
+    these are rollouts of all models, and the planned ones. `gates` are the states of its gates, `git_commit` and
+    `git_dirty` the version of its code. `replayed` is True if all answers came from a cassette.
     """
 
     name: str
     path: str
-    state: Literal["finished", "stopped", "running", "killed", "unreadable"]
+    status: Status | Literal["unreadable"]
+    reason: str | None = None
     eval: str | None = None
+    model: str | None = None
+    dataset: str | None = None
+    rollout: str | None = None
     started_at: str | None = None
     partial: bool = False
     pass_rate: float | None = None
@@ -57,49 +63,47 @@ class RunEntry:
 
 def run_entry(folder: Path) -> RunEntry:
     """Return the entry of a run directory, "unreadable" if its files are not valid."""
-    directory, path = RunDirectory(folder), shown(folder)
+    directory = RunDirectory(folder)
     try:
-        return _with_results(directory) if directory.results.exists() else _without_results(directory)
+        return _entry(directory, read_manifest(directory.manifest), lifecycle_of(directory))
     except OsmosisError as error:
-        return RunEntry(folder.name, path, "unreadable", problem=str(error))
+        return RunEntry(folder.name, shown(folder), "unreadable", problem=str(error))
 
 
-def _with_results(directory: RunDirectory) -> RunEntry:
-    head = read_head(directory.results)
-    return RunEntry(
+def _entry(directory: RunDirectory, manifest: Manifest, life: Lifecycle) -> RunEntry:
+    entry = RunEntry(
         directory.name,
         shown(directory.path),
-        "finished" if head.status == "finished" else "stopped",
-        head.eval,
-        head.started_at,
-        head.partial,
-        head.pass_rate if head.measured else None,
-        head.passed if head.measured else None,
-        head.counted,
-        head.measured,
-        head.selected - head.pending,
-        head.selected,
-        tuple(head.gates),
-        head.total_tokens,
-        head.cost_usd,
-        head.n_cost_unknown,
-        head.duration_s,
-        head.git_commit,
-        head.git_dirty,
-        replayed=head.replayed,
-    )
-
-
-def _without_results(directory: RunDirectory) -> RunEntry:
-    manifest = read_manifest(directory.manifest)
-    return RunEntry(
-        directory.name,
-        shown(directory.path),
-        "running" if holder_of(directory) is not None else "killed",
+        life.status,
+        life.reason,
         manifest.eval,
+        manifest.subject.model,
+        manifest.subject.extra["dataset"],
+        manifest.rollout,
         manifest.started_at,
-        ended=_n_rollouts(directory.journal),
-        selected=manifest.plan.n_rollouts,
+    )
+    if not (life.results_are_current and something_at(directory.results)):
+        return replace(entry, ended=_n_rollouts(directory.journal), selected=manifest.plan.n_rollouts)
+    head = read_head(directory.results)
+    return replace(
+        entry,
+        eval=head.eval,
+        started_at=head.started_at,
+        partial=head.partial,
+        pass_rate=head.pass_rate if head.measured else None,
+        passed=head.passed if head.measured else None,
+        counted=head.counted,
+        measured=head.measured,
+        ended=head.selected - head.pending,
+        selected=head.selected,
+        gates=tuple(head.gates),
+        tokens=head.total_tokens,
+        cost_usd=head.cost_usd,
+        n_cost_unknown=head.n_cost_unknown,
+        duration_s=head.duration_s,
+        git_commit=head.git_commit,
+        git_dirty=head.git_dirty,
+        replayed=head.replayed,
     )
 
 

@@ -1,7 +1,8 @@
-"""The results of a stored eval run, whatever became of it: finished, stopped, still running, or killed.
+"""The results of a stored eval run, whatever its status.
 
-The numbers are those of its results.json, and the journal adds what that file leaves out. An eval run that has no
-results yet, or never wrote any, gets them from its manifest and its journal: they cover the runs that ended.
+The numbers are those of its results.json, and the journal adds what that file leaves out. An eval run without results
+of its last session, because it is running or was killed, gets them from its manifest and its journal: they cover the
+runs that ended.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import event_at, replay_with_positions
+from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, settled
 from pytest_osmosis.results import results
 from pytest_osmosis.results.calibration import HumanScores
@@ -39,9 +40,6 @@ from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
-State = Literal["finished", "stopped", "running", "killed"]
-"""`killed`: nobody writes to the journal any more, and no results were written."""
-
 Positions = Mapping[tuple[str, RunId, int], int]
 """Positions in a journal by kind of event, run and attempt."""
 _AT = "position"
@@ -55,26 +53,24 @@ _OWN_CONFIG = frozenset(
 class StoredResults:
     """All that a run directory says about its eval run.
 
-    `results` holds the runs that ended if the eval run is running or was killed, and all selected ones otherwise. It is
-    None if the thresholds are not known, because an earlier version wrote the manifest and there are no results.
-    `costs_usd` holds the known costs. `begun` are the runs that had begun and not ended. `rescoring` is True while
-    another process scores the rollouts again. `document` is the published object, `replayed` the journal.
+    `results` holds all selected runs, or those that ended if it `is_from_journal`. It is None if the thresholds are not
+    known, because an earlier version wrote the manifest and there are no results. `costs_usd` holds the known costs.
+    `begun` are the runs that had begun and not ended. `document` is the published object, `replayed` the journal.
     """
 
     run: StoredEvalRun
-    state: State
+    lifecycle: Lifecycle
     records: Sequence[RunRecord]
     results: Results | None
     document: Mapping[str, Any]
     costs_usd: Mapping[RunId, float]
     begun: Sequence[RunId] = ()
-    rescoring: bool = False
+    is_from_journal: bool = False
     replayed: Replayed = field(default_factory=lambda: Replayed(Ledger(), {}))
 
     @property
-    def has_ended(self) -> bool:
-        """True if the eval run wrote results."""
-        return self.state in ("finished", "stopped")
+    def status(self) -> Status:
+        return self.lifecycle.status
 
     def rollout(self, record: RunRecord) -> Event:
         """Return the event of a run's rollout, empty if the journal has none. Raises `JournalError`."""
@@ -92,23 +88,24 @@ class StoredResults:
 def read_stored(run: StoredEvalRun) -> StoredResults:
     """Read an eval run. Raises `OsmosisError` if its results or its journal cannot be read."""
     journal = run.directory.journal
-    writing = holder_of(run.directory) is not None
-    published_results = None if run.results is None else read_results(run.results)
+    lifecycle = lifecycle_of(run.directory)
+    has_results = run.results is not None and lifecycle.results_are_current
+    published_results = read_results(run.results) if has_results and run.results is not None else None
     found = replayed(journal)
     if published_results is None:
-        return _unfinished(run, "running" if writing else "killed", found)
+        return _from_journal(run, lifecycle, found)
     made = _results(run, published_results, found.ledger)
-    state: State = "finished" if published_results.status == "finished" else "stopped"
+    if lifecycle.status != "finished" and made.rescored is not None:
+        made = replace(made, stopped=None, stop_reason=None, rescored=replace(made.rescored, before=lifecycle))
     runs = (each for row in published_results.rows for each in row.runs)
     costs = {each.id: each.cost_usd for each in runs if each.cost_usd is not None}
     return StoredResults(
         run,
-        state,
+        lifecycle,
         made.all_records,
         made,
         published_results.document,
         costs,
-        rescoring=writing,
         replayed=found,
     )
 
@@ -253,17 +250,21 @@ def _baseline(data: Mapping[str, Any], records: Sequence[RunRecord], pass_rule: 
 # -- without results ---------------------------------------------------------------------------------------
 
 
-def _unfinished(run: StoredEvalRun, state: State, found: Replayed) -> StoredResults:
+def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> StoredResults:
     ledger = found.ledger
     ended = [ledger.records[id] for id in sorted(ledger.records) if ledger.records[id].status != "pending"]
     begun = [
         id for id in sorted(ledger.records) if (record := ledger.records[id]).started and record.status == "pending"
     ]
-    why = "the eval run has not ended yet" if state == "running" else "the eval run did not end"
+    why = "the eval run has not ended yet"
+    if lifecycle.has_ended:
+        why = "the eval run did not end" if lifecycle.was_killed else "its results were not written"
     made = _results_so_far(run, ended, found, why)
-    document = {} if made is None else {**published(made), "status": state}
+    reason = {} if lifecycle.reason is None else {"stop_reason": lifecycle.reason}
+    end = {"status": lifecycle.status, **reason, "stopped_by": lifecycle.stopped_by}
+    document = {} if made is None else {**published(made), **end}
     costs = {} if made is None else made.costs_usd
-    return StoredResults(run, state, ended, made, document, costs, begun, replayed=found)
+    return StoredResults(run, lifecycle, ended, made, document, costs, begun, True, found)
 
 
 def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed, why: str) -> Results | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from typing import Any
 
 import pytest
 
 from tests.cli.stored_runs import RESULTS, Cli, Stored
+from tests.unit.made import MANIFEST
 
 GATE = {"gate": "pass_rate >= 0.7", "state": "holds"}
 
@@ -17,16 +20,16 @@ def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
     stored("torn", results="{", age_s=2)
     summary = {**RESULTS["summary"], "cost_unknown": 1}
     begun = {**summary, "total_rows": 8, "pending": 1986}
-    stopped = {"status": "stopped", "stop_reason": "401", "partial": True}
+    stopped = {"status": "failed", "stop_reason": "401", "stopped_by": "systemic", "partial": True}
     stored("part", results={**RESULTS, **stopped, "summary": begun}, age_s=1)
     stored("new", results={**RESULTS, "summary": {**summary, "cost_usd": None}}, age_s=0)
     assert typed("runs").splitlines() == [
-        "run           started (UTC)             state  pass rate        passed  gates  tokens      cost",
-        "new     2026-01-02 03:04:05          finished      0.500        1 of 2      -  12,345   unknown",
-        "part    2026-01-02 03:04:05  stopped, partial          -        1 of 2      -  12,345  >= $1.25",
-        "torn                      -        unreadable          -             -      -       -         -",
-        "killed  2026-01-01 00:00:00            killed          -  0 of 4 ended      -       -         -",
-        "old     2026-01-02 03:04:05          finished      0.500        1 of 2      -  12,345     $1.25",
+        "run           started (UTC)           status  pass rate        passed  gates  tokens      cost",
+        "new     2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345   unknown",
+        "part    2026-01-02 03:04:05  failed, partial          -        1 of 2      -  12,345  >= $1.25",
+        "torn                      -       unreadable          -             -      -       -         -",
+        "killed  2026-01-01 00:00:00           failed          -  0 of 4 ended      -       -         -",
+        "old     2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345     $1.25",
     ]
 
 
@@ -74,9 +77,9 @@ def test_runs_as_json(typed: Cli, stored: Stored) -> None:
     stored("torn", results="{")
     page = json.loads(typed("runs", "--json"))
     torn, run = sorted(page["runs"], key=lambda run: run["name"])
-    assert (run["state"], run["passed"], run["counted"], run["gates"]) == ("finished", 1, 2, ["holds"])
+    assert (run["status"], run["passed"], run["counted"], run["gates"]) == ("finished", 1, 2, ["holds"])
     assert (run["git_commit"], run["git_dirty"]) == (code["git_commit"], True)
-    assert (torn["state"], torn["passed"], torn["git_commit"]) == ("unreadable", None, None)
+    assert (torn["status"], torn["passed"], torn["git_commit"]) == ("unreadable", None, None)
     assert "results.json: is not JSON" in torn["problem"]
 
 
@@ -99,3 +102,83 @@ def test_an_unknown_command_of_runs_is_a_usage_error(typed: Cli, capsys: pytest.
     said = capsys.readouterr().err
     assert "invalid choice: 'lost'" in said
     assert "list" in said.partition("choose from")[2]
+
+
+def test_the_newest_runs_are_listed_unless_all_are_asked_for(typed: Cli, stored: Stored) -> None:
+    for number in range(23):
+        stored(f"x-20260102T0000{number:02}Z-aaaaaa")
+    lines = typed("runs").splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == [f"x-20260102T0000{n:02}Z-aaaaaa" for n in range(22, 2, -1)]
+    assert lines[-1] == "and 3 older runs; --all lists them too"
+    assert len(typed("runs", "list", "--all").splitlines()) == 24
+    assert typed("runs", "x", "--all") == typed("runs", "--all")
+    page = json.loads(typed("runs", "--json"))
+    assert (len(page["runs"]), page["not_listed"]) == (20, 3)
+
+
+def of_model(model: str, rollout: str, dataset: str) -> dict[str, Any]:
+    """The manifest of an eval run that differs from others."""
+    extra = {**MANIFEST["subject"]["extra"], "dataset": dataset}
+    inputs = {"experiment": {"rollout": rollout}, "agent": {"agent": None}}
+    return {**MANIFEST, "subject": {**MANIFEST["subject"], "model": model, "extra": extra}, "inputs": inputs}
+
+
+@pytest.fixture
+def mixed(stored: Stored) -> None:
+    """Runs of three models, rollouts and datasets, with different statuses."""
+    runs = {
+        "a": (of_model("openai/gpt-5", "sums", "data/a.jsonl"), RESULTS),
+        "b": (of_model("openai/gpt-5-mini", "sums", "data/b.jsonl"), None),
+        "c": (of_model("anthropic/claude", "tools", "data/b.jsonl"), {**RESULTS, "status": "stopped", **INTERRUPTED}),
+    }
+    for age_s, (name, (manifest, results)) in enumerate(runs.items()):
+        folder = stored(name, results=results, age_s=-age_s)
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        os.utime(folder / "manifest.json", (2_000_000_000 + age_s,) * 2)
+
+
+INTERRUPTED = {"stop_reason": "interrupted", "stopped_by": "interrupt"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["--status", "finished"], "a"),
+        (["--status=failed"], "b"),
+        (["--status", "stopped"], "c"),
+        (["--status", "running"], ""),
+        (["--model", "openai/gpt-5"], "a"),
+        (["--model", "openai/"], "ba"),
+        (["--model", "*mini"], "b"),
+        (["--dataset", "data/b.jsonl", "--rollout", "tools"], "c"),
+        (["--rollout", "sums", "--status", "failed"], "b"),
+        (["x", "--rollout", "tools"], "c"),
+    ],
+)
+@pytest.mark.usefixtures("mixed")
+def test_filters_select_runs(typed: Cli, arguments: list[str], names: str) -> None:
+    page = json.loads(typed("runs", "list", "--json", *arguments))
+    assert [run["name"] for run in page["runs"]] == list(names)
+    if not names:
+        assert typed("runs", "list", *arguments) == "no such runs in .osmosis/runs\n"
+
+
+@pytest.mark.usefixtures("mixed")
+def test_values_that_no_run_has_are_refused_with_those_that_there_are(typed: Cli) -> None:
+    said = typed("runs", "--status", "finnished", "--model", "gpt", "--dataset", "x", fails=1)
+    assert said == (
+        '--status "finnished": not a status; did you mean "finished"? '
+        "there are pending, running, finished, failed, stopped, unreadable\n"
+        '--model "gpt": no listed run has it; those are anthropic/claude, openai/gpt-5, openai/gpt-5-mini\n'
+        '--dataset "x": no listed run has it; those are data/a.jsonl, data/b.jsonl\n'
+    )
+
+
+@pytest.mark.usefixtures("mixed")
+def test_json_of_a_run_holds_its_status_and_what_it_is_about(typed: Cli) -> None:
+    stopped, failed, finished = json.loads(typed("runs", "--json"))["runs"]
+    assert [run["status"] for run in (stopped, failed, finished)] == ["stopped", "failed", "finished"]
+    assert stopped["reason"] == "interrupted"
+    assert "was killed" in failed["reason"]
+    assert finished["reason"] is None
+    assert (failed["model"], failed["dataset"], failed["rollout"]) == ("openai/gpt-5-mini", "data/b.jsonl", "sums")

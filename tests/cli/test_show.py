@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.record.journal import Journal
+from pytest_osmosis.record.journal import Journal, encode
 from tests.cli.stored_runs import MESSAGES, RESULTS, ROLLOUT, SCORE, Cli, Stored
 from tests.unit.made import MANIFEST
 
@@ -224,7 +224,7 @@ def without_results(stored: Stored) -> Path:
 def test_an_eval_run_that_was_killed_is_shown_from_its_journal(typed: Cli, stored: Stored) -> None:
     without_results(stored)
     said = typed("show")
-    assert said.startswith("x-1: ended without results, 2 of 4 planned runs ended, 1 more had begun\n")
+    assert said.startswith("x-1: failed, 2 of 4 planned runs ended, 1 more had begun\n")
     assert "these numbers are made from its journal, for the runs that ended" in said
     assert "1 of 2 runs passed (4 planned; decided by rewards:exact)\n" in said
     assert "gate pass_rate >= 0.7: not decided (the eval run did not end)\n" in said
@@ -235,10 +235,13 @@ def test_an_eval_run_that_was_killed_is_shown_from_its_journal(typed: Cli, store
 def test_an_eval_run_that_is_still_going_is_shown_so_far(typed: Cli, stored: Stored) -> None:
     journal = Journal.reopen(without_results(stored) / "journal.jsonl")
     try:
+        assert typed("show").startswith("x-1: pending, 2 of 4 planned runs ended, 1 more had begun\n")
+        began = {"ev": "began", "at": "2026-01-01T00:00:09+00:00", "pid": 1, "machine": "m", "resumed": True}
+        journal.append(encode(began))
         said = typed("show")
         assert said.startswith("x-1: running, 2 of 4 planned runs ended, 1 more in flight\n")
         assert "  the numbers are those of the runs that ended so far\n" in said
-        assert json.loads(typed("show", "--json"))["state"] == "running"
+        assert json.loads(typed("show", "--json"))["status"] == "running"
     finally:
         journal.close()
 
@@ -257,7 +260,7 @@ def test_a_manifest_of_an_earlier_version_has_no_thresholds(typed: Cli, stored: 
 def test_json_holds_the_runs_of_the_page(typed: Cli, stored: Stored) -> None:
     stored("x-1", ROLLOUT, SCORE)
     page = json.loads(typed("show", "--json"))
-    assert (page["eval_run"], page["state"], page["results"]["summary"]["selected"]) == ("x-1", "finished", 2000)
+    assert (page["eval_run"], page["status"], page["results"]["summary"]["selected"]) == ("x-1", "finished", 2000)
     assert [run["run"] for run in page["runs"]] == ["row3-run0", "row3-run1"]
     assert page["runs"][1]["outcome"] == "failed"
     assert page["runs"][1]["reason"] == "score 0.25 < 0.5"

@@ -144,7 +144,7 @@ def test_max_errors_stops_an_eval(workspace: Workspace) -> None:
     assert result.ret == 9
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_errors?*"])
     results = workspace.results()
-    assert results["status"] == "stopped"
+    assert (results["status"], results["stopped_by"]) == ("failed", "max_errors")
     assert 3 <= results["summary"]["total_runs"] < 40
     assert all("max_errors" in run["reason"] for run in results["pending"])
 

@@ -203,17 +203,23 @@ def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatS
     assert results["gates"][0]["state"] == "partial"
 
 
-def test_a_gate_is_not_measured_without_the_rollouts_that_never_began(plain_workspace: Workspace) -> None:
-    """The whole plan was selected, and a limit stopped it."""
+def test_a_stopped_eval_run_that_is_rescored_stays_stopped(plain_workspace: Workspace) -> None:
+    """The whole plan was selected, and a limit stopped it: no gate is measured without the missing rollouts."""
     workspace = plain_workspace
     workspace.eval(rows=3, limits={"max_tokens": 30})
     workspace.run(NAMED)
+    stopped = workspace.results()
 
     result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.7")
 
     assert result.ret == 9
     assert workspace.results()["pending"] == [{"row_index": 2, "run_index": 0, "reason": PENDING}]
     assert workspace.results()["gates"][0]["state"] == "not measured"
+    for key in ("status", "stop_reason", "stopped_by"):
+        assert workspace.results()[key] == stopped[key]
+    assert stopped["stopped_by"] == "max_tokens"
+    workspace.pytester.run(*PACKAGE, "show").stdout.fnmatch_lines(["x-*: stopped"])
+    workspace.pytester.run(*PACKAGE, "runs").stdout.fnmatch_lines(["x-* stopped *"])
 
 
 JUDGE = """
@@ -247,7 +253,9 @@ def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice
     shown = workspace.pytester.run(*PACKAGE, "show", "row0-run0")
 
     assert in_progress.ret == 4
-    in_progress.stderr.fnmatch_lines([f"ERROR: run {run_dir.name}: another process writes to it, *"])
+    in_progress.stderr.fnmatch_lines(
+        [f"ERROR: run {run_dir.name}: process * on * has been scoring its rollouts since *"]
+    )
     assert (run_dir / "results.json").read_bytes() == whole
     shown.stdout.fnmatch_lines(["*: passed", "  rewards:score 1 >= 1"])
     (workspace.root / "go").touch()
@@ -461,7 +469,7 @@ def test_the_session_does_not_wait_for_a_run_without_a_rollout(plain_workspace: 
 
     assert result.ret == 0
     result.stdout.fnmatch_lines([f"1 run never ran: {PENDING}"])
-    assert workspace.results()["status"] == "finished"
+    assert workspace.results()["status"] == "stopped", "as before"
 
 
 def test_an_answer_in_the_prompt_is_not_scored_again_either(workspace: Workspace) -> None:

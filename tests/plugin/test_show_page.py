@@ -100,7 +100,7 @@ def test_an_eval_that_stopped_says_why(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=[{"reward": "raises"}] * 8, limits={"max_errors": 1})
     screen = plain_workspace.run(NAMED)
     page = shown(plain_workspace).splitlines()
-    assert page[0].endswith(": stopped")
+    assert page[0].endswith(": failed")
     (reason,) = (line for line in page if line.startswith("stopped: "))
     assert reason in screen.outlines
 
@@ -177,10 +177,16 @@ def test_a_killed_session_is_shown_with_its_thresholds(plain_workspace: Workspac
     whole = shown(plain_workspace)
     (run,) = plain_workspace.run_dirs()
     (run / "results.json").unlink()
+    journal = run / "journal.jsonl"
+    assert shown(plain_workspace).startswith(f"{run.name}: finished, 4 of 4 planned runs ended\n")
+    *lines, ended = journal.read_bytes().splitlines(keepends=True)
+    assert b'{"ev":"ended"' in ended
+    journal.write_bytes(b"".join(lines))
 
     page = shown(plain_workspace)
 
-    assert page.startswith(f"{run.name}: ended without results, 4 of 4 planned runs ended\n")
+    assert page.startswith(f"{run.name}: failed, 4 of 4 planned runs ended\n")
+    assert "was killed, or its machine failed: these numbers are made from its journal" in page
     assert "\n2 of 4 runs passed (4 planned)\n" in page
     assert "gate pass_rate >= 0.9: not decided (the eval run did not end)\n" in page
     listed = "2 of 4 runs did not pass:\n"
@@ -195,7 +201,7 @@ def test_a_killed_session_is_shown_with_its_thresholds(plain_workspace: Workspac
     assert going_on not in whole
     plain_workspace.run(f"--osmosis-from={run.name}")
     again = shown(plain_workspace)
-    assert again.startswith(f"{run.name}: finished\n")
+    assert again.startswith(f"{run.name}: failed\n"), "its process was killed, whatever is scored later"
     assert again[again.index(listed) :] == whole[whole.index(listed) :]
 
 

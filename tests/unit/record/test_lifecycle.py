@@ -154,6 +154,10 @@ def test_the_reason_in_a_word_comes_from_results_of_the_same_session(tmp_path: P
 def test_results_that_cannot_be_read_say_nothing(tmp_path: Path, text: str) -> None:
     directory = written(tmp_path, SESSION)
     directory.results.write_text(text)
+    life = lifecycle_of(directory)
+    assert (life.status, life.reason) == ("failed", "results.json cannot be read")
+    assert life.results_are_current, "whoever reads them says what is wrong"
+    directory = written(tmp_path, [began(0), *SESSION])
     assert lifecycle_of(directory).was_killed
 
 

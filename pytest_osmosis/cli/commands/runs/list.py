@@ -11,15 +11,25 @@ from pytest_osmosis.text.arguments import filled
 
 NAME = "list"
 _DESCRIPTION = """\
-List the eval runs of this workspace, newest first: their state, pass rate,
-gates and cost. "running" has no results yet; "killed" ended before it wrote any.
+List the eval runs of this workspace, newest first: their status, pass rate,
+gates and cost. The statuses are those of Osmosis' hosted evals: pending (no
+code is loaded yet), running, finished, failed (killed, or every run met the
+same error) and stopped. A run that fails a gate has finished.
 """
 _EXAMPLES = """\
 examples:
-  pytest-osmosis runs
+  pytest-osmosis runs                       the newest 20
+  pytest-osmosis runs list --all            all of them
   pytest-osmosis runs list sums             only those of the eval "sums"
+  pytest-osmosis runs list --status failed --model openai/
   pytest-osmosis runs list --json           for other programs
 """
+_FILTERS = {
+    "status": ("STATUS", "only runs with this status: pending, running, finished, failed, stopped or unreadable"),
+    "model": ("MODEL", "only runs of this model: its name, the beginning of it, or a pattern like *-mini"),
+    "dataset": ("DATASET", "only runs over this dataset, likewise"),
+    "rollout": ("ROLLOUT", "only runs of this rollout or agent, likewise"),
+}
 
 
 def add_parser(commands: Commands) -> None:
@@ -31,15 +41,19 @@ def add_parser(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("eval", nargs="?", type=filled, metavar="EVAL", help="only the runs of this eval")
+    parser.add_argument("--all", action="store_true", help="list all runs (default: the newest 20)")
+    for name, (metavar, help) in _FILTERS.items():
+        parser.add_argument(f"--{name}", type=filled, metavar=metavar, help=help)
     add_page_options(parser)
     parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    from pytest_osmosis.cli.runs import list_runs, runs_json
+    from pytest_osmosis.cli.runs import ListRequest, list_runs, runs_json
 
+    request = ListRequest(options.eval, {name: getattr(options, name) for name in _FILTERS}, options.all)
     if options.json:
-        output.json(runs_json(folder, options.eval))
+        output.json(runs_json(folder, request))
     else:
-        output.page(list_runs(folder, options.eval))
+        output.page(list_runs(folder, request))
     return 0
