@@ -93,12 +93,12 @@ def _ended(journal: IO[bytes], directory: RunDirectory, holder: Holder | None) -
 
 
 def _of_event(event: Event, directory: RunDirectory, holder: Holder | None) -> Lifecycle:
-    status, at = event["status"], event["at"]
+    status, reason = event["status"], event["reason"]
     published = None if status == "finished" else _published(directory, holder)
-    is_same = published is not None and published.status == status and (published.ended_at or "") >= at
-    return Lifecycle(
-        status, event["reason"], holder, False, at, published.stopped_by if published and is_same else None
-    )
+    by = None
+    if published is not None and published.status == status:  # else its process was killed before it wrote results
+        by = published.stopped_by if published.reason == reason or published.stopped_by == "max_errors" else None
+    return Lifecycle(status, reason, holder, ended_at=event["at"], stopped_by=by)
 
 
 def _killed(session: Event | None, holder: Holder | None) -> Lifecycle:

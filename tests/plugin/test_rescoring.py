@@ -199,7 +199,8 @@ def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatS
     result.stdout.fnmatch_lines(["  from run * of *: 3 stored rollouts (1 run without one), no model is asked"])
     results = workspace.results()
     assert results["summary"]["boundaries"] == {"model": 1, "provider": 1}
-    assert results["pending"] == [{"row_index": 3, "run_index": 0, "reason": "no rollout is stored"}]
+    (pending,) = results["pending"]
+    assert (pending["row_index"], pending["run_index"], pending["reason"]) == (3, 0, "no rollout is stored")
     assert results["gates"][0]["state"] == "partial"
 
 
@@ -213,7 +214,8 @@ def test_a_stopped_eval_run_that_is_rescored_stays_stopped(plain_workspace: Work
     result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.7")
 
     assert result.ret == 9
-    assert workspace.results()["pending"] == [{"row_index": 2, "run_index": 0, "reason": PENDING}]
+    (pending,) = workspace.results()["pending"]
+    assert (pending["row_index"], pending["run_index"], pending["reason"]) == (2, 0, PENDING)
     assert workspace.results()["gates"][0]["state"] == "not measured"
     for key in ("status", "stop_reason", "stopped_by"):
         assert workspace.results()[key] == stopped[key]

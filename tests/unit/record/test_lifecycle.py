@@ -146,8 +146,10 @@ def test_a_torn_last_line_is_no_end(tmp_path: Path) -> None:
 
 def test_the_reason_in_a_word_comes_from_results_of_the_same_session(tmp_path: Path) -> None:
     events = [began(0), *SESSION, STOPPED]
-    assert lifecycle_of(written(tmp_path, events, results(6, "stopped", "interrupt", "x"))).stopped_by == "interrupt"
+    same = results(4, "stopped", "interrupt", "interrupted")
+    assert lifecycle_of(written(tmp_path, events, same)).stopped_by == "interrupt"
     assert lifecycle_of(written(tmp_path, events, results(4, "stopped", "maxfail", "x"))).stopped_by is None
+    assert lifecycle_of(written(tmp_path, events, results(4, "failed", "journal", "x"))).stopped_by is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"status": 1}', '{"status": "odd"}', "\0"])
