@@ -112,7 +112,7 @@ class Recorder:
         rows = {row: content for row, content in self._job.score_inputs.rows.items() if known.get(row) != content.whole}
         events: list[JournalEvent] = [self._loaded]
         if self._job.rescore is None:
-            resumed = self._job.resume is not None
+            resumed = self._job.resume is not None and not self._job.resume.resumption.progress.is_empty
             machine = platform.node()
             events.insert(0, {"ev": "began", "at": _now(), "pid": os.getpid(), "machine": machine, "resumed": resumed})
         if rows or not known:

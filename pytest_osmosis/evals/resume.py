@@ -9,12 +9,11 @@ import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_osmosis.errors import JournalError, OsmosisError, Problem, ProblemsError
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.rollout_inputs import changed_inputs, refusal
-from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource
+from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent
 from pytest_osmosis.evals.run_directory import is_reserved, runs_folder
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, began_at, is_run, stored
@@ -23,6 +22,7 @@ from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import seconds
 from pytest_osmosis.text.paths import shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -111,7 +111,7 @@ def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepare
         "--osmosis-resume to begin a new run, which costs money, or name one with --osmosis-run=NAME to report it "
         "again"
     )
-    if not request.retries_failed:
+    if finished is not None and _has_failures(finished) and not request.retries_failed:
         text += "; --osmosis-retry-failed repeats runs that failed"
     raise ProblemsError([Problem(shown(config.path), text)])
 
@@ -145,6 +145,14 @@ def _is_of(run: StoredEvalRun, prepared: Prepared) -> bool:
 
 def _something_is_left(prepared: Prepared, source: ResumeSource) -> bool:
     return any(map(source.resumption.is_left, prepared.collected.every_run()))
+
+
+def _has_failures(prepared: Prepared) -> bool:
+    """Return True if `--osmosis-retry-failed` would have something to do."""
+    source = prepared.source
+    assert isinstance(source, ResumeSource)
+    records = source.resumption.progress.records.values()
+    return any(record.boundary is not None or record.scorer_errors for record in records)
 
 
 def _stored(directory: RunDirectory) -> StoredEvalRun:
@@ -200,22 +208,8 @@ def _problem(name: str, text: str) -> ProblemsError:
     return ProblemsError([Problem(f"run {name}", text)])
 
 
-class SpentBefore(NamedTuple):
-    """The tokens, dollars (None if unknown) and time of the earlier sessions of a run."""
-
-    tokens: int
-    cost_usd: float | None
-    took_s: float
-
-
-def spent_before(prepared: Prepared, source: ResumeSource) -> SpentBefore:
-    """Return what the stored rollouts of a run and their judges used, also those that were made again since."""
+def spent_before(prepared: Prepared, source: ResumeSource) -> str:
+    """Return what the earlier sessions of a run used in words, also for rollouts that were made again since."""
     progress = source.resumption.progress
     rolled = [*(record for record in progress.records.values() if record.rolled), *progress.replaced]
-    known = [record for record in rolled if record.was_answered or record.boundary is None]
-    costs = [*map(prepared.cost_usd, known), *(prepared.judge_cost_usd(each) for each in rolled if each.judge_uses)]
-    return SpentBefore(
-        sum((record.tokens or 0) + (record.judge_tokens or 0) for record in rolled),
-        None if None in costs else sum(cost for cost in costs if cost is not None),
-        progress.took_ms / 1000,
-    )
+    return f"{spent(prepared, rolled).text}, {seconds(progress.took_ms / 1000)}"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError
@@ -34,7 +34,7 @@ from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.read_back import cassette_of
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
-from pytest_osmosis.text.numbers import count, plural
+from pytest_osmosis.text.numbers import count, money, plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import compare
 from pytest_osmosis.verdicts.matching import matched_by_run
@@ -106,8 +106,8 @@ class NewRollouts:
         """Return how the engine goes on with stored rollouts, of which it `shows` some; None if it has none."""
         return None
 
-    def notes(self, n_stored: int, selected: SelectedRuns) -> Sequence[str]:
-        """Return what to know about the sessions, of which earlier ones made `n_stored` reported rollouts."""
+    def notes(self, run: EvalRun) -> Sequence[str]:
+        """Return what to know about the earlier sessions of a run that is over."""
         return ()
 
     def provenance(self) -> Mapping[str, Any]:
@@ -165,6 +165,28 @@ def _judge_of(prepared: Prepared) -> dict[str, Any]:
 
 
 NEW_ROLLOUTS = NewRollouts()
+
+
+class Spent(NamedTuple):
+    """The tokens of some rollouts and their judges, and what they cost; None if that is unknown."""
+
+    tokens: int
+    cost_usd: float | None
+
+    @property
+    def text(self) -> str:
+        cost = "an unknown cost" if self.cost_usd is None else money(self.cost_usd)
+        return f"{plural(self.tokens, 'token')}, {cost}"
+
+
+def spent(prepared: Prepared, rolled: Collection[RunRecord]) -> Spent:
+    """Return what rollouts and their judges used."""
+    known = [record for record in rolled if record.was_answered or record.boundary is None]
+    costs = [*map(prepared.cost_usd, known), *(prepared.judge_cost_usd(each) for each in rolled if each.judge_uses)]
+    return Spent(
+        sum((record.tokens or 0) + (record.judge_tokens or 0) for record in rolled),
+        None if None in costs else sum(cost for cost in costs if cost is not None),
+    )
 
 
 def lost_text(n: int) -> str:
@@ -231,13 +253,28 @@ class ResumeSource(NewRollouts):
     def results_path(self, run: EvalRun) -> Path:
         return run.directory.partial_results if self._is_part(run.selected) else run.directory.results
 
-    def notes(self, n_stored: int, selected: SelectedRuns) -> Sequence[str]:
-        n_runs, n_lost = len(selected.runs), len(self.resumption.progress.lost)
-        lost = [f"{lost_text(n_lost)}, and not counted here"] if n_lost else []
-        return [
-            f"{count(n_stored)} of {plural(n_runs, 'run')} {'is' if n_stored == 1 else 'are'} from earlier sessions",
-            *lost,
-        ]
+    def notes(self, run: EvalRun) -> Sequence[str]:
+        n_stored, n_lost = run.engine.progress.stored, len(self.resumption.progress.lost)
+        are = "is" if n_stored == 1 else "are"
+        notes = [f"{count(n_stored)} of {plural(len(run.selected.runs), 'run')} {are} from earlier sessions"]
+        notes += [f"{lost_text(n_lost)}, and not counted here"] if n_lost else []
+        replaced = self._replaced(run)
+        if replaced:
+            used = spent(run.prepared, replaced)
+            one = len(replaced) == 1
+            before = f"{plural(len(replaced), 'rollout')} {'was' if one else 'were'} made again"
+            notes.append(f"{before}; what {'it' if one else 'they'} used before is not counted here: {used.text}")
+        return notes
+
+    def _replaced(self, run: EvalRun) -> list[RunRecord]:
+        """Return the rollouts of earlier sessions that were made again."""
+        progress = self.resumption.progress
+        now = (
+            record
+            for record in progress.records.values()
+            if record.rolled and run.record(record.run).rolled and run.record(record.run).attempt > record.attempt
+        )
+        return [*progress.replaced, *now]
 
     def provenance(self) -> Mapping[str, Any]:
         progress = self.resumption.progress
@@ -297,7 +334,7 @@ class RescoreSource:
     ) -> ResumeJob | None:
         return None
 
-    def notes(self, n_stored: int, selected: SelectedRuns) -> Sequence[str]:
+    def notes(self, run: EvalRun) -> Sequence[str]:
         return ()
 
     def provenance(self) -> Mapping[str, Any]:

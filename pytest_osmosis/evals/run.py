@@ -214,7 +214,7 @@ class EvalRun:
         self.provenance = {**self.provenance, **version.to_json()}
         if self.began and version != self._known_version:
             self._complete_manifest(version)  # git took its time
-        for note in self.prepared.source.notes(self.engine.progress.stored, self.selected):
+        for note in self.prepared.source.notes(self):
             self.notices.add(note)
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)

@@ -399,3 +399,102 @@ def test_a_run_that_went_on_is_rescored_whole(plain_workspace: Workspace) -> Non
 
     assert rescored.ret == 0
     assert (calls(workspace), results(workspace, "one")["summary"]["finished"]) == (Counter(range(3)), 3)
+
+
+def test_a_crash_in_a_further_attempt_is_repeated_once_and_only_that_counts_as_a_crash(
+    plain_workspace: Workspace,
+) -> None:
+    workspace = plain_workspace
+    workspace.hurry()
+    crash = "    if os.path.exists('dies'):\n        os.remove('dies')\n        os._exit(3)\n    await ctx"
+    workspace.write("agent.py", AGENT.replace("    await ctx", crash))
+    workspace.eval("x", rows=2, agent={"agent": "agent:rollout"})
+    touch(workspace, "slow-1")
+    session = workspace.start(CONFIG, "--osmosis-run=one")
+    wait_until(lambda: calls(workspace)[1], "the second rollout")
+    session.kill()
+    remove(workspace, "slow-1")
+    touch(workspace, "dies")
+
+    resumed = workspace.run(CONFIG, "--osmosis-run=one")
+
+    assert (resumed.ret, calls(workspace)) == (0, Counter({0: 1, 1: 3}))
+    found = results(workspace, "one")
+    assert [run["attempt"] for row in found["rows"] for run in row["runs"]] == [1, 3]
+    assert found["summary"]["rolled_out_again"] == 1
+    resumed.stdout.fnmatch_lines(["1 run rolled out a second time, because the first process ended*"])
+
+
+def test_a_judge_that_could_not_be_asked_is_asked_again(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    verdict = reply(json.dumps({"score": 1.0, "explanation": "right"}))
+    with ChatServer(verdict, status(503), verdict) as judge:
+        judged = {"model_path": "served", "base_url": judge.base_url, "max_retries": 0}
+        scoring = {"eval_fns": ["rewards:score"], "rubric": "Is the number right?"}
+        with_agent(workspace, rows=3, scoring=scoring, judge=judged, limits={"max_errors": 3})
+        first = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
+        asked = len(judge.requests)
+        again = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
+
+    assert (first.ret, again.ret) == (1, 0)
+    assert (calls(workspace), asked, len(judge.requests)) == (Counter(range(3)), 3, 4)
+    found = results(workspace, "one")
+    assert [run["scores"]["rubric"] for row in found["rows"] for run in row["runs"]] == [1.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "n_rollouts"),
+    [
+        (["--osmosis-granularity=row", "--osmosis-n=2"], 6),
+        (["--osmosis-smoke", "--osmosis-smoke-rows=3"], 3),
+        (["--osmosis-baseline-model=demo/arithmetic"], 6),
+        (["--osmosis-stop-when-decided", "--osmosis-gate=pass_rate >= 0.9"], 3),
+    ],
+    ids=["row", "smoke", "baseline", "decided"],
+)
+def test_runs_of_every_kind_go_on(plain_workspace: Workspace, words: list[str], n_rollouts: int) -> None:
+    workspace = plain_workspace
+    workspace.hurry()
+    with_agent(workspace, rows=3)
+    touch(workspace, "slow-1")
+    session = workspace.start(CONFIG, "--osmosis-run=one", *words)
+    wait_until(lambda: calls(workspace)[1], "the second row")
+    session.interrupt()
+    assert session.wait() == 2, session.output
+    remove(workspace, "slow-1")
+    lost = calls(workspace).total() - len(_rolled(workspace, "one"))
+
+    resumed = paste(workspace, session.output)
+
+    assert resumed.ret == 0
+    assert calls(workspace).total() == n_rollouts + lost
+    assert results(workspace, "one")["provenance"]["sessions"] == 2
+
+
+def test_after_an_internal_error_of_pytest_the_command_is_printed_too(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.hurry()
+    with_agent(workspace, rows=3)
+    touch(workspace, "slow-2")
+    workspace.write(
+        "broken_plugin.py",
+        "def pytest_runtest_logreport(report):\n    if 'row0' in report.nodeid: raise OSError('no')\n",
+    )
+
+    broken = workspace.run(CONFIG, "-pbroken_plugin", "--osmosis-run=one")
+
+    assert broken.ret == 3
+    assert broken.outlines[-1].startswith("pytest ")
+    assert broken.outlines[-1].endswith(f"{CONFIG} -pbroken_plugin --osmosis-run=one")
+
+
+def test_only_the_command_line_may_begin_a_run_anew(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain_workspace.eval("x", rows=1)
+    monkeypatch.setenv("PYTEST_OSMOSIS_FRESH", "1")
+
+    refused = plain_workspace.run(CONFIG, "--osmosis-run=one")
+
+    assert refused.ret == 4
+    refused.stderr.fnmatch_lines(["*PYTEST_OSMOSIS_FRESH*: cannot begin a run anew; pass --osmosis-fresh on the *"])

@@ -294,6 +294,9 @@ def _resume(config: pytest.Config, values: Mapping[str, OptionValue], problems: 
     if retries and not given:
         text = f"needs {options.RESUME.flag} or {options.RUN.flag}=NAME: it repeats runs that are stored"
         problems.append(Problem(values["retry-failed"].origin, text))
+    if fresh and values["fresh"].origin != options.FRESH.flag:
+        text = f"cannot begin a run anew; pass {options.FRESH.flag} on the command line"
+        problems.append(Problem(values["fresh"].origin, text))
     if fresh and name is None:
         problems.append(Problem(values["fresh"].origin, f"needs {options.RUN.flag}=NAME, the run to begin anew"))
     for other, is_given in ((options.RESUME, resumes), (options.RETRY_FAILED, retries)):

@@ -28,7 +28,7 @@ from pytest_osmosis.plugin.compat import other_plugins
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.overview import distinct_names
 from pytest_osmosis.report.summary import last_run_line, stored_line
-from pytest_osmosis.text.numbers import count, moment, money, plural, score, seconds
+from pytest_osmosis.text.numbers import count, moment, plural, score
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import MIN_CHARS
 from pytest_osmosis.verdicts.gates import title_of
@@ -290,11 +290,10 @@ def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
             yield f"  run: {source.name}{archives}"
         return
     runs = [*prepared.collected.every_run()]
-    n_left, spent = source.n_to_roll_out(runs), spent_before(prepared, source)
+    n_left = source.n_to_roll_out(runs)
     stored = f"{count(len(runs) - n_left)} of {plural(len(runs), 'rollout')} stored, {count(n_left)} left"
     yield f"  resumes {source.run.directory.name}, begun {moment(source.run.manifest.started_at)}: {stored}"
-    cost = "an unknown cost" if spent.cost_usd is None else money(spent.cost_usd)
-    yield f"  spent before: {plural(spent.tokens, 'token')}, {cost}, {seconds(spent.took_s)}"
+    yield f"  spent before: {spent_before(prepared, source)}"
     if n_lost := len(source.resumption.progress.lost):
         yield f"  note: {lost_text(n_lost)}"
 
