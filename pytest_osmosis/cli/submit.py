@@ -180,9 +180,6 @@ def _start(directory: RunDirectory, plan: SubmissionPlan, arguments: Sequence[st
     deadline = time.monotonic() + STARTS_S
     while process.poll() is None and lifecycle_of(directory).status == "pending" and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    if lifecycle_of(directory).status == "failed":
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STARTS_S)  # it still has to print why
     return process.pid
 
 
@@ -232,9 +229,11 @@ def _end_lines(plan: SubmissionPlan, directory: RunDirectory, now: Lifecycle) ->
         return
     waits = " (pending: its code is still being loaded)" if now.status == "pending" else ""
     yield joined(bold(f"submitted: {plan.run}"), dim(waits))
-    yield f"  pytest-osmosis runs info {plan.run}"
-    yield f"  pytest-osmosis runs logs {plan.run} --follow"
-    yield f"  pytest-osmosis runs stop {plan.run}"
+    is_found = directory.path.parent.parts[-2:] == RUNS.parts
+    run = plan.run if is_found else shlex.quote(shown(directory.path))
+    yield f"  pytest-osmosis runs info {run}"
+    yield f"  pytest-osmosis runs logs {run} --follow"
+    yield f"  pytest-osmosis runs stop {run}"
 
 
 def _document(plan: SubmissionPlan, directory: RunDirectory, pid: int, now: Lifecycle) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import Event
 from pytest_osmosis.record.stop import Ending, Stop, StopReason, ending_of
+from pytest_osmosis.record.submission import submitted_process
 
 Status = Literal["pending", "running", "finished", "failed", "stopped"]
 """The statuses of Osmosis' hosted evals; `pending` until a session has loaded the user's code."""
@@ -67,11 +68,14 @@ def lifecycle_of(directory: RunDirectory) -> Lifecycle:
     holder = holder_of(directory)
     if holder is not None and holder.purpose == "rollouts":
         return Lifecycle("running" if _size(directory.journal) > holder.journal_bytes else "pending", holder=holder)
+    process = submitted_process(directory)
+    if process is not None and process.is_alive and _size(directory.journal) <= process.journal_bytes:
+        return Lifecycle("pending", holder=process)
     try:
         with open_file(directory.journal) as journal:
             return _ended(journal, directory, holder)
     except (FileFault, OSError):
-        return _published(directory, holder) or _killed(None, holder)
+        return _published(directory, holder) or _without_session(directory, holder)
 
 
 def _ended(journal: IO[bytes], directory: RunDirectory, holder: Holder | None) -> Lifecycle:
@@ -89,7 +93,7 @@ def _ended(journal: IO[bytes], directory: RunDirectory, holder: Holder | None) -
         return published
     if not session and something_at(directory.results):
         return Lifecycle("failed", f"{directory.results.name} cannot be read", holder)
-    return _killed(session, holder)
+    return _killed(session, holder) if session else _without_session(directory, holder)
 
 
 def _of_event(event: Event, directory: RunDirectory, holder: Holder | None) -> Lifecycle:
@@ -99,6 +103,13 @@ def _of_event(event: Event, directory: RunDirectory, holder: Holder | None) -> L
     if published is not None and published.status == status:  # else its process was killed before it wrote results
         by = published.stopped_by if published.reason == reason or published.stopped_by == "max_errors" else None
     return Lifecycle(status, reason, holder, ended_at=event["at"], stopped_by=by)
+
+
+def _without_session(directory: RunDirectory, holder: Holder | None) -> Lifecycle:
+    """Return the status of an eval run that left no session in its journal, and no results."""
+    if submitted_process(directory) is None or _size(directory.journal):
+        return _killed(None, holder)
+    return Lifecycle("failed", f"it ended before its code was loaded; see pytest-osmosis runs logs {directory.name}")
 
 
 def _killed(session: Event | None, holder: Holder | None) -> Lifecycle:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ class SubmissionPlan:
 
 def note_submission(directory: RunDirectory, process: Holder, arguments: Sequence[str]) -> None:
     """Note in a run directory which process runs it in the background, and with which arguments for pytest."""
+    journal_bytes = directory.journal.stat().st_size if directory.journal.exists() else 0
+    process = replace(process, journal_bytes=journal_bytes)
     document = {"schema_version": SCHEMA_VERSION, "process": asdict(process), "arguments": list(arguments)}
     private.write(directory.submission, [json.dumps(document, indent=2), "\n"])
 

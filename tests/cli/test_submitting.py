@@ -96,6 +96,8 @@ def test_code_that_does_not_load_fails_the_run_and_its_log_says_why(background: 
     assert "ZeroDivisionError: no agent" in said
     document = json.loads(background.call("runs", "logs", "x", "--json"))
     assert document["status"] == "failed"
+    reason = f"it ended before its code was loaded; see pytest-osmosis runs logs {folder.name}"
+    assert lifecycle_of(RunDirectory(folder)).reason == reason
     assert any("ZeroDivisionError" in line for line in document["session"])
 
 

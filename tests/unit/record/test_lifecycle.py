@@ -15,8 +15,10 @@ import pytest
 from pytest_osmosis.record import lifecycle
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
+from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.submission import note_submission
 
 
 def began(minute: int, *, resumed: bool = False) -> dict[str, Any]:
@@ -242,3 +244,27 @@ def test_a_killed_process_leaves_a_failed_run(tmp_path: Path) -> None:
     life = lifecycle_of(RunDirectory(tmp_path))
     assert (life.status, life.reason, life.was_killed, life.holder) == ("failed", KILLED, True, None)
     assert lifecycle.WAS_KILLED in KILLED
+
+
+def test_a_submitted_run_is_pending_while_its_process_lives_and_has_loaded_nothing(tmp_path: Path) -> None:
+    """The process takes the lock some time after its submission, if the file system has no locks."""
+    directory = RunDirectory(tmp_path)
+    written(directory.path, [began(0), ended(1, "stopped", "interrupted")])
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    note_submission(directory, Holder.process(process.pid), [])
+    assert lifecycle_of(directory).status == "pending"
+    with directory.journal.open("ab") as journal:
+        journal.write(encode(began(2, resumed=True)))
+    process.communicate(b"\n")
+    assert lifecycle_of(directory).was_killed
+
+
+def test_a_submitted_run_that_never_began_refers_to_its_log(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "mine")
+    directory.path.mkdir()
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    note_submission(directory, Holder.process(process.pid), [])
+    process.communicate(b"\n")
+    now = lifecycle_of(directory)
+    assert (now.status, now.was_killed) == ("failed", False)
+    assert now.reason == "it ended before its code was loaded; see pytest-osmosis runs logs mine"
