@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,16 @@ from pytest_osmosis.lab.case_files import cases_by_function
 from pytest_osmosis.lab.target import target_of
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.report.comparison_json import comparison_json
+from pytest_osmosis.report.comparison_page import comparison_lines
+from pytest_osmosis.report.prune_lines import plan_lines
 from pytest_osmosis.report.style import ansi, painted
+from pytest_osmosis.results.compared_runs import compare_runs, read_side
+from pytest_osmosis.results.export_table import read_table
 from pytest_osmosis.results.previous_run import previous_run
+from pytest_osmosis.results.pruning import PruneRules, prune_plan
 from pytest_osmosis.results.read import read_earlier_results, read_results
+from pytest_osmosis.results.table_files import TableFormat, table_text, write_table
 from pytest_osmosis.text.outlet import Outlet
 from tests.hostile.fuzzing import check_message, fuzz
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
@@ -44,7 +53,7 @@ NOTES = {
 }
 ROLLED = {"messages": MESSAGES, "n_prompt": 1, "usage": {"input_tokens": 3}, "model": "m", "retries": 0, "at": AT}
 EVENTS: tuple[Mapping[str, Any], ...] = (
-    {"ev": "rows", "rows": {"0": ["a", "b"], "1": ["c", "d"]}},
+    {"ev": "rows", "rows": {"0": ["a", "b"], "1": ["c", "d"]}, "digests": {"0": "e", "1": "f"}},
     {"ev": "loaded", "scorers": ["rewards:f"], "digests": {"rewards:f": "x"}},
     {"ev": "start", **ATTEMPT, "at": AT},
     {"ev": "rollout", **ATTEMPT, "ms": 1.5, **ROLLED, "finish_reason": "stop"},
@@ -96,6 +105,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "manifest.json").write_text(json.dumps(MANIFEST), encoding="utf-8")
     (folder / "journal.jsonl").write_text("\n".join(map(json.dumps, EVENTS)) + "\n", encoding="utf-8")
     (folder / "results.json").write_text(json.dumps(RESULTS, indent=2), encoding="utf-8")
+    shutil.copytree(folder, folder.with_name("intact"))
     return folder
 
 
@@ -121,6 +131,31 @@ def shown(run: str, row_run: str | None = None) -> list[Callable[[], object]]:
     return [lines, lambda: json.loads(outlet.json(show_json(Path(), request)))]
 
 
+def managed() -> list[Callable[[], object]]:
+    """Return steps that compare the eval run with one that is not broken, export it, and plan its removal."""
+    outlet, folder = Outlet(), Path()
+
+    def compared() -> None:
+        found = compare_runs(read_side("A", folder, "x-1"), read_side("B", folder, "intact"))
+        for line in comparison_lines(found, every_row=True, columns=80):
+            assert "\n" not in line
+            painted(line, outlet.shown, ansi)
+        json.loads(outlet.json(comparison_json(found)))
+
+    def exported() -> None:
+        table = read_table(stored(find_run(folder, "x-1")))
+        for line in table_text(table, "jsonl", outlet.redaction):
+            json.loads(line)
+        formats: tuple[TableFormat, ...] = ("csv", "parquet")
+        for format in formats:
+            write_table(table, format, outlet.redaction, folder / "table")
+
+    def pruned() -> None:
+        list(plan_lines(prune_plan(folder, PruneRules(older_than=timedelta(0)), datetime(2027, 1, 1, tzinfo=UTC))))
+
+    return [compared, exported, pruned]
+
+
 def test_journals(run: Path) -> None:
     journal, folder = run / "journal.jsonl", Path()
 
@@ -132,9 +167,10 @@ def test_journals(run: Path) -> None:
             *shown("x-1", "row0-run1"),
             *shown("x-1", "row0"),
             *shown("x-1"),
+            *managed(),
         )
         (run / "results.json").rename(run / "results.json.away")
-        each(*shown("x-1"), *shown("x-1", "row0"), lambda: list_runs(folder))
+        each(*managed(), *shown("x-1"), *shown("x-1", "row0"), lambda: list_runs(folder))
         (run / "results.json.away").rename(run / "results.json")
 
     assert fuzz("journal", target, json_lines(EVENTS))
@@ -149,7 +185,7 @@ def test_manifests(run: Path) -> None:
         def rescore() -> None:
             prepare_rescore(stored(find_run(folder, "x-1")), None, (), environ={}, read_stdin=str)
 
-        each(lambda: list_runs(folder), rescore, *shown("x-1"), *shown("x-1", "row0-run0"))
+        each(lambda: list_runs(folder), rescore, *shown("x-1"), *shown("x-1", "row0-run0"), *managed())
 
     here = {"folder": str(run), "workspace": str(folder.absolute()), "config_text": TOML.decode()}
     plan = {**MANIFEST["plan"], "path": str(Path("x.toml").absolute()), "dataset": str(Path("data/x.jsonl").absolute())}
@@ -176,6 +212,7 @@ def test_results(run: Path) -> None:
             *shown("x-1", "row0-run0"),
             *shown("x-1"),
             lambda: runs_json(folder),
+            *managed(),
         )
 
     assert fuzz("results", target, json_document(RESULTS))
