@@ -89,6 +89,7 @@ SHAPE = members(
         "smoke": flag,
         "baseline_results": nullable(text),
         "inputs": table(table(anything)),
+        "cassette": nullable(members({"mode": one_of("record", "new", "replay", "cache"), "path": text})),
         "input_salt": _check_salt,
         "dataset_sha256": text,
         "timeouts": table(number(0)),
@@ -130,7 +131,7 @@ class Manifest:
     digits. `timeouts` are in seconds, by their keys, and `versions` those of Python and of the packages that matter,
     None if one is not installed. `code` holds digests: that of all code of `rollouts`, None if there is none, and those
     of `rewards`, by function. `git` is the state of the workspace when the eval run began. Both are None if no code was
-    loaded.
+    loaded. `cassette` is the `mode` and the `path` of the cassette or the cache that the eval run used, None without.
     """
 
     eval: str
@@ -148,6 +149,7 @@ class Manifest:
     prices: Mapping[str, Any] = field(default_factory=dict)
     smoke: bool = False
     baseline_results: str | None = None
+    cassette: Mapping[str, Any] | None = None
     inputs: Mapping[str, Mapping[str, Any]] | None = None
     input_salt: str = ""
     dataset_sha256: str | None = None
@@ -194,6 +196,7 @@ def read_manifest(path: Path) -> Manifest:
         prices=data.get("prices", {}),
         smoke=data.get("smoke", False),
         baseline_results=data.get("baseline_results"),
+        cassette=data.get("cassette"),
         inputs=data.get("inputs"),
         input_salt=data.get("input_salt", ""),
         dataset_sha256=data.get("dataset_sha256"),

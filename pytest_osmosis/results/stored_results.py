@@ -21,6 +21,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, settled
 from pytest_osmosis.results import results
 from pytest_osmosis.results.calibration import HumanScores
+from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_row_digests
@@ -287,6 +288,9 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Repla
         overall=overall,
         verdicts=[Verdict(title, "not decided", why) for title in manifest.gates],
         provenance={"run_dir": shown(run.directory.path), "started_at": manifest.started_at},
+        cassette=None
+        if manifest.cassette is None
+        else CassetteUse(manifest.cassette["mode"], manifest.cassette["path"]),
         price=_price(run, ModelTag.PRIMARY),
         row_digests={record.run.row: found.row_digests.get(record.run.row, "") for record in ended},
         judge_price=_judge_price_of(run),

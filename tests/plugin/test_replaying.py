@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.demo_servers import DemoServer, demo_server
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import DEADLINE_S, Workspace
+from tests.servers import ChatServer, never, reply
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 GONE = DemoServer("http://127.0.0.1:9/v1")
@@ -170,6 +173,51 @@ def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes
     assert plain_workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
     result.stdout.fnmatch_lines(["-Go on[?]", "+Go on!"], consecutive=True)
+
+
+TURNS = """
+async def rollout(ctx):
+    messages = list(ctx.prompt)
+    for _ in range(3):
+        messages += [(await ctx.chat(messages)).message, {"role": "user", "content": "Go on."}]
+    return messages[:-1]
+"""
+
+
+def test_what_a_killed_session_recorded_is_not_asked_again(plain_workspace: Workspace) -> None:
+    plain_workspace.write("agents.py", TURNS)
+    words = (CONFIG, "--osmosis-record", "--osmosis-no-probe")
+    with ChatServer(reply("1"), reply("2"), never(), reply("3")) as server:
+        plain_workspace.eval(rows=1, agent={"agent": "agents:rollout"}, model={"base_url": server.base_url})
+        session = plain_workspace.start(*words)
+        wait_until(lambda: len(server.requests) == 3)
+        session.kill()
+
+        assert plain_workspace.run(*words, "--osmosis-resume").ret == 0
+        assert len(server.requests) == 4, "only the request that was in flight is repeated"
+
+    assert plain_workspace.run(CONFIG, "--osmosis-replay").ret == 0
+
+
+def test_an_interrupted_session_writes_what_it_has(plain_workspace: Workspace) -> None:
+    with ChatServer(reply("1"), reply("2"), never()) as server:
+        plain_workspace.eval(rows=4, model={"base_url": server.base_url})
+        session = plain_workspace.start(CONFIG, "--osmosis-record", "--osmosis-no-probe")
+        wait_until(lambda: len(server.requests) == 3)
+        session.interrupt()
+        assert session.wait() == 2
+
+    assert "2 answers recorded in cassettes/x.jsonl" in session.output
+    assert "1 of 2 rollouts is not in the cassette: 1 not ended" in session.output
+    result = plain_workspace.run(CONFIG, "--osmosis-replay", "-k", "row0- or row1-")
+    result.assert_outcomes(passed=2, deselected=2)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_two_evals_do_not_record_into_one_cassette(plain_workspace: Workspace) -> None:
