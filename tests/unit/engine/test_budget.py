@@ -10,7 +10,7 @@ import pytest
 from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.run_record import JudgeUse, RunRecord, StoredUse
 from tests.unit.made import failed, rolled
 
 
@@ -49,6 +49,26 @@ def test_dollars_are_counted_until_they_are_spent() -> None:
 
     assert stop is not None
     assert (stop.reason, stop.text) == ("max_cost_usd", "[limits] max_cost_usd = 0.02 is reached")
+
+
+def test_answers_from_a_store_are_not_charged() -> None:
+    stored = rolled(0)._replace(stored=StoredUse(1, (("input_tokens", 10), ("output_tokens", 5))))  # 3 of 18 are new
+    all_stored = rolled(1)._replace(stored=StoredUse(2, tuple((rolled(1).usage or {}).items())))
+    assert [record.charged.tokens for record in (rolled(0), stored, all_stored)] == [18, 3, 0]
+
+    budget = Budget(bounds(max_tokens=6))
+    assert [budget.rolled_out(record) for record in (all_stored, stored)] == [None, None]
+    assert budget.rolled_out(stored) is not None
+
+
+def test_judgements_from_a_store_are_not_charged() -> None:
+    usage = (("input_tokens", 12), ("output_tokens", 6))
+    asked = JudgeUse("judge", None, 2, 0, 0, usage)
+    half = asked._replace(stored=StoredUse(1, (("input_tokens", 6), ("output_tokens", 3))))
+    every = asked._replace(stored=StoredUse(2, usage))
+    tokens = [rolled(0)._replace(judge_uses=(use,)).charged.judge_tokens for use in (asked, half, every)]
+    assert tokens == [18, 9, 0]
+    assert half.charged.calls == 1
 
 
 def test_time_counts_from_the_first_call() -> None:

@@ -84,6 +84,23 @@ def test_tokens_are_none_without_usage_and_zero_if_the_server_counted_none() -> 
     assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
 
 
+def test_answers_from_a_store_are_told_from_those_that_were_asked_for() -> None:
+    stored = {"requests": 2, "usage": {"input_tokens": 6}}
+    use = {"model": "j", "base_url": None, "calls": 3, "retries": 0, "uncounted": 0, "usage": {"input_tokens": 9}}
+    record = record_of(
+        start(),
+        rollout(usage={"input_tokens": 10, "output_tokens": 1}, stored=stored),
+        score(scores={"rewards:a": 1.0}, judges=[{**use, "stored": stored}, use]),
+    )
+
+    assert (record.tokens, record.judge_tokens) == (11, 18)
+    assert (record.stored.requests, record.judge_uses[0].stored.requests) == (2, 2)
+    assert (record.charged.tokens, record.charged.judge_tokens) == (5, 12)
+    assert record_of(start(), rollout()).charged == record_of(start(), rollout())
+    unknown = record_of(start(), rollout(usage={"input_tokens": 10}, stored={"requests": 1, "usage": None}))
+    assert unknown.charged.tokens is None
+
+
 def test_a_rollout_with_a_boundary_is_failed_without_any_score() -> None:
     record = record_of(start(), rollout(boundary="agent", error="KeyError: 'x'"))
 
