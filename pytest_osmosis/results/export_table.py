@@ -24,6 +24,7 @@ from pytest_osmosis.results.read_back import price_of
 from pytest_osmosis.results.stored_results import Positions, pass_rule_of, replayed, row_digests_of
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.text.safe import encodable
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 
 Kind = Literal["text", "integer", "number", "flag", "any"]
@@ -204,7 +205,7 @@ def _columns(scoring: Sequence[str], records: Collection[RunRecord]) -> list[Col
             columns.append(Column(member, kind, (member,)))
             continue
         own_kind, paths = several[member]
-        columns += [Column(".".join((member, *path)), own_kind, (member, *path)) for path in paths]
+        columns += [Column(encodable(".".join((member, *path)), None), own_kind, (member, *path)) for path in paths]
     return _distinct(columns)
 
 

@@ -111,7 +111,7 @@ def test_texts_that_utf8_or_a_column_cannot_hold_do_not_break_a_table(
         "scores": {"rewards:exact": 1, "rewards:style": 1},
         "ground_truth": {"a": ["\ud800"]},
     }
-    noted["metrics"] = {"rewards:exact": {"b.c": 1}, "rewards:exact.b": {"c": 2}}
+    noted["metrics"] = {"rewards:exact": {"b.c": 1}, "rewards:exact.b": {"c": 2, "\ud800": 3}}
     stored("odd", {**ROLLOUT, "messages": odd, "n_prompt": 1}, noted, results=None)
     (line,) = jsonl(typed("runs", "export", "odd", "--format=jsonl"))
     assert line["prompt"] == "\ud800 \0 [OPENAI_API_KEY]"
@@ -123,6 +123,7 @@ def test_texts_that_utf8_or_a_column_cannot_hold_do_not_break_a_table(
         (cells,) = csv.DictReader(file)
     assert row["prompt"] == cells["prompt"] == "\\ud800 \0 [OPENAI_API_KEY]"
     assert row["ground_truth"] == cells["ground_truth"] == '{"a": ["\\ud800"]}'
+    assert row["metrics.rewards:exact.b.\\ud800"] == 3.0 == float(cells["metrics.rewards:exact.b.\\ud800"])
     assert [row[f"metrics.rewards:exact.b.c{suffix}"] for suffix in ("", "#2")] == [1.0, 2.0]
 
 
