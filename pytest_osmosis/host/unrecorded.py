@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pytest_osmosis.host.exchanges import AskedRequest, AskerExchanges
 
 RECORD_NEW = "--osmosis-record=new records what is missing"
+EDITED = "(the requests are equal, but the digest in the cassette is that of another one: it was edited by hand)"
+TOO_LONG = "(they differ in the middle of a text that is too long to be shown)"
 MOST_RANGES = 6
 
 
@@ -42,7 +44,7 @@ def _why(exchanges: AskerExchanges, asked: AskedRequest) -> tuple[str, str]:
         nearest, request = _nearest(answers, left, asked)
     except CassetteError as error:
         return f"request {asked.turn} of {whose} was recorded differently ({one_line(str(error))})", ""
-    lines = difference(request, asked.body) or ["(they differ in the middle of a text that is too long to be shown)"]
+    lines = difference(request, asked.body) or [EDITED if request == asked.body else TOO_LONG]
     turn = nearest.head.turn
     if turn == asked.turn:
         return f"request {turn} of {whose} has changed since it was recorded", "\n".join(lines)

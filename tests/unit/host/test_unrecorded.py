@@ -1,0 +1,84 @@
+"""The errors of requests that a cassette does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.cassettes.exchange import Run
+from pytest_osmosis.cassettes.reader import CassetteReader
+from pytest_osmosis.cassettes.writer import write_cassette
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.exchanges import AskedModel, AskerExchanges, HostExchanges
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.models.base import ChatRequest, Message
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.text.json_line import dumps
+from tests.unit.cassettes.recording import Call, user, write_log
+
+MODEL = AskedModel("m", "")
+
+
+def exchanges_of(path: Path, run: RunId, name: str = "rollout") -> AskerExchanges:
+    store = HostExchanges({"mode": "replay", "paths": []}, CassetteReader.open([path]))
+    return store.of(Key(run, 1), name, dumps)
+
+
+async def error_of(exchanges: AskerExchanges, *messages: Message) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await exchanges.asks(ChatRequest(messages), MODEL).answer()
+    return caught.value
+
+
+def edited(cassette: Path) -> Path:
+    """Change a request as a search through all files of a repository would."""
+    cassette.write_text(cassette.read_text().replace('"first"', '"changed"'))
+    return cassette
+
+
+@pytest.fixture
+def cassette(tmp_path: Path) -> Path:
+    """A cassette with three runs, whose rollouts sent "first" and "second", and were not judged."""
+    runs = [Run(0, 0), Run(1, 0), Run(5, 0)]
+    calls = []
+    for run in runs:
+        call = Call(run)
+        call.exchange(user("first"))
+        call.exchange(user("common"), user("second"))
+        calls.append(call)
+    return write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", *calls), runs).path
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ({"run": RunId(0, 1)}, "it does not hold this run, but run 0 of row 0-1 and 5"),
+        ({"run": RunId(0, 0), "name": "rewards:f"}, "it holds this run, but nothing that rewards:f asked"),
+    ],
+)
+async def test_what_the_cassette_holds_is_told(cassette: Path, place: Mapping[str, object], text: str) -> None:
+    exchanges = exchanges_of(cassette, **place)  # type: ignore[arg-type]
+    error = await error_of(exchanges, user("first"))
+    assert str(error) == f"the cassette has no answer: {text}; --osmosis-record=new records what is missing"
+    assert (error.boundary, error.retryable, error.systemic, error.details) == ("provider", False, "no", "")
+    exchanges.store.reader.close()
+
+
+async def test_the_most_similar_request_is_compared_if_the_turn_was_answered(cassette: Path) -> None:
+    exchanges = exchanges_of(cassette, RunId(0, 0))
+    await exchanges.asks(ChatRequest([user("common"), user("second")]), MODEL).answer()
+    await error_of(exchanges, user("x"))
+    error = await error_of(exchanges, user("first"), user("more"))
+    assert "request 3 of the rollout was not recorded; request 1 of 2 is the most similar one;" in str(error)
+    assert error.details.splitlines()[-2:] == ["+--- user", "+more"]
+    exchanges.store.reader.close()
+
+
+async def test_a_cassette_that_was_edited_by_hand_is_told(cassette: Path) -> None:
+    exchanges = exchanges_of(edited(cassette), RunId(0, 0))
+    error = await error_of(exchanges, user("changed"))
+    assert "request 1 of the rollout has changed since it was recorded" in str(error)
+    assert "it was edited by hand" in error.details
+    exchanges.store.reader.close()
