@@ -59,6 +59,10 @@ class CommandOutput:
     def json(self, document: Mapping[str, Any]) -> None:
         print(self.outlet.json(document))
 
+    def error(self, text: object) -> None:
+        """Print to standard error."""
+        print(self.outlet.shown(str(text)), file=sys.stderr)
+
     def data(self, pieces: Iterable[str]) -> None:
         """Print text for another program, which is redacted already; on a terminal, as text of others is shown."""
         for piece in pieces:

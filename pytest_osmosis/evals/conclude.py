@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pytest_osmosis.errors import ResultsError
-from pytest_osmosis.evals.baseline import differing_settings
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
+from pytest_osmosis.results.baseline_results import differing_settings
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.causes import causes_of, too_many
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.config.tables import EvalConfig, LimitsTable
+from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.engine.limits import Limits
@@ -25,7 +25,7 @@ from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, Se
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.text.numbers import count
+from pytest_osmosis.results.shards import max_errors_text, most_errors
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
@@ -207,8 +207,8 @@ def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
     limits = prepared.config.limits
     spends = (prepared.source.asks_models or prepared.judge is not None) and not prepared.replays
     return Bounds(
-        max_errors=most_errors(prepared, selected),
-        max_errors_text=_max_errors_text(limits),
+        max_errors=most_errors_of(prepared, selected),
+        max_errors_text=max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
         max_tokens=limits.max_tokens if spends else None,
         max_cost_usd=limits.max_cost_usd if spends else None,
         max_duration_s=limits.max_duration_s,
@@ -236,16 +236,7 @@ def _probes(prepared: Prepared, selected: SelectedRuns) -> list[str]:
     return [*probes, JUDGE] if asks_judge else probes
 
 
-def most_errors(prepared: Prepared, selected: SelectedRuns) -> int:
-    """Return how many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
+def most_errors_of(prepared: Prepared, selected: SelectedRuns) -> int:
+    """Return how many of the selected runs may stay unmeasured."""
     limits, n_runs = prepared.config.limits, len(selected.own)
-    if selected.smoke:
-        return n_runs
-    return math.floor(round(limits.max_errors * n_runs, 6)) if limits.max_errors_is_share else int(limits.max_errors)
-
-
-def _max_errors_text(limits: LimitsTable) -> str:
-    """Return the bound as the user wrote it: "10%" or "12"."""
-    if limits.max_errors_is_share:
-        return f"{100 * limits.max_errors:.12g}%"
-    return count(int(limits.max_errors))
+    return n_runs if selected.smoke else most_errors(limits.max_errors, n_runs, is_share=limits.max_errors_is_share)

@@ -11,7 +11,7 @@ from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.rules import GRADER_SCORE
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.evals import early_stop
-from pytest_osmosis.evals.baseline import BaselineModel, differing_settings
+from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.cassettes import EvalCassette
 from pytest_osmosis.evals.judge import EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
@@ -22,6 +22,7 @@ from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan, Shard
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord
+from pytest_osmosis.results.baseline_results import differing_settings
 from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.judge_totals import PriceOf, cost_of_judges, no_price
 from pytest_osmosis.results.publish import published_config

@@ -20,7 +20,7 @@ from pytest_osmosis.evals.cassettes import (
     unrecorded_text,
 )
 from pytest_osmosis.evals.commits import worktree_of
-from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors
+from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.selected_runs import SelectedRuns
@@ -96,7 +96,7 @@ class EvalRun:
         """
         runs, cassette = selected.runs, prepared.cassette if prepared.source.asks_models else None
         if cassette is not None and runs:
-            check_replay(cassette, runs, most_errors(prepared, selected))
+            check_replay(cassette, runs, most_errors_of(prepared, selected))
         began_at = datetime.now(UTC)
         worktree = worktree_of(prepared, settings.worktrees)
         directory, journal = prepared.source.open_run(prepared, began_at)

@@ -11,9 +11,9 @@ import pytest
 
 from pytest_osmosis.evals import EvalRun, Prepared, RescoreSource
 from pytest_osmosis.plugin.command import session_options
-from pytest_osmosis.plugin.items import exit_status
 from pytest_osmosis.plugin.items.node_ids import node_id
 from pytest_osmosis.record.run_id import RunId, Unit
+from pytest_osmosis.results.measured import any_answer
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.paths import shown
 
@@ -91,7 +91,7 @@ class NamedEval(SessionEval):
 
     def measured(self, results: Results) -> bool:
         """Return True if a run counts as an answer."""
-        return exit_status.any_answer(results)
+        return any_answer(results)
 
     def conversation(self, eval_run: EvalRun, run: RunId) -> Sequence[Mapping[str, Any]]:
         """Return the conversation of a run that is done, and keep it no longer."""

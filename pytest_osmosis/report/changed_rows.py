@@ -62,7 +62,7 @@ def _commands(compared: RowComparison, row: ChangedRow, results: Results) -> Ite
     here, name = Path(results.provenance["run_dir"]), f"row{row.row_index}"
     runs = results.measured_runs().items()
     run = next((run for run, passed in runs if run.row == row.row_index and passed is not row.is_worse), None)
-    if run is None:  # a results file that was changed by hand
+    if run is None or results.is_merged:  # no run: a results file that was changed by hand
         return
     yield f"  {name} now: {show_command(here, run)}"
     if compared.kind == "previous run":

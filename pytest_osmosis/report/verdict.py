@@ -215,5 +215,7 @@ def _worst_rows(results: Results, verdict: Verdict) -> list[str]:
     if not worst:
         return []
     worst.sort()
-    show = show_command(Path(results.provenance["run_dir"]), worst[0][1])
-    return [f"  worst rows: {listed((text for _, _, text in worst), WORST_ROWS)}; {show}"]
+    rows = f"  worst rows: {listed((text for _, _, text in worst), WORST_ROWS)}"
+    if results.is_merged:
+        return [rows]
+    return [f"{rows}; {show_command(Path(results.provenance['run_dir']), worst[0][1])}"]

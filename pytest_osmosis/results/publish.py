@@ -342,6 +342,7 @@ def _run(results: Results, record: RunRecord) -> dict[str, Any]:
         "finish_reason": record.finish_reason,
         **({"bound": record.bound} if record.bound else {}),
         "attempt": record.attempt,
+        **({"repeated": True} if record.repeated else {}),
         **({"answer": record.answer} if record.answer is not None else {}),
         **({"errors": _errors(record)} if record.scorer_errors else {}),
         **record.notes.to_json(),

@@ -51,16 +51,17 @@ def agrees(record: RunRecord, run: Mapping[str, Any]) -> bool:
 def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> RunRecord:
     """Return the record of a published run, for a journal that lacks the run's events."""
     failed, error = run["status"] == "failed", run.get("error")
-    missing = [name for name in scorers if name not in run["scores"]]
-    boundary = run.get("boundary", "reward")
     errors = {
-        name: RewardError(error.removeprefix(f"{name}: "), boundary=boundary)
-        for name in missing
-        if not failed and error is not None
+        name: RewardError(each["message"], boundary=each["boundary"]) for name, each in run.get("errors", {}).items()
     }
+    if "errors" not in run and not failed and error is not None:  # results of an earlier version
+        missing = [name for name in scorers if name not in run["scores"]]
+        boundary = run.get("boundary", "reward")
+        errors = {name: RewardError(error.removeprefix(f"{name}: "), boundary=boundary) for name in missing}
     return RunRecord(
         id,
         attempt=run["attempt"],
+        repeated=run.get("repeated", False),
         started=True,
         rolled=True,
         scored=run["status"] == "finished",
@@ -75,8 +76,26 @@ def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> Ru
         retries=run["retries"],
         bound=run.get("bound"),
         finish_reason=run["finish_reason"],
+        answer=run.get("answer"),
         notes=NO_NOTES.add(run),
         judge_uses=tuple(map(judge_use, run.get("judges", ()))),
+    )
+
+
+def pending_record_of(id: RunId, run: Mapping[str, Any]) -> RunRecord:
+    """Return the record of a published run that never ended."""
+    record = RunRecord(id, started=run.get("started", False), skip_reason=run["reason"])
+    rollout = run.get("rollout")
+    if rollout is None:
+        return record
+    return record._replace(
+        attempt=rollout["attempt"],
+        rolled=True,
+        duration_ms=rollout["duration_ms"],
+        usage=rollout["usage"],
+        retries=rollout["retries"],
+        finish_reason=rollout["finish_reason"],
+        judge_uses=tuple(map(judge_use, rollout.get("judges", ()))),
     )
 
 

@@ -214,6 +214,11 @@ class Results:
         return sum(self.pass_rule.passed(record) for record in self.records)
 
     @property
+    def is_merged(self) -> bool:
+        """True if shards were merged, so that no run directory holds all runs."""
+        return "shards" in self.provenance
+
+    @property
     def whole(self) -> bool:
         """True if every planned run ran, so that other results of the same plan can be compared with these."""
         return not self.partial and self.stopped is None and self.count("pending") == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -10,6 +11,7 @@ from typing import Any
 
 from pytest_osmosis.files.reading import open_file
 from pytest_osmosis.record.plan import Shard
+from pytest_osmosis.text.numbers import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +83,13 @@ class ShardFacts:
             data["baseline_stopped"],
             data["code"],
         )
+
+
+def most_errors(limit: float, n_runs: int, *, is_share: bool) -> int:
+    """Return how many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
+    return math.floor(round(limit * n_runs, 6)) if is_share else int(limit)
+
+
+def max_errors_text(limit: float, *, is_share: bool) -> str:
+    """Return the bound as the user wrote it: "10%" or "12"."""
+    return f"{100 * limit:.12g}%" if is_share else count(int(limit))

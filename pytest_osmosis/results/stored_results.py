@@ -7,7 +7,7 @@ runs that ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -20,23 +20,15 @@ from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, settled
 from pytest_osmosis.results import results
-from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.cassette_use import CassetteUse
-from pytest_osmosis.results.judge_totals import PriceOf, shown_name
+from pytest_osmosis.results.judge_totals import PriceOf
 from pytest_osmosis.results.publish import published
+from pytest_osmosis.results.published_results import results_of
 from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_row_digests
 from pytest_osmosis.results.read_back import (
-    agrees,
-    cassette_of,
-    comparison_of,
-    previous_of,
     price_of,
-    record_of,
-    rescored_of,
-    run_id_of,
-    verdict_of,
 )
-from pytest_osmosis.results.results import EvalDescription, ModelResults, Results, Throttling
+from pytest_osmosis.results.results import EvalDescription, ModelResults, Results
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -44,10 +36,6 @@ from pytest_osmosis.verdicts.pass_rule import PassRule
 Positions = Mapping[tuple[str, RunId, int], int]
 """Positions in a journal by kind of event, run and attempt."""
 _AT = "position"
-_OWN_CONFIG = frozenset(
-    {"model", "n_runs", "pass_threshold", "eval_fns", "name", "thresholds", "decide", "price", "baseline_model"}
-)
-"""Keys of the published config that `EvalDescription` does not keep under `extra`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +83,11 @@ def read_stored(run: StoredEvalRun) -> StoredResults:
     found = replayed(journal)
     if published_results is None:
         return _from_journal(run, lifecycle, found)
-    made = _results(run, published_results, found.ledger)
+    made = replace(
+        results_of(published_results, found.ledger.records),
+        provenance={**published_results.document["provenance"], "run_dir": shown(run.directory.path)},
+        n_planned=run.manifest.plan.n_runs,
+    )
     if lifecycle.status != "finished" and made.rescored is not None:
         made = replace(made, stopped=None, stop_reason=None, rescored=replace(made.rescored, before=lifecycle))
     runs = (each for row in published_results.rows for each in row.runs)
@@ -151,101 +143,6 @@ def row_digests_of(run: StoredEvalRun, found: Replayed) -> Mapping[int, str]:
     Raises `ResultsError` if it has results that cannot be read.
     """
     return found.row_digests if run.results is None else read_row_digests(run.results)
-
-
-# -- with results ------------------------------------------------------------------------------------------
-
-
-def _results(run: StoredEvalRun, read: PublishedResults, ledger: Ledger) -> Results:
-    data, config, pass_rule = read.document, read.config, read.pass_rule
-    records = list(_records(data, ledger, pass_rule.scorers))
-    own = [record for record in records if not record.run.is_baseline]
-    throttling = data["summary"]["throttling"]
-    previous, compared, rescored = data["last_run"], data["baseline"], data["rescored"]
-    changed = read.changed_rows
-    n_rows = len({record.run.row for record in records})
-    verdicts = [verdict_of(gate) for gate in data["gates"]]
-    allowed = [-rule.minimum for verdict in verdicts if (rule := verdict.rule) is not None and rule.is_regression]
-    by_function, overall = results.summarize(own, pass_rule, config["n_runs"])
-    return Results(
-        description=EvalDescription(
-            config["name"],
-            config["model"],
-            config["n_runs"],
-            {key: value for key, value in config.items() if key not in _OWN_CONFIG},
-        ),
-        pass_rule=pass_rule,
-        records=own,
-        partial=read.partial,
-        stopped=read.stop_reason,
-        duration_ms=read.duration_s * 1000,
-        by_function=by_function,
-        overall=overall,
-        verdicts=verdicts,
-        provenance={**_without_cassette(data["provenance"]), "run_dir": shown(run.directory.path)},
-        price=price_of(config["price"]),
-        row_digests={row.index: row.digest for row in read.rows},
-        human=_human(data),
-        previous=None if previous is None else previous_of(previous, n_rows, changed.get("last_run", ())),
-        comparison=None
-        if compared is None
-        else comparison_of(compared, n_rows, changed.get("baseline", ()), next(iter(allowed), 0.0)),
-        rescored=None if rescored is None else rescored_of(rescored, n_rows, changed.get("rescored", ())),
-        baseline=_baseline(data, records, pass_rule),
-        smoke_of=data.get("smoke_of"),
-        stop_reason=data.get("stopped_by"),
-        n_planned=run.manifest.plan.n_runs,
-        throttling=Throttling(
-            throttling["pauses"],
-            throttling["paused_s"],
-            throttling["least_in_flight"],
-            config["batch_size"],
-            throttling["held_s"],
-        ),
-        judge_price=_judge_price(data["summary"].get("judges")),
-        cassette=cassette_of(data["provenance"].get("cassette")),
-    )
-
-
-def _without_cassette(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in provenance.items() if key != "cassette"}
-
-
-def _judge_price(judges: Mapping[str, Any] | None) -> PriceOf:
-    """Return the prices of judges that results contain."""
-    prices = {name: price_of(sums["price"]) for name, sums in judges["models"].items()} if judges is not None else {}
-    return lambda use: prices.get(shown_name(use))
-
-
-def _human(data: Mapping[str, Any]) -> HumanScores | None:
-    """Return the scores by humans that results hold, None if the eval had none."""
-    published = data.get("calibration")
-    if published is None:
-        return None
-    by_row = {row["row_index"]: row["human_score"] for row in data["rows"] if row.get("human_score") is not None}
-    return HumanScores(published["column"], by_row, published["tolerance"])
-
-
-def _records(data: Mapping[str, Any], ledger: Ledger, scorers: tuple[str, ...]) -> Iterator[RunRecord]:
-    """Yield the records of all selected runs, the journal's if it agrees with the results."""
-    for row in data["rows"]:
-        for run in row["runs"]:
-            id = run_id_of(row["row_index"], run)
-            record = ledger.records.get(id)
-            yield record if record is not None and agrees(record, run) else record_of(id, run, scorers)
-    for run in data["pending"]:
-        id = run_id_of(run["row_index"], run)
-        yield (ledger.records.get(id) or RunRecord(id))._replace(rolled=False, skip_reason=run["reason"])
-
-
-def _baseline(data: Mapping[str, Any], records: Sequence[RunRecord], pass_rule: PassRule) -> ModelResults | None:
-    of_baseline = [record for record in records if record.run.is_baseline]
-    models = {summary["model_tag"]: summary for summary in data.get("model_summaries", ())}
-    if ModelTag.BASELINE not in models:
-        return None
-    model = models[ModelTag.BASELINE]
-    summaries = results.summarize(of_baseline, pass_rule, data["config"]["n_runs"])
-    return ModelResults(model["model"], of_baseline, *summaries, price_of(model["price"]))
 
 
 # -- without results ---------------------------------------------------------------------------------------

@@ -1,12 +1,17 @@
-"""--osmosis-shard: a job runs every N-th row, and leaves the gates to the merge."""
+"""--osmosis-shard runs every N-th row and leaves the gates to `pytest-osmosis merge`, which makes the whole of them."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.plugin.test_baseline_model import Models, eval_of
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace, read_json
+from tests.servers import ChatServer
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 FAIL: Row = {"score": 0.0}
@@ -138,3 +143,130 @@ def test_shards_of_a_dataset_are_disjoint_and_complete(plain_workspace: Workspac
     names = [line.partition("[")[2] for lines in listed for line in lines]
     assert json.dumps(sorted(names)) == json.dumps([f"row{row}]" for row in range(5)])
     assert [len(lines) for lines in listed] == [2, 2, 1]
+
+
+# -- merged ------------------------------------------------------------------------------------------------
+
+
+def merge(workspace: Workspace, *args: str) -> pytest.RunResult:
+    return workspace.pytester.run(sys.executable, "-m", "pytest_osmosis", "merge", *args, timeout=60.0)
+
+
+def run_shards(workspace: Workspace, n: int, *args: str, folder: str = "shards") -> list[str]:
+    """Run every shard of the eval x, and return the files of their results."""
+    paths = [f"{folder}/{number}.json" for number in range(1, n + 1)]
+    for number, path in enumerate(paths, 1):
+        result = workspace.run(CONFIG, f"--osmosis-shard={number}/{n}", f"--osmosis-output={path}", *args)
+        assert (result.ret, (workspace.root / path).exists()) == (0, True), result.errlines
+    return paths
+
+
+TIMES = {"duration_ms", "total_duration_ms", "scoring_ms"}
+
+
+def timeless(value: Any) -> Any:
+    """Return results without provenance and times."""
+    if isinstance(value, dict):
+        return {key: timeless(each) for key, each in value.items() if key not in TIMES and key != "provenance"}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
+
+
+def test_merged_shards_equal_the_whole_on_both_sides_of_the_gate(plain_workspace: Workspace) -> None:
+    rows: list[Row] = [{"score": 0.0 if row % 4 == 1 else 1.0} for row in range(20)]
+    rows[6] = BROKEN
+    plain_workspace.eval(
+        rows=rows,
+        evaluation={"n": 2, "batch_size": 4},
+        gate={"pass_rate": ">= 0.6", "pass_at_2": ">= 0.5"},
+        baseline={"results": "base.json"},
+        limits={"max_errors": "50%"},
+        execution={"granularity": "row"},
+    )
+    plain_workspace.run(CONFIG, "--osmosis-update-baseline", "--osmosis-set=data.rows=0-17")
+    whole = plain_workspace.run(CONFIG, "--osmosis-output=whole.json")
+    failing = plain_workspace.run(CONFIG, "--osmosis-gate=pass_rate >= 0.8", "--osmosis-output=failing.json")
+
+    paths = run_shards(plain_workspace, 3)
+    merged = merge(plain_workspace, *paths, "-o", "merged.json", "--markdown=page.md")
+    paths = run_shards(plain_workspace, 2, "--osmosis-gate=pass_rate >= 0.8", "-n2", folder="failing")
+    merged_failing = merge(plain_workspace, *paths, "-o", "merged-failing.json")
+
+    assert (whole.ret, merged.ret, failing.ret, merged_failing.ret) == (0, 0, 1, 1)
+    for one, other in (("whole", "merged"), ("failing", "merged-failing")):
+        made, expected = (timeless(read_json(plain_workspace.root / f"{name}.json")) for name in (other, one))
+        made["last_run"] = expected["last_run"]  # the newest whole run, which was another one for the whole
+        made["changed_rows"] = [row for row in made["changed_rows"] if row["against"] != "last_run"]
+        expected["changed_rows"] = [row for row in expected["changed_rows"] if row["against"] != "last_run"]
+        assert made == expected
+    assert read_json(plain_workspace.root / "merged.json")["baseline"]["rows"] > 0
+    merged.stdout.fnmatch_lines(
+        ["x: merged of 3 shards", "gate pass_rate >= 0.6: HOLDS: *", "gate pass_at_2 *: HOLDS*"]
+    )
+    merged_failing.stdout.fnmatch_lines(["gate pass_rate >= 0.8: FAILS: *", "  worst rows: row1 0 of 2, *"])
+    assert "x: every gate holds" in (plain_workspace.root / "page.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def models() -> Models:
+    return Models()
+
+
+@pytest.fixture
+def server(models: Models) -> Iterator[ChatServer]:
+    with ChatServer(models) as server:
+        yield server
+
+
+def test_a_regression_against_a_baseline_model_fails_the_merged_whole(
+    plain_workspace: Workspace, models: Models, server: ChatServer
+) -> None:
+    models.wrong = {"new": range(6), "old": ()}
+    eval_of(plain_workspace, server, gate={"max_regression": 0.02})
+    whole = plain_workspace.run(CONFIG, "--osmosis-no-probe", "--osmosis-output=whole.json")
+
+    paths = run_shards(plain_workspace, 8, "--osmosis-no-probe")  # one has no row
+    merged = merge(plain_workspace, *paths, "-o", "merged.json", "--json")
+
+    assert (whole.ret, merged.ret) == (1, 1)
+    expected = timeless(read_json(plain_workspace.root / "whole.json"))
+    assert timeless(read_json(plain_workspace.root / "merged.json")) == {**expected, "last_run": None} | {
+        "last_run": timeless(read_json(plain_workspace.root / "merged.json"))["last_run"]
+    }
+    assert json.loads(merged.stdout.str())["gates"][0]["state"] == "fails"
+
+
+def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=[{}] * 4, gate=GATE)
+    one, two = run_shards(plain_workspace, 2)
+    plain_workspace.write("mine.json", "{}")
+
+    twice = merge(plain_workspace, one, two, one)
+    nothing = merge(plain_workspace, one, "none.json")
+    onto = merge(plain_workspace, one, two, "-o", one)
+    mine = merge(plain_workspace, one, two, "-o", "mine.json")
+    missing = merge(plain_workspace, two, "-o", "merged.json")
+
+    assert [result.ret for result in (twice, nothing, onto, mine, missing)] == [4, 4, 4, 4, 9]
+    assert f"{one}: holds shard 1 of 2 of x again, as {one} does; name one of them" in twice.stderr.str()
+    assert "none.json: no such file" in nothing.stderr.str()
+    assert f"{one}: cannot be written: it is one of the files to merge; name another file" in onto.stderr.str()
+    assert "mine.json: cannot be written: it exists, and pytest-osmosis did not write it" in mine.stderr.str()
+    missing.stdout.fnmatch_lines(["results: merged.partial.json", "", "not measured: shard 1 of 2 is missing"])
+    assert read_json(plain_workspace.root / "merged.partial.json")["partial"] is True
+
+
+def test_several_evals_are_merged_in_one_command(plain_workspace: Workspace) -> None:
+    for name, rows in (("x", [{}] * 4), ("y", [FAIL] * 4)):
+        plain_workspace.eval(name, rows=rows, gate=GATE)
+    for number in (1, 2):
+        args = [f"--osmosis-shard={number}/2", f"--osmosis-output=shards/{number}-{{name}}.json"]
+        plain_workspace.run("--osmosis-config=configs/eval", *args)
+    paths = sorted(str(path) for path in (plain_workspace.root / "shards").glob("*.json"))
+
+    result = merge(plain_workspace, *paths, "-o", "merged/{name}.json")
+    refused = merge(plain_workspace, *paths, "-o", "merged.json")
+
+    assert (result.ret, refused.ret, len(paths)) == (1, 4, 4)
+    result.stdout.fnmatch_lines(["x: merged of 2 shards", "y: merged of 2 shards", "2 evals: 1 fails, 1 holds; *"])
+    assert read_json(plain_workspace.root / "merged/x.json")["gates"][0]["state"] == "holds"
+    assert read_json(plain_workspace.root / "merged/y.json")["gates"][0]["state"] == "fails"

@@ -13,10 +13,10 @@ import pytest
 
 from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.hooks.caller import HookError
-from pytest_osmosis.plugin.items.exit_status import CUT_SHORT, SYSTEMIC, all_gates_decided
 from pytest_osmosis.plugin.items.item import Answer, skip_at
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
 from pytest_osmosis.report.verdict import finding_text, stop_text
+from pytest_osmosis.results.measured import CUT_SHORT, SYSTEMIC, all_gates_decided
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
@@ -36,7 +36,9 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
         if stopped.reason in SYSTEMIC:
             yield "probe", "error", text
         else:
-            kind: Kind = "skipped" if stopped.reason != "max_errors" and all_gates_decided(finished, gated) else "error"
+            kind: Kind = (
+                "skipped" if stopped.reason != "max_errors" and all_gates_decided(finished.results, gated) else "error"
+            )
             yield "stop" if stopped.reason == "requested" else f"limit {stopped.reason}", kind, text
     if not finished.run.selected.runs:
         yield "shard", "skipped", f"{finished.run.prepared.shard} has none of the selected rows"

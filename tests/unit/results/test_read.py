@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
+from pytest_osmosis.record.run_record import RewardError
 from pytest_osmosis.results.read import (
     PublishedResults,
     _open,
@@ -221,6 +222,14 @@ def test_a_file_that_contradicts_itself_is_refused(
     stored: Stored, read: Callable[[Path], PublishedResults], content: Any, text: str
 ) -> None:
     assert refusal(stored(content), read) == f"base.json: {text}"
+
+
+def test_a_run_whose_judge_could_not_be_asked_contradicts_nothing(stored: Stored) -> None:
+    unasked = RewardError("the judge refused", boundary="provider")
+
+    found = read_results(stored(published([finished({}, errors={A: unasked})])))
+
+    assert [run.passed for run in found.rows[0].runs] == [None]
 
 
 def test_a_run_of_each_model_is_no_repetition(stored: Stored) -> None:

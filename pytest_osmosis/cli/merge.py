@@ -1,0 +1,150 @@
+"""`pytest-osmosis merge`: where merged results go, and what is printed of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.cli.output import CommandOutput, terminal_columns
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.find_run import runs_above
+from pytest_osmosis.report.markdown import is_page, page, sections
+from pytest_osmosis.report.overview import distinct_names, overview_lines
+from pytest_osmosis.report.style import bold, dim, joined, warning
+from pytest_osmosis.report.summary import summary_lines
+from pytest_osmosis.report.verdict import verdict_lines
+from pytest_osmosis.results import files
+from pytest_osmosis.results.merge import MergedEval, merge, missing_text
+from pytest_osmosis.results.publish import published, published_text
+from pytest_osmosis.results.read import is_results
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.paths import shown
+
+USAGE_ERROR = 4
+"""The exit status of pytest for a command that cannot be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """The arguments of `merge`. `output` may hold {name}; None writes no results. With `json` they are printed."""
+
+    files: Sequence[Path]
+    output: str | None = None
+    markdown: Path | None = None
+    baseline: Path | None = None
+    json: bool = False
+
+
+def merge_files(folder: Path, request: MergeRequest, output: CommandOutput) -> int:
+    """Merge results, write and print them, and return the exit status."""
+    try:
+        evals = merge(request.files, baseline=request.baseline, runs=runs_above(folder)[0])
+        places = [_place(folder, request, each, len(evals)) for each in evals]
+        _check(request, places)
+        for each, place in zip(evals, places, strict=True):
+            if place is not None:
+                _write(place, _text(each, output))
+        if request.markdown is not None:
+            _write(request.markdown, [output.outlet.text(page([each.results for each in evals]))])
+    except OsmosisError as error:
+        output.error(error)
+        return USAGE_ERROR
+    if request.json:
+        output.json(_document(evals))
+    else:
+        output.lines(_lines(evals, places))
+    _append_to_job_page(evals, output)
+    return max(each.status for each in evals)
+
+
+def _place(folder: Path, request: MergeRequest, merged: MergedEval, n_evals: int) -> Path | None:
+    """Return where the results of an eval go. Those of a part never replace whole ones."""
+    if request.output is None:
+        return None
+    name = merged.results.description.name
+    path = folder / request.output.replace("{name}", name)
+    if path.is_dir() or request.output.endswith(("/", os.sep)):
+        path = path / f"{name}.json"
+    elif n_evals > 1 and "{name}" not in request.output:
+        raise OsmosisError(f"-o {request.output}: {n_evals} evals are merged; name a folder, or a path with {{name}}")
+    return path.with_name(f"{path.stem}.partial{path.suffix}") if merged.results.partial else path
+
+
+def _check(request: MergeRequest, places: Sequence[Path | None]) -> None:
+    """Raise `OsmosisError` if a file cannot be written, or is one that we did not write."""
+    sources = {path.resolve() for path in request.files}
+    outputs = [(path, is_results) for path in places if path is not None]
+    outputs += [] if request.markdown is None else [(request.markdown, is_page)]
+    for path, is_ours in outputs:
+        reason = files.why_not_writable(path)
+        if path.resolve() in sources:
+            reason = "it is one of the files to merge"
+        elif reason is None and path.exists() and path.stat().st_size and not is_ours(path):
+            reason = "it exists, and pytest-osmosis did not write it"
+        if reason is not None:
+            raise OsmosisError(f"{shown(path)}: cannot be written: {reason}; name another file")
+
+
+def _text(merged: MergedEval, output: CommandOutput) -> Iterator[str]:
+    if merged.is_copy:
+        with merged.sources[0].open(encoding="utf-8") as pieces:
+            yield from pieces
+        return
+    yield from published_text(merged.results, output.outlet.redaction)
+
+
+def _write(path: Path, text: Iterator[str] | Sequence[str]) -> None:
+    try:
+        files.write(path, text)
+    except OSError as error:
+        raise OsmosisError(f"{shown(path)}: cannot be written: {error.strerror}") from None
+
+
+def _document(evals: Sequence[MergedEval]) -> Mapping[str, Any]:
+    """Return the results of the only eval, or those of several as `evals`."""
+    documents = [published(each.results) for each in evals]
+    return documents[0] if len(documents) == 1 else {"evals": documents}
+
+
+def _lines(evals: Sequence[MergedEval], places: Sequence[Path | None]) -> Iterator[str]:
+    """Yield what a session prints at its end: a section on each eval, and of several a table."""
+    columns = terminal_columns()
+    named = [(each.results.description.name, str(each.results.description.extra.get("path", ""))) for each in evals]
+    for name, merged, place in zip(distinct_names(named), evals, places, strict=True):
+        yield joined(bold(name), f": {_of(merged)}")
+        yield from summary_lines(merged.results, columns=columns)
+        yield from merged.notes
+        if place is not None:
+            yield dim(f"results: {shown(place)}")
+        yield ""
+        if merged.missing:
+            yield warning(_missing(merged))
+        yield from verdict_lines(merged.results)
+        yield from [""] if len(evals) > 1 else []
+    if len(evals) > 1:
+        yield from overview_lines([each.results for each in evals], columns)
+
+
+def _of(merged: MergedEval) -> str:
+    if not merged.results.is_merged:
+        return "one results file of the whole eval"
+    return f"merged of {plural(len(merged.sources), 'shard')}"
+
+
+def _missing(merged: MergedEval) -> str:
+    of = merged.results.provenance["shards"][0]["of"]
+    return f"not measured: {missing_text(merged.missing, of)}"
+
+
+def _append_to_job_page(evals: Sequence[MergedEval], output: CommandOutput) -> None:
+    """Append the summary in Markdown to the page of the job of GitHub Actions, if this is one."""
+    name = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not name:
+        return
+    try:
+        files.append(Path(name), output.outlet.text(sections([each.results for each in evals])))
+    except OSError as error:
+        output.error(f"{name}: cannot be written: {error.strerror}")

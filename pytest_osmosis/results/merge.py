@@ -1,0 +1,367 @@
+"""The merge of shards: from their results files to the results, the gates and the exit status of the whole.
+
+Statistics are not averaged: the records of all shards are put together and counted anew, as an eval run that made them
+all would count them. Wall time is that of the longest shard, because shards run side by side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_osmosis.errors import Problem, ProblemsError, ResultsError
+from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.run_id import plan_order
+from pytest_osmosis.record.run_record import JudgeUse
+from pytest_osmosis.record.stop import StopReason
+from pytest_osmosis.results import results
+from pytest_osmosis.results.baseline_results import differing_settings, why_unfit
+from pytest_osmosis.results.calibration import HumanScores
+from pytest_osmosis.results.cassette_use import CassetteUse
+from pytest_osmosis.results.causes import too_many
+from pytest_osmosis.results.conclude import Rules, compared_with_baseline, corrected, judged, since_previous
+from pytest_osmosis.results.judge_totals import PriceOf
+from pytest_osmosis.results.measured import any_answer, is_not_measured
+from pytest_osmosis.results.previous_run import previous_run
+from pytest_osmosis.results.publish import published_config
+from pytest_osmosis.results.published_results import results_of
+from pytest_osmosis.results.read import PublishedResults, read_results
+from pytest_osmosis.results.results import ModelResults, Results, Throttling
+from pytest_osmosis.results.shard_checks import facts_of, problems_of
+from pytest_osmosis.results.shards import ShardFacts, max_errors_text, most_errors
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.gates import UNDECIDED
+from pytest_osmosis.verdicts.pass_rule import kind_of
+
+NOT_MEASURED = 9
+"""The exit status of an eval that was not measured."""
+_MOST_LISTED = 10
+_VERSIONS = {
+    "pytest_osmosis": "versions of pytest-osmosis",
+    "python": "versions of Python",
+    "git_commit": "commits",
+    "dataset_sha256": "dataset files",
+}
+_STRENGTH: Sequence[StopReason] = (
+    *("journal", "systemic", "max_errors", "max_cost_usd", "max_tokens", "max_duration_s", "requested", "interrupt"),
+    *("maxfail", "closed", "decided"),
+)
+"""Reasons to stop: the first one that stopped a shard is that of the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedEval:
+    """The results of a whole eval. `sources` are the files that it was made of.
+
+    `gated` is True if gates decide in place of single runs. `missing` are the numbers of shards that are not there, and
+    `notes` say what else to know. `status` is the exit status that pytest would have.
+    """
+
+    results: Results
+    sources: Sequence[Path]
+    gated: bool
+    missing: Sequence[int] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def is_copy(self) -> bool:
+        """True if the only file already held the whole."""
+        return self.results.shard is None and len(self.sources) == 1 and not self.missing
+
+    @property
+    def status(self) -> int:
+        results, gated = self.results, self.gated
+        reason = "requested" if results.stop_reason == "interrupt" else results.stop_reason
+        if self.missing or is_not_measured(results, reason, gated=gated, measured=any_answer(results)):
+            return NOT_MEASURED
+        if any(verdict.state == "fails" for verdict in results.verdicts):
+            return 1
+        if results.smoke_of is not None or gated:
+            return 0
+        return int(any(kind_of(record, results.pass_rule) in ("failed", "error") for record in results.records))
+
+
+def merge(paths: Sequence[Path], *, baseline: Path | None = None, runs: Path | None = None) -> list[MergedEval]:
+    """Merge results files, those of each eval with one another; a file of a whole eval stays as it is.
+
+    The results of a baseline are read from the path that the shards name, from here, or from `baseline`. `runs` is the
+    folder of eval runs in which the previous run of a plan is searched. Raises `ResultsError` for a file that cannot be
+    read, and `ProblemsError` for files that do not belong together.
+    """
+    evals: dict[tuple[str, str], list[PublishedResults]] = {}
+    for path in paths:
+        read = read_results(path)
+        evals.setdefault((read.eval, str(read.config["path"])), []).append(read)
+    problems = [problem for files in evals.values() for problem in problems_of(files)]
+    if problems:
+        raise ProblemsError(problems)
+    parts = [_MeasuredEval.of(files, baseline) for files in evals.values()]
+    compared = corrected([part.compared for part in parts])
+    return [part.concluded(each, runs) for part, each in zip(parts, compared, strict=True)]
+
+
+class _MeasuredEval(NamedTuple):
+    """The measured results of one eval, and its rules; without rules they hold their verdicts already."""
+
+    measured: Results
+    rules: Rules | None
+    sources: Sequence[Path]
+    decides: bool
+    missing: Sequence[int]
+    notes: Sequence[str]
+
+    @classmethod
+    def of(cls, files: Sequence[PublishedResults], baseline: Path | None) -> _MeasuredEval:
+        sources = [each.path for each in files]
+        if files[0].shard is None:
+            whole = results_of(files[0])
+            decides = not whole.partial and any(verdict.state not in UNDECIDED for verdict in whole.verdicts)
+            return cls(whole, None, sources, decides, (), ())
+        files = sorted(files, key=lambda each: facts_of(each).shard.number)
+        facts = list(map(facts_of, files))
+        there = {each.shard.number for each in facts}
+        missing = [number for number in range(1, facts[0].shard.of + 1) if number not in there]
+        measured = _measured(files, facts, missing)
+        rules = _rules(measured, files, facts, missing, baseline)
+        decides = not measured.partial and all(each.decides for each in facts)
+        return cls(measured, rules, sources, decides, missing, list(_version_notes(files)))
+
+    @property
+    def compared(self) -> RowComparison | None:
+        """The comparison with the baseline; None without one, and for results that hold theirs already."""
+        return None if self.rules is None else compared_with_baseline(self.measured, self.rules)
+
+    def concluded(self, compared: RowComparison | None, runs: Path | None) -> MergedEval:
+        if self.rules is None:
+            return MergedEval(self.measured, self.sources, self.decides)
+        notes, previous = list(self.notes), None
+        if runs is not None:
+            last = previous_run(runs, self.measured.provenance["plan_digest"]).head
+            try:
+                previous = since_previous(self.measured, last)
+            except ResultsError as error:
+                notes.append(f"an earlier run is ignored: {error}")
+        made = replace(judged(self.measured, self.rules, compared), previous=previous)
+        return MergedEval(made, self.sources, self.decides, self.missing, notes)
+
+
+def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], missing: Sequence[int]) -> Results:
+    parts = [results_of(each) for each in files]
+    first = parts[0]
+    own = sorted(chain.from_iterable(part.records for part in parts), key=lambda record: plan_order(record.run))
+    by_function, overall = results.summarize(own, first.pass_rule, first.description.n)
+    measured = replace(
+        first,
+        records=own,
+        by_function=by_function,
+        overall=overall,
+        partial=bool(missing) or not all(each.whole for each in facts),
+        shard=None,
+        n_planned=facts[0].n_planned_runs,
+        stopped=None,
+        stop_reason=None,
+        duration_ms=max(part.duration_ms for part in parts),
+        verdicts=(),
+        row_digests={row: digest for part in parts for row, digest in part.row_digests.items()},
+        human=_human(parts),
+        baseline=_baseline(parts, first.description.n),
+        throttling=_throttling([part.throttling for part in parts], sum(len(part.all_records) for part in parts)),
+        judge_price=_first_price([part.judge_price for part in parts]),
+        provenance=_provenance(files, facts),
+        cassette=_cassette([part.cassette for part in parts if part.cassette is not None]),
+    )
+    return _with_stop(measured, parts, facts)
+
+
+def _human(parts: Sequence[Results]) -> HumanScores | None:
+    human = [part.human for part in parts if part.human is not None]
+    if not human:
+        return None
+    return replace(human[0], by_row={row: score for each in human for row, score in each.by_row.items()})
+
+
+def _baseline(parts: Sequence[Results], n: int) -> ModelResults | None:
+    baselines = [part.baseline for part in parts if part.baseline is not None]
+    if not baselines:
+        return None
+    records = sorted(chain.from_iterable(each.records for each in baselines), key=lambda record: plan_order(record.run))
+    return ModelResults(
+        baselines[0].model, records, *results.summarize(records, parts[0].pass_rule, n), baselines[0].price
+    )
+
+
+def _throttling(parts: Sequence[Throttling], n_rollouts: int) -> Throttling:
+    """Return the sums, and the fewest in flight of the shards that had to pause."""
+    held: dict[str, float] = {}
+    for part in parts:
+        for name, held_s in part.held_s.items():
+            held[name] = held.get(name, 0.0) + held_s
+    limit = min(parts[0].limit, n_rollouts)
+    least = min((part.least_in_flight for part in parts if part.pauses), default=limit)
+    return Throttling(
+        sum(part.pauses for part in parts),
+        sum(part.paused_s for part in parts),
+        least,
+        limit,
+        held,
+    )
+
+
+def _cassette(parts: Sequence[CassetteUse]) -> CassetteUse | None:
+    """Return the part of cassettes in all shards; None without any."""
+    if not parts:
+        return None
+    unrecorded = Counter[str]()
+    for part in parts:
+        unrecorded.update(part.unrecorded)
+    costs = [part.replayed_cost_usd for part in parts if part.replayed_cost_usd is not None]
+    return replace(
+        parts[0],
+        digest=parts[0].digest if len({part.digest for part in parts}) == 1 else None,
+        requests=sum(part.requests for part in parts),
+        replayed=sum(part.replayed for part in parts),
+        replayed_tokens=sum(part.replayed_tokens for part in parts),
+        replayed_cost_usd=round(math.fsum(costs), 12) if len(costs) == len(parts) else None,
+        unrecorded=dict(unrecorded),
+    )
+
+
+def _first_price(prices: Sequence[PriceOf]) -> PriceOf:
+    """Return the price that the results of any shard contain."""
+
+    def price(use: JudgeUse) -> Price | None:
+        return next((found for of in prices if (found := of(use)) is not None), None)
+
+    return price
+
+
+def _provenance(files: Sequence[PublishedResults], facts: Sequence[ShardFacts]) -> Mapping[str, Any]:
+    each = [read.document["provenance"] for read in files]
+    commits = {provenance.get("git_commit") for provenance in each}
+    dirty = [provenance.get("git_dirty") for provenance in each]
+    return {
+        **{key: value for key, value in each[0].items() if key != "cassette"},
+        "run_dir": "",
+        "started_at": min(provenance["started_at"] for provenance in each),
+        "finished_at": max(provenance["finished_at"] for provenance in each),
+        **({"git_commit": commits.pop() if len(commits) == 1 else None} if "git_commit" in each[0] else {}),
+        **(
+            {"git_dirty": True if True in dirty else None if None in dirty else False} if "git_dirty" in each[0] else {}
+        ),
+        "shards": [
+            {
+                "index": fact.shard.number,
+                "of": fact.shard.of,
+                "run_dir": read.document["provenance"]["run_dir"],
+                "started_at": read.document["provenance"]["started_at"],
+                "finished_at": read.document["provenance"]["finished_at"],
+                "duration_ms": read.document["summary"]["total_duration_ms"],
+            }
+            for read, fact in zip(files, facts, strict=True)
+        ],
+    }
+
+
+def _with_stop(measured: Results, parts: Sequence[Results], facts: Sequence[ShardFacts]) -> Results:
+    """Return the results with the reason why runs are missing, or why too many were not measured."""
+    stops = [
+        (part.stop_reason, fact.shard, part.stopped) for part, fact in zip(parts, facts, strict=True) if part.stopped
+    ]
+    if stops:
+        reason = min((reason for reason, _, _ in stops if reason is not None), key=_STRENGTH.index, default=None)
+        text = "; ".join(f"{shard}: {text}" for each, shard, text in stops if each == reason)
+        return replace(measured, stopped=text, stop_reason=reason)
+    n_unmeasured = sum(len(cause.runs) for cause in measured.causes if not cause.is_measured)
+    fact, n_runs = facts[0], len(measured.records)
+    if measured.smoke_of is None and n_unmeasured > most_errors(
+        fact.max_errors, n_runs, is_share=fact.max_errors_is_share
+    ):
+        limit = max_errors_text(fact.max_errors, is_share=fact.max_errors_is_share)
+        return replace(measured, stopped=too_many(measured.causes, n_runs, limit), stop_reason="max_errors")
+    return measured
+
+
+def _rules(
+    measured: Results,
+    files: Sequence[PublishedResults],
+    facts: Sequence[ShardFacts],
+    missing: Sequence[int],
+    baseline: Path | None,
+) -> Rules:
+    gates = [verdict.rule for verdict in results_of(files[0]).verdicts if verdict.rule is not None]
+    stored = _stored_baseline(files[0], facts[0], baseline)
+    n_baseline, n_planned = len(measured.baseline.records) if measured.baseline is not None else 0, measured.n_planned
+    has_model = stored is None and (measured.baseline is not None or any(rule.is_regression for rule in gates))
+    share = f"only {n_baseline:,} of the baseline's {n_planned:,} runs selected"
+    here = published_config(measured.description, measured.pass_rule)
+    stopped = [fact.baseline_stopped for fact in facts if fact.baseline_stopped is not None]
+    return Rules(
+        gates=gates,
+        part=_part_text(measured, facts, missing) if measured.partial else None,
+        baseline_part=share if has_model and n_baseline < n_planned else None,
+        baseline_results=stored,
+        differs=() if stored is None else differing_settings(stored, here, Redaction()),
+        baseline_stopped="; ".join(dict.fromkeys(stopped)) or None,
+    )
+
+
+def _part_text(measured: Results, facts: Sequence[ShardFacts], missing: Sequence[int]) -> str:
+    if missing:
+        return missing_text(missing, facts[0].shard.of)
+    return f"only {len(measured.records):,} of {measured.n_planned:,} runs selected"
+
+
+def missing_text(missing: Sequence[int], of: int) -> str:
+    """Return which shards are missing, in words.
+
+    >>> missing_text([3], 8), missing_text([3, 5], 8)
+    ('shard 3 of 8 is missing', 'shards 3, 5 of 8 are missing')
+    """
+    which = listed(map(str, missing), _MOST_LISTED)
+    return f"shard {which} of {of} is missing" if len(missing) == 1 else f"shards {which} of {of} are missing"
+
+
+def _stored_baseline(first: PublishedResults, facts: ShardFacts, path: Path | None) -> PublishedResults | None:
+    """Return the results that the whole is compared with. Raises `ProblemsError` if the shards had others."""
+    if facts.baseline is None:
+        return None
+    place = Path(facts.baseline.path) if path is None else path
+    fix = "check out the repository before the merge, and merge in the folder in which the shards ran"
+    fix += ", or name the file with --baseline=PATH"
+    try:
+        stored = read_results(place)
+    except ResultsError as error:
+        raise ProblemsError([Problem(f"the baseline of {first.eval}", f"{error}; {fix}")]) from None
+    unfit = why_unfit(stored)
+    if path is None and unfit is None and _sha256(place) != facts.baseline.sha256:
+        unfit = "is not the file that the shards had"
+    if unfit is not None:
+        raise ProblemsError([Problem(f"the baseline of {first.eval}", f"{shown(place)}: {unfit}; {fix}")])
+    return stored
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _version_notes(files: Sequence[PublishedResults]) -> Iterator[str]:
+    """Yield the versions that differ between shards, which may explain differences between their rows."""
+    for key, name in _VERSIONS.items():
+        found: dict[str, int] = {}
+        for read in files:
+            value = str(read.document["provenance"].get(key) or "unknown")[:12]
+            found[value] = found.get(value, 0) + 1
+        if len(found) > 1:
+            each = (f"{value} in {plural(n, 'shard')}" for value, n in found.items())
+            yield f"the shards have different {name}: {listed(each, _MOST_LISTED)}"

@@ -1,0 +1,285 @@
+"""Merged shards equal the whole, whatever their runs came to; files that do not belong together are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_osmosis.config.tables import GateRule, TokenPrices
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.plan import Shard
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_notes import NO_NOTES
+from pytest_osmosis.record.run_record import JudgeUse, RewardError, RunRecord
+from pytest_osmosis.results import results
+from pytest_osmosis.results.calibration import HumanScores
+from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged
+from pytest_osmosis.results.merge import MergedEval, merge, missing_text
+from pytest_osmosis.results.publish import published, published_text
+from pytest_osmosis.results.results import ModelResults, Results, Throttling
+from pytest_osmosis.results.shards import ShardFacts
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.verdicts.gates import Verdict, title_of
+from tests.unit.made import CONFIG, PROVENANCE, A, B, failed, finished, pending, removed, results_of, rolled
+
+GATES = [
+    GateRule("pass_rate", 0.5),
+    GateRule("pass_rate", 0.3, "lower"),
+    GateRule("mean", 0.4, function=A),
+    GateRule("pass_at", 0.6, k=2),
+    GateRule("max_regression", -0.1),
+]
+PRICE = Price(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
+
+
+def record_strategy(row: int, index: int, model: ModelTag) -> st.SearchStrategy[RunRecord]:
+    score = st.sampled_from([0.0, 0.25, 1.0])
+    usage = st.sampled_from([None, {"input_tokens": 11, "output_tokens": 7}, {"input_tokens": 5}])
+    answer = st.sampled_from([None, "0" * 16, "1" * 16])
+    notes = st.sampled_from([NO_NOTES, NO_NOTES.add({"metrics": {A: {"length": 3.0}}, "reasons": {A: "it looked"}})])
+    judges = st.sampled_from([(), (JudgeUse("demo/judge", None, 1, 0, 0, (("input_tokens", 3),)),)])
+    broke = st.sampled_from(["ValueError: a; b: c", "b: no"])
+    boundary = st.sampled_from(["reward", "provider"])
+    error = st.builds(lambda message, boundary: RewardError(message, boundary=boundary), broke, boundary)
+    return st.one_of(
+        st.builds(
+            lambda a, b, usage, answer, notes, judges, attempt: finished(
+                {A: a, B: b},
+                row,
+                index,
+                usage=usage,
+                answer=answer,
+                notes=notes,
+                judge_uses=judges,
+                attempt=attempt,
+                repeated=attempt > 1,
+                finish_reason="length",
+            ),
+            *(score, score, usage, answer, notes, judges, st.integers(1, 2)),
+        ),
+        st.builds(lambda a, failure: finished({A: a}, row, index, errors={B: failure}), score, error),
+        st.builds(lambda one, two: finished({}, row, index, errors={A: one, B: two}), error, error),
+        st.builds(
+            lambda boundary, text: failed(boundary, row, index, error=text),
+            st.sampled_from(["provider", "host", "model", "agent", "timeout"]),
+            st.sampled_from(["503 from server 1", "503 from server 2", "no answer"]),
+        ),
+        st.just(removed(row, index)),
+        st.just(pending(row, index, "stopped")),
+        st.just(rolled(row, index, retries=2)),
+    ).map(lambda record: record._replace(run=RunId(row, index, model)))
+
+
+@st.composite
+def evals(draw: st.DrawFn) -> tuple[Results, Rules, int]:
+    """The results of a whole eval without verdicts, its rules, and a number of shards."""
+    n, n_rows = draw(st.integers(1, 3)), draw(st.integers(1, 6))
+    rows = sorted(draw(st.lists(st.integers(0, 40), min_size=n_rows, max_size=n_rows, unique=True)))
+    runs = [(row, index) for row in rows for index in range(n)]
+    own = [draw(record_strategy(row, index, ModelTag.PRIMARY)) for row, index in runs]
+    has_baseline, has_human = draw(st.booleans()), draw(st.booleans())
+    other = [draw(record_strategy(row, index, ModelTag.BASELINE)) for row, index in runs] if has_baseline else None
+    gates = draw(st.lists(st.sampled_from(GATES if has_baseline else GATES[:-1]), unique=True, max_size=3))
+    made = results_of(own, scorers=(A, B), n=n, extra=CONFIG, price=PRICE, baseline=other)
+    made = replace(
+        made,
+        n_planned=len(own),
+        provenance=PROVENANCE,
+        throttling=Throttling(0, 0.0, min(CONFIG["batch_size"], len(own) + len(other or ())), CONFIG["batch_size"]),
+        human=HumanScores("human", dict.fromkeys(rows[::2], 0.5), 0.25) if has_human else None,
+        judge_price=lambda use: PRICE,
+    )
+    return made, Rules(gates), draw(st.integers(1, 5))
+
+
+def concluded(whole: Results, rules: Rules) -> Results:
+    return judged(whole, rules, compared_with_baseline(whole, rules))
+
+
+def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Results:
+    """Return the results of the job that ran this shard, as a session would make them."""
+    rows = sorted({record.run.row for record in whole.records})[shard.number - 1 :: shard.of]
+    own = [record for record in whole.records if record.run.row in rows]
+    by_function, overall = results.summarize(own, whole.pass_rule, whole.description.n)
+    baseline = None
+    if whole.baseline is not None:
+        others = [record for record in whole.baseline.records if record.run.row in rows]
+        summaries = results.summarize(others, whole.pass_rule, whole.description.n)
+        baseline = ModelResults(whole.baseline.model, others, *summaries) if others else None
+    facts = ShardFacts(
+        shard=shard,
+        n_rows=len(rows),
+        n_planned_rows=len({record.run.row for record in whole.records}),
+        n_planned_runs=len(whole.records),
+        whole=True,
+        missing=None,
+        decides=rules.decide,
+        max_errors=1.0,
+        max_errors_is_share=True,
+    )
+    return replace(
+        whole,
+        records=own,
+        by_function=by_function,
+        overall=overall,
+        baseline=baseline,
+        partial=True,
+        shard=replace(facts, **changes),
+        verdicts=[Verdict(title_of(rule), "partial", "merge decides", rule=rule) for rule in rules.gates],
+        row_digests={row: whole.row_digests[row] for row in rows},
+    )
+
+
+def write(folder: Path, shards: Sequence[Results]) -> list[Path]:
+    paths = [folder / f"{number}.json" for number, _ in enumerate(shards, 1)]
+    for path, shard in zip(paths, shards, strict=True):
+        path.write_text("".join(published_text(shard, Redaction())), encoding="utf-8")
+    return paths
+
+
+def written(folder: Path, whole: Results, rules: Rules, of: int, **changes: Any) -> list[Path]:
+    return write(folder, [shard_of(whole, rules, Shard(number, of), **changes) for number in range(1, of + 1)])
+
+
+def plain(made: Results) -> dict[str, Any]:
+    """Return the published object without provenance and times."""
+    document: dict[str, Any] = json.loads(json.dumps(published(made)))
+    document["summary"].pop("total_duration_ms")
+    del document["provenance"]
+    return document
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(made=evals())
+def test_merged_shards_equal_the_whole(tmp_path_factory: pytest.TempPathFactory, made: Any) -> None:
+    measured, rules, of = made
+    whole = concluded(measured, rules)
+
+    (merged,) = merge(written(tmp_path_factory.mktemp("shards"), measured, rules, of)[::-1])
+
+    assert plain(merged.results) == plain(whole)
+    assert merged.status == MergedEval(whole, (), rules.decide).status
+
+
+def an_eval(rows: int = 6, *, gates: Sequence[GateRule] = (GATES[0],)) -> tuple[Results, Rules]:
+    records = [finished({A: 1.0, B: 1.0}, row) for row in range(rows)]
+    made = results_of(records, scorers=(A, B), extra=CONFIG)
+    return replace(made, n_planned=rows, provenance=PROVENANCE), Rules(list(gates))
+
+
+def test_a_missing_shard_leaves_a_part_without_verdict(tmp_path: Path) -> None:
+    whole, rules = an_eval()
+    paths = written(tmp_path, whole, rules, 3)
+
+    (merged,) = merge([paths[0], paths[2]])
+
+    assert (merged.status, list(merged.missing), merged.results.partial) == (9, [2], True)
+    assert [(verdict.state, verdict.text) for verdict in merged.results.verdicts] == [
+        ("partial", "shard 2 of 3 is missing")
+    ]
+    assert missing_text([2, 3], 8) == "shards 2, 3 of 8 are missing"
+
+
+def test_a_part_of_a_shard_leaves_the_whole_a_part(tmp_path: Path) -> None:
+    whole, rules = an_eval()
+    shards = [shard_of(whole, rules, Shard(number, 2)) for number in (1, 2)]
+    facts = shards[1].shard
+    assert facts is not None
+    part = replace(facts, whole=False, missing="only 1 of 3 runs of shard 2 of 2 selected", decides=False)
+    shards[1] = replace(shards[1], records=shards[1].records[:1], shard=part)
+
+    (merged,) = merge(write(tmp_path, shards))
+
+    assert merged.results.partial
+    assert [verdict.text for verdict in merged.results.verdicts] == ["only 4 of 6 runs selected"]
+    assert merged.status == 0
+
+
+def test_too_many_errors_over_all_shards_are_not_measured(tmp_path: Path) -> None:
+    records = [failed("provider", row) if row in (0, 3) else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
+    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
+    rules = Rules([GateRule("pass_rate", 0.1)])
+
+    (few,) = merge(written(tmp_path, whole, rules, 3, max_errors=2, max_errors_is_share=False))
+    (many,) = merge(written(tmp_path, whole, rules, 3, max_errors=0.2))
+
+    assert (few.status, few.results.stopped) == (0, None)
+    assert (many.status, many.results.stop_reason) == (9, "max_errors")
+    assert many.results.stopped == "2 of 6 runs not measured (limit 20%), mostly what happened"
+
+
+def test_a_stopped_shard_is_named_and_its_missing_runs_leave_the_gate_undecided(tmp_path: Path) -> None:
+    records = [pending(row) if row in (1, 4) else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
+    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
+
+    def merged_with(minimum: float) -> MergedEval:
+        rules = Rules([GateRule("pass_rate", minimum)])
+        shards = [shard_of(whole, rules, Shard(number, 3)) for number in (1, 2, 3)]
+        shards[1] = replace(shards[1], stopped="max_cost_usd = 1 reached", stop_reason="max_cost_usd")
+        return merge(write(tmp_path, shards))[0]
+
+    sure, unsure = merged_with(0.5), merged_with(0.9)
+
+    assert (sure.status, sure.results.stopped) == (0, "shard 2 of 3: max_cost_usd = 1 reached")
+    assert (unsure.status, unsure.results.verdicts[0].state) == (9, "not measured")
+
+
+def test_a_whole_file_stays_as_it_is(tmp_path: Path) -> None:
+    measured, rules = an_eval()
+    whole = concluded(measured, rules)
+    paths = write(tmp_path, [whole])
+
+    (merged,) = merge(paths)
+
+    assert (merged.is_copy, merged.status) == (True, 0)
+    assert plain(merged.results) == plain(whole)
+
+
+def test_files_that_do_not_belong_together_are_refused_with_all_problems(tmp_path: Path) -> None:
+    measured, rules = an_eval()
+    one, two, three, four = (shard_of(measured, rules, Shard(number, 4)) for number in (1, 2, 3, 4))
+    facts = four.shard
+    assert facts is not None
+    two = replace(two, provenance={**PROVENANCE, "plan_digest": "1" * 32})
+    three = replace(three, pass_rule=replace(three.pass_rule, thresholds={A: 0.5}))
+    four = replace(four, shard=replace(facts, code={A: "2"}), verdicts=())
+    one_facts = one.shard
+    assert one_facts is not None
+    one = replace(one, shard=replace(one_facts, code={A: "1"}))
+    paths = write(tmp_path, [one, two, three, four, one, concluded(measured, rules)])
+
+    with pytest.raises(OsmosisError) as raised:
+        merge(paths)
+
+    lines = str(raised.value).splitlines()
+    told = [line.replace(str(tmp_path), "").partition(": ")[2].partition(";")[0] for line in lines]
+    first = "1.json"
+    assert [text.replace(f"{tmp_path}/", "") for text in told] == [
+        "holds no shard, but other files of the eval x are there",
+        f"holds shard 1 of 4 of x again, as /{first} does",
+        f"plan_digest: {'1' * 32}, but {'0' * 32} in /{first}",
+        f'config.thresholds: {{"{A}": 0.5, "{B}": 1.0}}, but {{"{A}": 1.0, "{B}": 1.0}} in /{first}',
+        f"digest of the code of {A}: 2, but 1 in /{first}",
+        f'gates: [], but ["pass_rate >= 0.5"] in /{first}',
+    ]
+
+
+def test_different_versions_are_noted(tmp_path: Path) -> None:
+    measured, rules = an_eval()
+    shards = [shard_of(measured, rules, Shard(number, 2)) for number in (1, 2)]
+    shards[1] = replace(shards[1], provenance={**PROVENANCE, "python": "3.y", "git_commit": "a" * 40})
+
+    (merged,) = merge(write(tmp_path, shards))
+
+    assert list(merged.notes) == [
+        "the shards have different versions of Python: 3.x in 1 shard, 3.y in 1 shard",
+        "the shards have different commits: unknown in 1 shard, aaaaaaaaaaaa in 1 shard",
+    ]
