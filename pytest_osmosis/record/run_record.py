@@ -218,19 +218,10 @@ class Ledger:
 
     def apply(self, event: Event) -> RunRecord | None:
         """Apply an event. Return the record that it changed, None for events that belong to no run."""
-        match kind := event["ev"]:
-            case "began":
-                self.goes_on = True
-                self.attempts = {run: record.attempt for run, record in self.records.items() if record.attempt}
-                return None
-            case "loaded":
-                self._load(tuple(event["scorers"]), event.get("digests", NOTHING))
-                return None
-            case "rows":
-                self._see_rows(event["rows"])
-                return None
+        kind = event["ev"]
         fold = FOLDS.get(kind)
         if fold is None:
+            self._apply_to_all(event)
             return None
         self.goes_on = False
         run = RunId.of(event)
@@ -246,6 +237,17 @@ class Ledger:
             record = record._replace(scored=True)
         self.records[run] = record
         return record
+
+    def _apply_to_all(self, event: Event) -> None:
+        """Apply an event that belongs to no run."""
+        match event["ev"]:
+            case "began":
+                self.goes_on = True
+                self.attempts = {run: record.attempt for run, record in self.records.items() if record.attempt}
+            case "loaded":
+                self._load(tuple(event["scorers"]), event.get("digests", NOTHING))
+            case "rows":
+                self._see_rows(event["rows"])
 
     def copy(self) -> Ledger:
         """Return a ledger that changes on its own."""
@@ -410,8 +412,8 @@ def _interned(text: str | None) -> str | None:
     return None if text is None else sys.intern(text)
 
 
-def _without(values: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
-    return {name: value for name, value in values.items() if name not in names}
+def _without(values: Mapping[str, T], names: Iterable[str]) -> Mapping[str, T]:
+    return values and {name: value for name, value in values.items() if name not in names}
 
 
 def _skip(record: RunRecord, event: Event) -> RunRecord:

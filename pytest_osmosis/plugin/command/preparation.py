@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.items.node_ids import eval_id
+from pytest_osmosis.plugin.many_objects import uncollected
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 from pytest_osmosis.record.find_run import StoredEvalRun
@@ -55,17 +55,9 @@ class EvalPreparer:
         self._read_stdin = functools.cache(lambda: session_options.read_secrets(config))  # once for all evals
 
     def prepare_all(self) -> PreparedEvals:
-        """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them.
-
-        Rows and stored rollouts make millions of objects that all stay, so nobody looks for garbage meanwhile.
-        """
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+        """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""
+        with uncollected():  # digests of rows, and records of stored rollouts
             return self._prepare_all()
-        finally:
-            if collects:
-                gc.enable()
 
     def _prepare_all(self) -> PreparedEvals:
         evals = PreparedEvals({}, {}, [], [])

@@ -15,6 +15,7 @@ from pytest_osmosis.plugin.items.item import EvalItem, Fetch
 from pytest_osmosis.plugin.items.item_hooks import item_hooks
 from pytest_osmosis.plugin.items.node_ids import UnitKey, file_id, node_id
 from pytest_osmosis.plugin.items.steps import FetchStep, StepItem, StepKey
+from pytest_osmosis.plugin.many_objects import uncollected
 from pytest_osmosis.record.plan import Place, Plan
 
 
@@ -27,7 +28,11 @@ class EvalFile(pytest.File):
     inline = False
     withheld = False
 
-    def collect(self) -> Iterator[pytest.Item]:
+    def collect(self) -> Iterable[pytest.Item]:
+        with uncollected():
+            return list(self._items())
+
+    def _items(self) -> Iterator[pytest.Item]:
         hooks = self.ihook if self.inline else item_hooks(self)
         for plan in self.plans:
             eval_id = f"{self.nodeid}::{plan.name}"

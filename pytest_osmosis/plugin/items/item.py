@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,18 @@ WITHHELD = 'not started: with osmosis_collect = "list", node ids start an eval o
 Fetch = Callable[[UnitKey], Answer]
 
 
+@cache
+def _mark(name: str) -> pytest.MarkDecorator:
+    """Return the mark that all items share."""
+    return getattr(pytest.mark, name)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=64)
+def _path(text: str) -> Path:
+    """Return a path that items share, as they are many and their files are few."""
+    return Path(text)
+
+
 class EvalItem(pytest.Item):
     """A run of an eval, or a row with all its runs. It has its `answer` from its setup until it is reported.
 
@@ -43,7 +56,7 @@ class EvalItem(pytest.Item):
         self.answer: Answer | None = None
         self._fetch = fetch
         self._hooks = hooks
-        self.add_marker("osmosis")
+        self.add_marker(_mark("osmosis"))
         if withheld:
             self.add_marker(pytest.mark.skip(reason=WITHHELD))
 
@@ -60,7 +73,7 @@ class EvalItem(pytest.Item):
 
         Until the end of the collection it must be the file that was collected: `--lf` looks if the command names it.
         """
-        self.path = Path(self._place.path)
+        self.path = _path(self._place.path)
 
     def setup(self) -> None:
         """Wait for the outcome. An error is raised here, and so is a skip."""
