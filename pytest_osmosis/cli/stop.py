@@ -65,7 +65,7 @@ def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
         with contextlib.suppress(ProcessLookupError):
             os.kill(holder.pid, signal.SIGINT)
     try:
-        _wait(directory, in_flight, output, says=not request.json)
+        _wait(directory, process, in_flight, output, says=not request.json)
         _wait_for_results(directory, process, asked_at)
     except KeyboardInterrupt:
         if not request.json:
@@ -96,10 +96,21 @@ def _question(directory: RunDirectory, n_in_flight: int, holder: Holder | None) 
     if holder is None:
         end = f"{flying} in flight will finish" if n_in_flight else "nothing is in flight"
         return f"Stop {directory.name}? No further run begins, {end}."
-    others = [run.name for run in runs_above(directory.path)[1] if _is_of(run, holder) and run != directory.path]
+    others = _others_of(directory, holder)
     end = f" {flying} in flight may be lost." if n_in_flight else ""
     also = f" The same process runs {listed(others, MOST_LISTED)}, which stops too." if others else ""
     return f"Stop {directory.name} now?{end}{also}"
+
+
+def _what_is_left(directory: RunDirectory, process: Holder | None) -> str:
+    """Return what an eval run waits for that has nothing in flight: its command may have other evals."""
+    others = [] if process is None else _others_of(directory, process)
+    return f"it ends with {listed(others, MOST_LISTED)}, of the same command" if others else "results are being written"
+
+
+def _others_of(directory: RunDirectory, process: Holder) -> list[str]:
+    """Return the names of the other eval runs that a process runs."""
+    return [run.name for run in runs_above(directory.path)[1] if _is_of(run, process) and run.name != directory.name]
 
 
 def _is_of(run: Path, holder: Holder) -> bool:
@@ -114,12 +125,14 @@ def _request_stop(directory: RunDirectory) -> None:
         raise OsmosisError(f"{shown(directory.stop_request)}: cannot be written: {error.strerror}") from error
 
 
-def _wait(directory: RunDirectory, in_flight: InFlight, output: CommandOutput, *, says: bool) -> None:
+def _wait(
+    directory: RunDirectory, process: Holder | None, in_flight: InFlight, output: CommandOutput, *, says: bool
+) -> None:
     """Wait until the eval run has ended, and say what it still waits for."""
     said, said_at = "", 0.0
     while not lifecycle_of(directory).has_ended:
         n, now = in_flight.count(), time.monotonic()
-        text = f"{plural(n, 'rollout')} in flight" if n else "nothing in flight; results are being written"
+        text = f"{plural(n, 'rollout')} in flight" if n else f"nothing in flight; {_what_is_left(directory, process)}"
         if says and (text != said or now - said_at > SAYS_AFTER_S):
             output.live([dim(f"stopping: {text} (Ctrl-C ends only this command)")])
             said, said_at = text, now

@@ -192,10 +192,10 @@ class Actor:
             self.notices.alert(text)
 
     def _heed_stop_request(self, now: float) -> None:
-        """Begin no further run if somebody asks for that with a file in the run directory."""
+        """Begin no further run if somebody asks for that with a file in the run directory. Look for it now and then."""
         if now - self._looked_at < TURN_S or self.runs.stopped is not None:
             return
-        self._looked_at = now
+        self._looked_at = min(now, time.monotonic())
         if self.runs.any_left and self._stop_request.exists():
             self.runs.stop(Stop("requested", REQUESTED))
 
@@ -256,6 +256,7 @@ class Actor:
                 self.runs.submit(runs)
             case Command.GO:
                 self.recorder.begin()
+                self._heed_stop_request(math.inf)
                 self._waits_to_go = self.paused
                 if not self.paused:
                     self._probing.begin()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.record.stop import REQUESTED
 from tests.cli.background import Background
 from tests.plugin.workspaces import hosts_under, wait_until
 
@@ -45,6 +46,24 @@ def test_a_stopped_eval_finishes_what_is_in_flight_and_leaves_the_others_alone(b
     assert not hosts_under(background.root)
     again = background.call("runs", "stop", "x", exits=1)
     assert "does not run, so there is nothing to stop; it is stopped: stopped with pytest-osmosis runs stop" in again
+
+
+@pytest.mark.slow
+def test_an_eval_that_waits_for_another_one_never_begins(background: Background) -> None:
+    background.workspace.eval("y", rows=2)
+    session = background.workspace.start("--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml")
+    wait_until(lambda: background.begun() == 2, "the first rollouts")
+    stopping = background.start("runs", "stop", "y", "--yes")
+    assert stopping.stdout is not None
+    name = background.workspace.run_dirs("x")[0].name
+    assert f"stopping: nothing in flight; it ends with {name}, of the same command" in stopping.stdout.readline()
+    background.go()
+    said, _ = stopping.communicate(timeout=60)
+
+    assert session.wait() == 9, session.output
+    assert said.splitlines()[-1].endswith(" is stopped: stopped with pytest-osmosis runs stop")
+    assert background.workspace.results("x")["status"] == "finished"
+    assert [run["reason"] for run in background.workspace.results("y")["pending"]] == [REQUESTED] * 2
 
 
 def test_now_interrupts_the_process(background: Background) -> None:
