@@ -175,6 +175,48 @@ def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes
     result.stdout.fnmatch_lines(["-Go on[?]", "+Go on!"], consecutive=True)
 
 
+def test_a_baseline_is_measured(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=2, baseline={"results": "base.json"})
+    words = (CONFIG, "--osmosis-record=new", "--osmosis-update-baseline")
+    assert plain_workspace.run(*words).ret == 0
+    assert plain_workspace.run(CONFIG, "--osmosis-replay").ret == 0
+
+    again = plain_workspace.run(*words)
+
+    assert again.ret == 1
+    again.stdout.fnmatch_lines(["the baseline is not updated: 2 of 2 requests came from the cassette"])
+    replayed = plain_workspace.run_dirs()[1] / "results.json"
+    refused = plain_workspace.run(CONFIG, f"--osmosis-set=baseline.results={replayed}")
+    assert refused.ret == 4
+    refused.stderr.fnmatch_lines(["ERROR: *: was replayed from a cassette, not measured; *"])
+
+
+def test_a_replay_stays_one_when_it_is_scored_again(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=2)
+    assert plain_workspace.run(CONFIG, "--osmosis-record").ret == 0
+    assert plain_workspace.run(CONFIG, "--osmosis-replay").ret == 0
+
+    again = plain_workspace.run("--osmosis-from=latest")
+
+    assert again.ret == 0
+    again.stdout.fnmatch_lines(["replayed from cassettes/x.jsonl: no model was asked"])
+    assert use(plain_workspace)["mode"] == "replay"
+
+
+def test_the_page_and_the_properties_of_a_replay_say_so(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=1)
+    assert plain_workspace.run(CONFIG, "--osmosis-record", "--junitxml=junit.xml").ret == 0
+    assert "osmosis.replayed" not in (plain_workspace.root / "junit.xml").read_text(encoding="utf-8")
+
+    words = ("--osmosis-markdown=page.md", "--junitxml=junit.xml")
+    assert plain_workspace.run(CONFIG, "--osmosis-replay", *words).ret == 0
+
+    page = (plain_workspace.root / "page.md").read_text(encoding="utf-8")
+    assert "replayed from cassettes/x.jsonl: no model was asked" in page
+    properties = (plain_workspace.root / "junit.xml").read_text(encoding="utf-8")
+    assert '<property name="osmosis.replayed" value="true"' in properties
+
+
 TURNS = """
 async def rollout(ctx):
     messages = list(ctx.prompt)
