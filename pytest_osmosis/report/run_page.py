@@ -39,7 +39,7 @@ def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> 
     """Yield the lines of the page. None `columns` means that no line is too wide."""
     command = show_command(stored.run.directory.path)
     yield joined(bold(stored.run.directory.name), ": ", _state(stored))
-    yield from (dim(f"  {line}") for line in _circumstances(stored))
+    yield from (dim(f"  {line}") for line in circumstances(stored))
     yield from (warning(f"  {line}") for line in _remarks(stored))
     results = stored.results
     yield ""
@@ -80,7 +80,8 @@ STATUSES: Mapping[Status, Callable[[str], StyledText]] = {
 """The style of each status."""
 
 
-def _circumstances(stored: StoredResults) -> Iterator[str]:
+def circumstances(stored: StoredResults) -> Iterator[str]:
+    """Yield lines on config, model, rows and start of an eval run."""
     manifest = stored.run.manifest
     extra: Mapping[str, Any] = manifest.subject.extra
     config = stored.document.get("config", {})
