@@ -48,8 +48,12 @@ def problem(words: list[str]) -> str | None:
                 *(option for option in unknown_options("pytest", of_pytest) if option != "-n"),  # of xdist
             ]
             return f"pytest-osmosis submit has no {', '.join(unknown)}" if unknown else None
+        case ["pytest-osmosis", "runs", command, *rest] if not command.startswith("-"):
+            unknown = unknown_options("pytest_osmosis", rest, "runs", command)
+            return f"pytest-osmosis runs {command} has no {', '.join(unknown)}" if unknown else None
         case ["pytest-osmosis", *rest]:
-            unknown = unknown_options("pytest_osmosis", rest)
+            named = [word for word in rest[:1] if not word.startswith("-")]
+            unknown = unknown_options("pytest_osmosis", rest, *named)
             return f"pytest-osmosis has no {', '.join(unknown)}" if unknown else None
         case ["python", "-m", module, *rest]:
             unknown = unknown_options(module, rest)
