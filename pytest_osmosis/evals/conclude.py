@@ -54,7 +54,8 @@ class Conclusion:
         prepared, selected, engine = self._prepared, self._selected, self._engine
         records, by_function, overall = self._summarize(selected.own)
         throttle, stop, ran = engine.throttle, engine.stopped, all(record.status != "pending" for record in records)
-        if stop is not None and (stop.reason == "closed" or (stop.reason == "decided" and ran)):
+        performed = {"decided": ran, "closed": ran or not prepared.source.asks_models}
+        if stop is not None and performed.get(stop.reason, False):
             stop = None
         return Results(
             description=prepared.description,
@@ -62,7 +63,7 @@ class Conclusion:
             records=records,
             partial=selected.partial,
             stopped=None if stop is None else self._stop_text(stop, records),
-            stop_reason=None if stop is None else stop.reason,
+            stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
             duration_ms=prepared.source.rollouts_took_ms(self._run.duration_ms),
             by_function=by_function,
             overall=overall,
