@@ -223,7 +223,7 @@ def test_json_has_the_shape_that_the_guide_describes(plain_workspace: Workspace,
     plain_workspace.eval(rows=passing(1, 0))
     plain_workspace.run(NAMED)
     page = json.loads(shown(plain_workspace, "--json", *arguments))
-    assert page["state"] == "finished"
+    assert page["status"] == "finished"
     assert page["results"]["summary"]["pass_rate"] == 0.5
     assert [run["outcome"] for run in page["runs"]] == (["passed"] if arguments else ["passed", "failed"])
     assert ("messages" in page["runs"][0]) is bool(arguments)
