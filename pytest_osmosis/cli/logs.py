@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.cli.log_tail import LogTail
@@ -14,12 +15,13 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.submission import submitted_process
+from pytest_osmosis.record.submission import secrets_file_of, submitted_process
 from pytest_osmosis.report.style import dim, joined
 from pytest_osmosis.text.outlet import Outlet
 
 SCHEMA_VERSION = 1
 POLL_S = 0.25
+_SECRETS_VARIABLE = "PYTEST_OSMOSIS_SECRETS_FILE"
 _HOST = "user code | "
 
 
@@ -95,4 +97,6 @@ def _merged(session: Iterable[str], host: Iterable[str]) -> Iterator[str]:
 
 
 def _secrets_of(run: StoredEvalRun) -> Sequence[Any]:
-    return known_secrets(run.config, (), folder=run.workspace, environ=os.environ)
+    file = secrets_file_of(run.directory) or os.environ.get(_SECRETS_VARIABLE)
+    secrets_file = None if file in (None, "", "-") else Path(file)
+    return known_secrets(run.config, (), folder=run.workspace, environ=os.environ, secrets_file=secrets_file)

@@ -37,6 +37,7 @@ from pytest_osmosis.record.submission import (
     NO_LOCK,
     PLAN_OPTION,
     PLUGIN,
+    SECRETS_OPTION,
     SubmissionPlan,
     note_submission,
 )
@@ -53,7 +54,7 @@ FAILED_LINES = 20
 PYTEST = (sys.executable, "-P", "-u", "-m", "pytest", "-p", PLUGIN, "--color=no")
 USAGE_ERROR = 4
 """The exit status of pytest for mistakes in the command or in what it names."""
-_STDIN = "--osmosis-secrets-file=-"
+_STDIN = f"{SECRETS_OPTION}-"
 _REFUSED = {
     "--osmosis-config": "name the config as the argument; submit takes one eval",
     "--osmosis-run": "pass --name=NAME",
@@ -204,7 +205,7 @@ def _begun(
             pass_fds=inherited,
             start_new_session=True,
         )
-    note_submission(directory, Holder.process(process.pid), arguments)
+    note_submission(directory, Holder.process(process.pid), arguments, folder)
     return process
 
 

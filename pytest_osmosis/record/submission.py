@@ -22,6 +22,8 @@ PLUGIN = "pytest_osmosis.plugin.submission"
 """The pytest plugin that writes plans, and takes over the lock in the process that `submit` starts."""
 PLAN_OPTION = "--osmosis-plan-file"
 LOCK_OPTION = "--osmosis-lock-fd"
+SECRETS_OPTION = "--osmosis-secrets-file="
+MOST_BYTES = 1 << 22
 NO_LOCK = -1
 """The value of that option where the file system has no locks that could be inherited."""
 
@@ -62,17 +64,37 @@ class SubmissionPlan:
         return cls(**parsed(read_text(path)))
 
 
-def note_submission(directory: RunDirectory, process: Holder, arguments: Sequence[str]) -> None:
-    """Note in a run directory which process runs it in the background, and with which arguments for pytest."""
+def note_submission(directory: RunDirectory, process: Holder, arguments: Sequence[str], folder: Path) -> None:
+    """Note in a run directory which process runs it in the background, with which arguments for pytest, and where."""
     journal_bytes = directory.journal.stat().st_size if directory.journal.exists() else 0
-    process = replace(process, journal_bytes=journal_bytes)
-    document = {"schema_version": SCHEMA_VERSION, "process": asdict(process), "arguments": list(arguments)}
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "process": asdict(replace(process, journal_bytes=journal_bytes)),
+        "arguments": list(arguments),
+        "folder": str(folder),
+    }
     private.write(directory.submission, [json.dumps(document, indent=2), "\n"])
 
 
 def submitted_process(directory: RunDirectory) -> Holder | None:
     """Return the process that was submitted last; None if none was."""
-    try:
-        return Holder.of_line(json.dumps(parsed(read_text(directory.submission))["process"]).encode())
-    except (FileFault, ValueError, KeyError, TypeError):
+    process = _submission(directory).get("process")
+    return None if process is None else Holder.of_line(json.dumps(process).encode())
+
+
+def secrets_file_of(directory: RunDirectory) -> Path | None:
+    """Return the file with the secrets of a submitted eval run, None if no option named one."""
+    submission = _submission(directory)
+    folder, arguments = submission.get("folder"), submission.get("arguments")
+    if not isinstance(folder, str) or not isinstance(arguments, list):
         return None
+    values = [str(word).partition("=")[2] for word in arguments if str(word).startswith(SECRETS_OPTION)]
+    return Path(folder, values[-1]) if values and values[-1] != "-" else None
+
+
+def _submission(directory: RunDirectory) -> Mapping[str, Any]:
+    try:
+        document = parsed(read_text(directory.submission, most_bytes=MOST_BYTES))
+    except (FileFault, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -251,7 +251,7 @@ def test_a_submitted_run_is_pending_while_its_process_lives_and_has_loaded_nothi
     directory = RunDirectory(tmp_path)
     written(directory.path, [began(0), ended(1, "stopped", "interrupted")])
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    note_submission(directory, Holder.process(process.pid), [])
+    note_submission(directory, Holder.process(process.pid), [], tmp_path)
     assert lifecycle_of(directory).status == "pending"
     with directory.journal.open("ab") as journal:
         journal.write(encode(began(2, resumed=True)))
@@ -263,7 +263,7 @@ def test_a_submitted_run_that_never_began_refers_to_its_log(tmp_path: Path) -> N
     directory = RunDirectory(tmp_path / "mine")
     directory.path.mkdir()
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    note_submission(directory, Holder.process(process.pid), [])
+    note_submission(directory, Holder.process(process.pid), [], tmp_path)
     process.communicate(b"\n")
     now = lifecycle_of(directory)
     assert (now.status, now.was_killed) == ("failed", False)
