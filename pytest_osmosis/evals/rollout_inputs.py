@@ -8,6 +8,7 @@ scored again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
@@ -255,7 +256,8 @@ def keep_code(directory: RunDirectory, prepared: Prepared, code: RolloutCode) ->
     if not code.digests:
         return
     kept = {"digests": code.digests, "sources": prepared.redaction.value(code.sources)}
-    private.write(directory.rollout_code, [json.dumps(kept, indent=2), "\n"])
+    with contextlib.suppress(OSError):  # a full disk; the digests in the journal still tell that code changed
+        private.write(directory.rollout_code, [json.dumps(kept, indent=2), "\n"])
 
 
 def kept_code(directory: RunDirectory) -> RolloutCode:

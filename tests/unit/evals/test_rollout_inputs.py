@@ -14,6 +14,7 @@ from pytest_osmosis.evals.rollout_inputs import (
     ChangedInput,
     changed_inputs,
     check_same_code,
+    keep_code,
     kept_code,
     refusal,
 )
@@ -252,6 +253,16 @@ def test_lost_sources_do_not_hide_that_code_changed(agent_run: StoredEvalRun) ->
 
     with pytest.raises(CodeError, match="its former text was not kept"):
         check_same_code(agent_run.directory, digests, RolloutCode({"agents/short.py": "other"}))
+
+
+def test_code_that_cannot_be_kept_ends_no_eval(workspace: Workspace, tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    directory.rollout_code.mkdir(parents=True)
+
+    keep_code(directory, workspace.prepare(), RolloutCode({"agent.py": "digest"}, {"agent.py": "text"}))
+
+    assert kept_code(directory) == RolloutCode()
+    assert list(directory.path.iterdir()) == [directory.rollout_code]
 
 
 def test_one_change_is_one(workspace: Workspace) -> None:
