@@ -72,6 +72,7 @@ def test_a_submitted_eval_survives_its_terminal_and_can_be_followed(background: 
     assert set(modes.values()) == {0o600, 0o700}, modes
 
 
+@pytest.mark.slow
 def test_a_submitted_eval_that_is_killed_has_failed(background: Background) -> None:
     submitted = background.submit()
     assert submitted["status"] == "running"
@@ -123,6 +124,7 @@ def test_every_problem_is_reported_before_anything_starts(background: Background
     assert not (background.root / ".osmosis").exists()
 
 
+@pytest.mark.slow
 def test_no_secret_reaches_the_log(background: Background) -> None:
     """The secrets come on standard input; a conftest.py prints one past pytest's terminal."""
     background.workspace.eval("x", rows=1, secrets={"required": ["X_SECRET"]})
