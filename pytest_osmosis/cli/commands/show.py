@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _RUN_HELP = (
     "the eval run: its folder, its name in .osmosis/runs or the beginning of the name, its results file, the name of "
-    "an eval (its newest run), or latest (default), the newest of all"
+    "an eval (its newest run), or latest (default), the newest of all; ~1 after one of these means the run before"
 )
 _ROW_RUN_HELP = "a run like row3-run1, a row like row3, or a node id that ends in [row3-run1]; may stand alone"
 _DESCRIPTION = """\
