@@ -50,7 +50,7 @@ def merge_files(folder: Path, request: MergeRequest, output: CommandOutput) -> i
         if request.markdown is not None:
             _write(request.markdown, [output.outlet.text(page([each.results for each in evals]))])
     except OsmosisError as error:
-        output.error(error)
+        output.complain(error)
         return USAGE_ERROR
     if request.json:
         output.json(_document(evals))
@@ -147,4 +147,4 @@ def _append_to_job_page(evals: Sequence[MergedEval], output: CommandOutput) -> N
     try:
         files.append(Path(name), output.outlet.text(sections([each.results for each in evals])))
     except OSError as error:
-        output.error(f"{name}: cannot be written: {error.strerror}")
+        output.complain(f"{name}: cannot be written: {error.strerror}")

@@ -48,9 +48,9 @@ class CommandOutput:
         sys.stdout.write(CLEAR)
         self.live(lines)
 
-    def complain(self, text: str) -> None:
+    def complain(self, text: object) -> None:
         """Print an error."""
-        print(self.outlet.shown(text), file=sys.stderr)
+        print(self.outlet.shown(str(text)), file=sys.stderr)
 
     def ask(self, question: str) -> bool | None:
         """Ask at the terminal, and return True for yes, None if there is no terminal."""
@@ -65,10 +65,6 @@ class CommandOutput:
 
     def json(self, document: Mapping[str, Any]) -> None:
         print(self.outlet.json(document))
-
-    def error(self, text: object) -> None:
-        """Print to standard error."""
-        print(self.outlet.shown(str(text)), file=sys.stderr)
 
     def data(self, pieces: Iterable[str]) -> None:
         """Print text for another program, which is redacted already; on a terminal, as text of others is shown."""
