@@ -22,7 +22,7 @@ CONFIG = "configs/eval/x.toml"
 RESUME = "--osmosis-resume"
 
 AGENT = """
-import os, time
+import asyncio, os
 
 async def rollout(ctx):
     with open("calls.log", "a") as log:
@@ -30,7 +30,7 @@ async def rollout(ctx):
     if os.path.exists(f"broken-{ctx.row_index}"):
         raise ValueError("the agent broke")
     while os.path.exists(f"slow-{ctx.row_index}"):
-        time.sleep(0.02)
+        await asyncio.sleep(0.02)
     await ctx.chat(ctx.prompt)
 """
 
@@ -118,7 +118,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(workspace: Workspace) -
     with_agent(workspace, rows=8, evaluation={"n": 2, "batch_size": 3})
     touch(workspace, "slow-3")
     session = workspace.start(CONFIG, "--osmosis-run=one")
-    wait_until(lambda: calls(workspace)[3] and len(_rolled(workspace, "one")) >= 5, "five rollouts")
+    wait_until(lambda: (3, 0) in _runs(workspace, "one", "start") and len(_rolled(workspace, "one")) >= 5, "rollouts")
     session.kill()
     remove(workspace, "slow-3")
     journal = run_dir(workspace, "one") / "journal.jsonl"
@@ -143,11 +143,15 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(workspace: Workspace) -
     again.stdout.fnmatch_lines(["*: 16 of 16 rollouts stored, 0 left"])
 
 
-def _rolled(workspace: Workspace, name: str) -> list[tuple[int, int]]:
+def _runs(workspace: Workspace, name: str, kind: str = "rollout") -> set[tuple[int, int]]:
+    return set(_rolled(workspace, name, kind))
+
+
+def _rolled(workspace: Workspace, name: str, kind: str = "rollout") -> list[tuple[int, int]]:
     path = run_dir(workspace, name) / "journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     events = (json.loads(line) for line in lines if line.endswith(b"\n"))
-    return [(event["row"], event["run"]) for event in events if event["ev"] == "rollout"]
+    return [(event["row"], event["run"]) for event in events if event["ev"] == kind]
 
 
 def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(plain_workspace: Workspace) -> None:
@@ -411,7 +415,7 @@ def test_a_crash_in_a_further_attempt_is_repeated_once_and_only_that_counts_as_a
     workspace.eval("x", rows=2, agent={"agent": "agent:rollout"})
     touch(workspace, "slow-1")
     session = workspace.start(CONFIG, "--osmosis-run=one")
-    wait_until(lambda: calls(workspace)[1], "the second rollout")
+    wait_until(lambda: (1, 0) in _runs(workspace, "one", "start"), "the second rollout")
     session.kill()
     remove(workspace, "slow-1")
     touch(workspace, "dies")
@@ -458,7 +462,7 @@ def test_runs_of_every_kind_go_on(plain_workspace: Workspace, words: list[str], 
     with_agent(workspace, rows=3)
     touch(workspace, "slow-1")
     session = workspace.start(CONFIG, "--osmosis-run=one", *words)
-    wait_until(lambda: calls(workspace)[1], "the second row")
+    wait_until(lambda: (1, 0) in _runs(workspace, "one", "start"), "the second row")
     session.interrupt()
     assert session.wait() == 2, session.output
     remove(workspace, "slow-1")
