@@ -105,7 +105,10 @@ def _question(directory: RunDirectory, n_in_flight: int, holder: Holder | None) 
 def _what_is_left(directory: RunDirectory, process: Holder | None) -> str:
     """Return what an eval run waits for that has nothing in flight: its command may have other evals."""
     others = [] if process is None else _others_of(directory, process)
-    return f"it ends with {listed(others, MOST_LISTED)}, of the same command" if others else "results are being written"
+    if others:
+        return f"it ends with {listed(others, MOST_LISTED)}, of the same command"
+    is_pending = lifecycle_of(directory).status == "pending"
+    return "its code is still being loaded" if is_pending else "results are being written"
 
 
 def _others_of(directory: RunDirectory, process: Holder) -> list[str]:
