@@ -8,8 +8,11 @@ from pathlib import Path
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import find_run, stored
+from pytest_osmosis.results import files
 from pytest_osmosis.results.export_table import ExportTable, read_table
 from pytest_osmosis.results.files import why_not_writable
+from pytest_osmosis.results.publish import redacted, text_of
+from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.results.table_files import TableFormat, require_pyarrow, table_text, write_table
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
@@ -38,6 +41,30 @@ def export_table(folder: Path, name: str, format: TableFormat, to: str | None, o
     except OSError as error:
         raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
     output.lines([f"{shown(path)}: {plural(len(table), 'run')} of {table.run.directory.name}"])
+
+
+def export_results(folder: Path, name: str, to: str | None, output: CommandOutput) -> None:
+    """Write the results of an eval run to a file, or to standard output: of one that died, as far as it got.
+
+    Raises `OsmosisError` if the eval run cannot be found or read, or the file cannot be written.
+    """
+    run = stored(find_run(folder, name))
+    made = read_stored(run)
+    if made.results is None:
+        fix = "the thresholds are not known, because an earlier version began it; --format=jsonl exports its runs"
+        raise OsmosisError(f"run {run.directory.name}: it wrote no results, and none can be made: {fix}")
+    if to is None:
+        output.json(made.document)
+        return
+    path = folder / to
+    why_not = why_not_writable(path)
+    if why_not is not None:
+        raise OsmosisError(f"{to}: cannot be written: {why_not}")
+    try:
+        files.write(path, text_of(redacted(dict(made.document), output.outlet.redaction)))
+    except OSError as error:
+        raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
+    output.lines([f"{shown(path)}: the results of {run.directory.name}"])
 
 
 def _print(folder: Path, name: str, format: TableFormat, output: CommandOutput) -> None:

@@ -53,8 +53,8 @@ _VERSIONS = {
     "dataset_sha256": "dataset files",
 }
 _STRENGTH: Sequence[StopReason] = (
-    *("journal", "systemic", "max_errors", "max_cost_usd", "max_tokens", "max_duration_s", "requested", "interrupt"),
-    *("maxfail", "closed", "decided"),
+    *("killed", "journal", "systemic", "max_errors", "max_cost_usd", "max_tokens", "max_duration_s", "requested"),
+    *("interrupt", "maxfail", "closed", "decided"),
 )
 """Reasons to stop: the first one that stopped a shard is that of the whole."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -154,3 +155,21 @@ def test_memory_does_not_grow_with_the_texts(typed: Cli, stored: Stored, tmp_pat
         )
         done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert int(done.stdout.split()[-1]) < 350_000, format
+
+
+def test_results_are_exported_as_they_were_written_and_of_a_dead_run_from_its_journal(
+    there: Cli, real_runs: RealRuns, tmp_path: Path
+) -> None:
+    written = json.loads((real_runs.then / "results.json").read_text())
+    dead = real_runs.root / ".osmosis" / "runs" / f"{real_runs.then.name[:-1]}f"
+    shutil.copytree(real_runs.then, dead)
+    (dead / "results.json").unlink()
+
+    exported = json.loads(there("runs", "export", real_runs.then.name))
+    there("runs", "export", str(dead), "-o", str(tmp_path / "rebuilt.json"))
+    shutil.rmtree(dead)
+
+    assert exported == written
+    rebuilt = json.loads((tmp_path / "rebuilt.json").read_text())
+    assert rebuilt["rows"] == written["rows"]
+    assert rebuilt["summary"]["eval_fns"] == written["summary"]["eval_fns"]

@@ -10,13 +10,14 @@ from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
 NAME = "export"
-FORMATS = ("jsonl", "csv", "parquet")
+FORMATS = ("json", "jsonl", "csv", "parquet")
 _DESCRIPTION = """\
-Write the runs of an eval run as a table, a line for each run, for pandas and
-other programs: its scores, metrics, tokens, cost, prompt, answer, ground truth.
+Write the results of an eval run, also of one that died, as far as it got. Or
+write its runs as a table, a line for each run, for pandas and others: its scores, metrics, tokens, cost, prompt, answer, ground truth.
 """
 _EXAMPLES = """\
 examples:
+  pytest-osmosis runs export sums -o results.json
   pytest-osmosis runs export sums --format=jsonl | head -1
   pytest-osmosis runs export latest --format=csv -o runs.csv
   pytest-osmosis runs export sums-2026 --format=parquet -o runs.parquet
@@ -35,9 +36,10 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        required=True,
+        default="json",
         metavar="|".join(FORMATS),
-        help="JSON Lines with whole conversations, CSV, or Parquet (needs pytest-osmosis[parquet])",
+        help="json (default): results.json, made of the journal if the eval run wrote none; or a table of its runs as "
+        "JSON Lines with whole conversations, CSV, or Parquet (needs pytest-osmosis[parquet])",
     )
     parser.add_argument(
         "-o", "--output", type=filled, metavar="FILE", help="write this file (default: standard output)"
@@ -46,7 +48,10 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    from pytest_osmosis.cli.export import export_table
+    from pytest_osmosis.cli.export import export_results, export_table
 
+    if options.format == "json":
+        export_results(folder, options.run, options.output, output)
+        return 0
     export_table(folder, options.run, options.format, options.output, output)
     return 0
