@@ -13,7 +13,8 @@ NAME = "export"
 FORMATS = ("json", "jsonl", "csv", "parquet")
 _DESCRIPTION = """\
 Write the results of an eval run, also of one that died, as far as it got. Or
-write its runs as a table, a line for each run, for pandas and others: its scores, metrics, tokens, cost, prompt, answer, ground truth.
+write its runs as a table, a line for each run, for pandas and other programs:
+its scores, metrics, tokens, cost, prompt, answer and ground truth.
 """
 _EXAMPLES = """\
 examples:
