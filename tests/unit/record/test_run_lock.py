@@ -288,3 +288,15 @@ def test_a_request_to_stop_is_not_for_later_holders(tmp_path: Path) -> None:
     RunLock.take(directory).close()
 
     assert not directory.stop_request.exists()
+
+
+def test_a_notice_names_the_process_from_which_the_lock_was_taken_over(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    named = json.loads(Holder.this_process("rollouts").to_line())
+    stale = {**named, "pid": dead.pid, "since": "2026-01-01T00:00:00+00:00"}
+    (tmp_path / "lock").write_text(json.dumps(stale) + "\n")
+    lock = RunLock.take(RunDirectory(tmp_path))
+    process = f"process {dead.pid} on {socket.gethostname()}"
+    assert lock.notice == f"run {tmp_path.name}: {process} wrote it since 2026-01-01 00:00 UTC and was killed"
+    lock.close()
