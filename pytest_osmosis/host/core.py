@@ -298,6 +298,7 @@ class HostCore:
                 else:
                     with self._user_code(running):
                         reward = await in_frame_of(key, lambda: self._reward(name, request, running))
+                judges.counts.raise_unrecorded()
         except BaseException as error:
             if self.closing:
                 raise

@@ -47,12 +47,14 @@ class CountedRequests:
 class JudgeCounts:
     """The requests to judges of one call of a function, counted in whichever thread they end.
 
-    `open` counts those without an answer; `late` is True once one ended because no time was left.
+    `open` counts those without an answer; `late` is True once one ended because no time was left. `unrecorded` is the
+    last one of a replay that has no recorded answer.
     """
 
     def __init__(self) -> None:
         self.open = 0
         self.late = False
+        self.unrecorded: ModelError | None = None
         self._totals: dict[tuple[str, str | None], CountedRequests] = {}
         self._lock = Lock()
 
@@ -63,6 +65,11 @@ class JudgeCounts:
     def end(self) -> None:
         with self._lock:
             self.open -= 1
+
+    def raise_unrecorded(self) -> None:
+        """Raise `ModelError` if a replay had no answer for a judge: whatever the function made of it is no score."""
+        if self.unrecorded is not None:
+            raise self.unrecorded
 
     def answered(self, judge: JudgeModel, usage: Usage | None, *, from_store: bool = False) -> None:
         with self._lock:
@@ -301,6 +308,8 @@ class ScoringRequests:
                     reply = await asked.answer()
         except ModelError as error:
             self.counts.late = self.counts.late or deadline.remaining_s() <= 0
+            if client is None and error.boundary == "provider":
+                self.counts.unrecorded = error
             lane.clients.note(judge, error)
             raise
         finally:

@@ -35,7 +35,12 @@ class Failure:
 
 
 def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTotals) -> Failure:
-    """Return the failure of a rollout that `error` ended."""
+    """Return the failure of a rollout that `error` ended.
+
+    In a replay, whatever follows a request that was not recorded says nothing about the agent.
+    """
+    if totals.unrecorded is not None:
+        return _unrecorded(totals.unrecorded)
     budget_s = code.deadline.budget_s
     if code.interrupted_stack and totals.held_for:  # a synchronous client waited for an answer
         return _unanswered(budget_s, totals, code.interrupted_stack)
@@ -56,6 +61,10 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
     return _code_failure("agent", error)
 
 
+def _unrecorded(error: ModelError) -> Failure:
+    return Failure(error.boundary, str(error), error.details, error.systemic)
+
+
 def _unanswered(budget_s: float, totals: RequestTotals, details: str = "") -> Failure:
     retries = "1 retry" if totals.retries == 1 else f"{totals.retries} retries"
     return Failure("provider", f"no answer within the {budget_s:g} s of {ROLLOUT_LIMIT} ({retries})", details)
@@ -64,8 +73,11 @@ def _unanswered(budget_s: float, totals: RequestTotals, details: str = "") -> Fa
 def reward_failure(error: BaseException, code: MonitoredCode, judges: JudgeCounts | None = None) -> Failure:
     """Return the failure of a reward function that `error` ended. `judges` counts its requests to judges.
 
-    A judge that cannot be asked says nothing about the function, and is an outage.
+    A judge that cannot be asked says nothing about the function, and is an outage. So is one that a replay does not
+    know, whatever the function makes of that.
     """
+    if judges is not None and judges.unrecorded is not None:
+        return _unrecorded(judges.unrecorded)
     too_slow = f"took longer than {code.deadline.budget_s:g} s ({SCORING_LIMIT})"
     is_too_late = isinstance(error, DeadlineExpired) or bool(code.interrupted_stack)
     if is_too_late and judges is not None and (judges.open or judges.late):

@@ -157,15 +157,19 @@ async def rollout(ctx):
         pass
     return [*messages, {"role": "assistant", "content": "42"}]
 """
+RAISES = SWALLOWS.replace("        pass", "        messages = []").replace(
+    "    return ", "    messages[0]\n    return "
+)
 
 
+@pytest.mark.parametrize("agent", [SWALLOWS, RAISES])
 def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes_of_it(
-    plain_workspace: Workspace,
+    plain_workspace: Workspace, agent: str
 ) -> None:
-    plain_workspace.write("agents.py", SWALLOWS)
+    plain_workspace.write("agents.py", agent)
     plain_workspace.eval(rows=2, agent={"agent": "agents:rollout"}, gate={"pass_rate": ">= 0.1"})
     assert plain_workspace.run(CONFIG, "--osmosis-record").ret == 0
-    plain_workspace.write("agents.py", SWALLOWS.replace("Go on?", "Go on!"))
+    plain_workspace.write("agents.py", agent.replace("Go on?", "Go on!"))
 
     result = plain_workspace.run(CONFIG, "--osmosis-replay")
 
@@ -173,6 +177,37 @@ def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes
     assert plain_workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
     result.stdout.fnmatch_lines(["-Go on[?]", "+Go on!"], consecutive=True)
+
+
+LENIENT = """
+from pytest_osmosis import evaluate_rubric
+
+def score(solution_str, ground_truth, **kwargs):
+    judge = {"provider": "openai", "model": "arithmetic", "api_key": "none", "base_url": "BASE_URL"}
+    try:
+        return evaluate_rubric("Is it right?", solution_str, model_info=judge)
+    except Exception:
+        return 1.0
+"""
+
+
+def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_makes_of_it(
+    plain_workspace: Workspace,
+) -> None:
+    plain_workspace.eval(rows=2, gate={"pass_rate": ">= 0.1"})
+    with demo_server() as server:
+        lenient = LENIENT.replace("BASE_URL", server.base_url)
+        plain_workspace.write("rewards.py", lenient)
+        run(plain_workspace, server, CONFIG, "--osmosis-record")
+    assert use(plain_workspace)["requests"] == 4
+    plain_workspace.write("rewards.py", lenient.replace("Is it right?", "Is it good?"))
+
+    result = run(plain_workspace, GONE, CONFIG, "--osmosis-replay")
+
+    assert result.ret == 1
+    assert plain_workspace.results()["summary"]["boundaries"] == {"provider": 2}
+    result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
+    result.stdout.fnmatch_lines(["-Is it right[?]", "+Is it good[?]"], consecutive=True)
 
 
 def test_a_baseline_is_measured(plain_workspace: Workspace) -> None:
