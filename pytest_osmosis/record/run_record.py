@@ -206,7 +206,7 @@ class Ledger:
     """The records of one eval run, updated event by event. Replaying the journal leads to the same ledger.
 
     `codes` holds the digests of the `scorers`, `rows` those of whole rows. `goes_on` is True from a `began` until the
-    first event about a run; `attempts` are the last ones before it.
+    first event about a run, or `ended`; `attempts` are the last ones before it.
     """
 
     scorers: tuple[str, ...] = ()
@@ -248,6 +248,8 @@ class Ledger:
                 self._load(tuple(event["scorers"]), event.get("digests", NOTHING))
             case "rows":
                 self._see_rows(event["rows"])
+            case "ended":
+                self.goes_on = False
 
     def copy(self) -> Ledger:
         """Return a ledger that changes on its own."""

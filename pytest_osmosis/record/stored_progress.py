@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_osmosis.datasets import Content
+from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Event, Ledger, RunRecord, settled
@@ -45,6 +46,7 @@ class StoredProgress:
         self.took_ms = 0.0
         self.n_sessions = 0
         self._journal = journal
+        self._known: dict[int, Content] = {}
         self._positions: dict[RunId, tuple[int, ...]] = {}
         self._began: str | None = None
         self._last: str | None = None
@@ -81,15 +83,17 @@ class StoredProgress:
                     self.ending = None
                 case "loaded" if self.ledger.goes_on or not self.ledger.scorers:
                     self.rollout_code = event.get("rollout_code", self.rollout_code)
-                case "rows" if self.ledger.goes_on or not self.contents:
-                    rows = {int(row): Content(*digests) for row, digests in event["rows"].items()}
-                    self.contents = {**rows, **self.contents}
+                case "rows":
+                    self._known.update((int(row), Content(*digests)) for row, digests in event["rows"].items())
                 case "ended":
                     self._last, self.ending = event["at"], event["status"]
                 case "start" | "rollout" | "score":
                     self._keep(event)
             self.ledger.apply(event)
         self._end_session()
+        for run in self._positions:
+            if run.row not in self.contents:
+                raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its row")
 
     def _events_with_positions(self) -> Iterator[Event]:
         for position, event in replay_with_positions(self._journal):
@@ -111,6 +115,8 @@ class StoredProgress:
             self.replaced.append(record)
         if event["attempt"] > last:
             self._positions.pop(run, None)
+        if kind == "rollout" and run.row in self._known:
+            self.contents.setdefault(run.row, self._known[run.row])
         if kind == "rollout" and event["attempt"] >= last and run not in self._positions:
             self._positions[run] = (event[_AT],)
 

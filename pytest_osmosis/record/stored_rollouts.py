@@ -37,9 +37,9 @@ class _ScoreKey(NamedTuple):
 class StoredRollouts:
     """The rollouts of a journal, with every score that they ever got, even in rescorings that did not finish.
 
-    `contents` holds the digests of rows at the time of their rollout, `rollout_code` those of the code that made them,
-    by file; None if an earlier version wrote the journal. Raises `JournalError` for a journal that
-    cannot be read, and for one whose rollouts cannot be scored.
+    `contents` holds the digests of rows at the time of their first rollout, `rollout_code` those of the code that made
+    them, by file; None if an earlier version wrote the journal. Raises `JournalError` for a journal that cannot be
+    read, and for one whose rollouts cannot be scored.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -84,12 +84,13 @@ class StoredRollouts:
     def _read(self) -> None:
         codes: Mapping[str, str] = {}
         rows: Mapping[str, tuple[str, str]] = {}
-        goes_on = True
+        known = rows  # without those of rescorings that did not finish
+        begins, rescores = True, False
         for position, event in replay_with_positions(self._journal):
             match event["ev"]:
                 case "began":
                     self._sessions.append([])
-                    goes_on = True
+                    begins, rows = True, known
                 case "loaded":
                     if "digests" not in event:
                         raise JournalError(
@@ -97,17 +98,18 @@ class StoredRollouts:
                         )
                     codes = event["digests"]
                     self.rollout_code = event.get("rollout_code", self.rollout_code)
+                    begins, rescores = False, not begins
                 case "rows":
-                    earlier, rows = rows, event["rows"]
-                    rows = {**earlier, **rows} if goes_on else rows
-                    if goes_on:  # rows of a rescoring may have changed since they were rolled out
-                        now = {int(row): Content(*digests) for row, digests in rows.items()}
-                        self.contents = {**now, **self.contents}
-                    goes_on = False
+                    rows = event["rows"] if rescores else {**known, **event["rows"]}
+                    known = known if rescores else rows
+                case "rescored":
+                    known = {**known, **rows}
                 case "score":
                     self._keep_scores(event, codes, rows)
                 case "start" | "rollout":
                     self._keep_rollout(position, event)
+                    if event["ev"] == "rollout" and str(event["row"]) in known:
+                        self.contents.setdefault(event["row"], Content(*known[str(event["row"])]))
                 case "skip":
                     self._ledger.apply(event)
         for run in self._positions:

@@ -239,6 +239,23 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(plain_workspace: Workspace) -> No
     assert results(workspace, "one")["summary"]["total_runs"] == 8, "a part does not replace the results of the whole"
 
 
+def test_a_prompt_counts_as_it_was_rolled_out_not_as_it_was_planned(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_agent(workspace, rows=2)
+    assert workspace.run(CONFIG, "--osmosis-run=one", "-k", "row0").ret == 0
+    planned = (workspace.root / "data/x.jsonl").read_text()
+    (workspace.root / "data/x.jsonl").write_text(planned.replace("1 * 2", "1 * 2, please"))
+
+    changed = workspace.run(CONFIG, "--osmosis-run=one")
+    again = workspace.run(CONFIG, "--osmosis-run=one")
+    (workspace.root / "data/x.jsonl").write_text(planned)
+    mixed_up = workspace.run(CONFIG, "--osmosis-run=one")
+
+    assert (changed.ret, again.ret, mixed_up.ret) == (0, 0, 4)
+    mixed_up.stderr.fnmatch_lines(["*the prompt of row 1: changed", "*-user: *1 * 2, please*", "*+user: *1 * 2?"])
+    assert calls(workspace) == {0: 1, 1: 1}
+
+
 def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     with_agent(workspace, rows=2)

@@ -14,6 +14,7 @@ from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import RunNotes
 from pytest_osmosis.record.run_record import fold
+from pytest_osmosis.record.stored_progress import StoredProgress
 from pytest_osmosis.record.stored_rollouts import StoredRollouts, StoredScore
 
 F, G = "rewards:f", "rewards:g"
@@ -47,11 +48,18 @@ def score(name: str, value: float, row: int = 0, attempt: int = 1) -> dict[str, 
     }
 
 
+BEGAN = {"ev": "began", "at": "2026-11-22T12:00:00.000+00:00", "pid": 1, "machine": "m", "resumed": False}
+
+
+def journal(folder: Path, *events: Mapping[str, Any]) -> Path:
+    written = Journal.create(folder / "journal.jsonl")
+    written.append(b"".join(map(encode, events)))
+    written.close()
+    return written.path
+
+
 def stored(folder: Path, *events: Mapping[str, Any]) -> StoredRollouts:
-    journal = Journal.create(folder / "journal.jsonl")
-    journal.append(b"".join(map(encode, events)))
-    journal.close()
-    return StoredRollouts(journal.path)
+    return StoredRollouts(journal(folder, *events))
 
 
 def test_a_rollout_is_read_from_its_position(tmp_path: Path) -> None:
@@ -74,6 +82,40 @@ def test_an_attempt_that_did_not_end_is_not_a_rollout(tmp_path: Path) -> None:
     again = {"ev": "start", "row": 0, "run": 0, "attempt": 2}
 
     assert RunId(0, 0) not in stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), again)
+
+
+@pytest.mark.parametrize("read", [StoredRollouts, StoredProgress])
+def test_a_row_counts_as_it_was_when_it_was_first_rolled_out(
+    tmp_path: Path, read: type[StoredRollouts] | type[StoredProgress]
+) -> None:
+    found = read(
+        journal(
+            tmp_path,
+            *(BEGAN, loaded(f="a"), rows("p w", "q v"), rollout(), score(F, 1.0)),
+            *(loaded(f="a"), rows("p w2", "killed v2")),
+            *(BEGAN, loaded(f="a"), rows("p w3", "r v3"), rollout(1), score(F, 1.0, 1)),
+            *(loaded(f="a"), rows("p w4", "s v4"), {"ev": "rescored"}),
+        )
+    )
+
+    assert found.contents == {0: Content("p", "w"), 1: Content("r", "v3")}
+
+
+def test_a_score_belongs_to_its_row_and_not_to_a_rescoring_that_was_killed_before(tmp_path: Path) -> None:
+    found = stored(
+        tmp_path,
+        *(BEGAN, loaded(f="a"), rows("p w"), rollout()),
+        *(loaded(f="a"), rows("p killed")),
+        *(BEGAN, loaded(f="a"), score(F, 1.0)),
+    )
+
+    assert set(found.scores(RunId(0, 0), {F: "a"}, "w")) == {F}
+    assert found.scores(RunId(0, 0), {F: "a"}, "killed") == {}
+
+
+def test_progress_of_a_row_that_is_not_stored_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="row1-run0 is stored, but not its row"):
+        StoredProgress(journal(tmp_path, BEGAN, loaded(f="a"), rows("p w"), rollout(1)))
 
 
 def test_a_score_is_found_with_its_reason(tmp_path: Path) -> None:
