@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from pytest_osmosis.cassettes.exchange import Asker, Run
+from pytest_osmosis.cassettes.continuations import Digests
+from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Run
 from pytest_osmosis.cassettes.lines import (
     CASSETTE,
     MOST_LINE_BYTES,
+    Head,
     check_exchange,
     head_in,
     header,
@@ -31,17 +33,18 @@ SHOWN_KEY_CHARS = 6
 
 @dataclass(slots=True)
 class CassetteContent:
-    """The content of a cassette: the number of its exchanges, and their runs."""
+    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout."""
 
     n_exchanges: int = 0
-    runs: set[Run] = field(default_factory=set)
+    runs: dict[Run, int] = field(default_factory=dict)
 
 
 def check_cassette(path: Path) -> CassetteContent:
     """Return the content of a cassette. Raises `CassetteError` with all problems, each with its line.
 
     A missing file is one. So are a line that is broken or torn, another schema version, an exchange that is there
-    twice, one that continues a turn which is not there, and text that looks like a key.
+    twice, one that continues a turn which is not there, one whose digest is not that of its request, and text that
+    looks like a key.
     """
     content = CassetteContent()
     problems: list[Problem] = []
@@ -76,6 +79,7 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
         return
     askers: dict[Asker, dict[int, int]] = {}
     asker: Asker | None = None
+    digests = _CheckedDigests()
     number = 1
     while line := file.readline(MOST_LINE_BYTES):
         number += 1
@@ -83,18 +87,42 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
             yield number, f"is torn: it has no end. Record the cassette again ({RECORD}), or get it from git again"
             return
         try:
-            asker = _check_line(line, number, askers)
+            asker = _check_line(line, number, askers, digests)
         except ShapeFault as fault:
             yield number, f"{fault}{'; resolve the merge conflict' if line[:7] in CONFLICTS else ''}"
         else:
-            content.runs.add(asker.run)
+            content.runs[asker.run] = content.runs.get(asker.run, 0) + (asker.name == ROLLOUT)
             content.n_exchanges += 1
 
 
 CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>")
 
 
-def _check_line(line: bytes, number: int, askers: dict[Asker, dict[int, int]]) -> Asker:
+EDITED = (
+    "the digest is that of another request. Somebody edited it, or an answer before it: "
+    f"record it again ({RECORD}), or get it from git again"
+)
+
+
+class _CheckedDigests:
+    """Checks the digests of one asker after the other, as they are in a file that is sorted."""
+
+    def __init__(self) -> None:
+        self._asker: Asker | None = None
+        self._digests = Digests()
+
+    def are_right(self, head: Head, value: Mapping[str, Any]) -> bool:
+        """Return False for a digest that is not the request's. What continues that request is not checked then."""
+        if head.asker != self._asker:
+            self._asker, self._digests = head.asker, Digests()
+        digest = self._digests.of(head.turn, value["request"], value.get("reply"))
+        if digest in (None, head.digest):
+            return True
+        self._digests = Digests()
+        return False
+
+
+def _check_line(line: bytes, number: int, askers: dict[Asker, dict[int, int]], digests: _CheckedDigests) -> Asker:
     """Return the asker of the exchange on a line. Raises `ShapeFault`."""
     value = read_line(line)
     if may_hold_key(line.decode("utf-8")) and (key := key_in(value)) is not None:
@@ -112,4 +140,6 @@ def _check_line(line: bytes, number: int, askers: dict[Asker, dict[int, int]]) -
     continues = value["request"].get("continues")
     if continues is not None and (continues["turn"] not in turns or continues["turn"] >= head.turn):
         raise ShapeFault(f"{who} continues turn {continues['turn']}, which is not on an earlier line")
+    if not digests.are_right(head, value):
+        raise ShapeFault(f"{who}: {EDITED}")
     return head.asker

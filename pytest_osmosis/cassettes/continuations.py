@@ -9,7 +9,7 @@ sampling, tools) is left out too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pytest_osmosis.cassettes.exchange import SETTINGS, Body, Fingerprint, digest_of
@@ -45,6 +45,35 @@ class Continuations:
         self._settings[turn] = fingerprint.settings
         for length, prefix in enumerate(prefixes[1:], 1):
             self._prefixes[prefix] = _Prefix(turn, length)
+
+
+class _Known(NamedTuple):
+    prefixes: Sequence[str]
+    settings: Mapping[str, str]
+
+
+class Digests:
+    """The digests of the requests of one asker, as they follow from their stored forms, in the order of a cassette."""
+
+    def __init__(self) -> None:
+        self._turns: dict[int, _Known] = {}
+
+    def of(self, turn: int, request: Mapping[str, Any], reply: Mapping[str, Any] | None) -> str | None:
+        """Return the digest of a stored request, None if it continues one that was not given before."""
+        prefixes, settings = [""], {name: digest_of(None) for name in SETTINGS}
+        if (continues := request.get("continues")) is not None:
+            earlier = self._turns.get(continues["turn"])
+            if earlier is None:
+                return None
+            prefixes, settings = [*earlier.prefixes[: continues["messages"] + 1]], {**earlier.settings}
+        for name in SETTINGS:
+            if name in request:
+                settings[name] = digest_of(None if request[name] == [] else request[name])
+        for message in request["messages"]:
+            prefixes.append(digest_of(prefixes[-1], message))
+        answered = [] if reply is None else [digest_of(prefixes[-1], reply["message"])]
+        self._turns[turn] = _Known([*prefixes, *answered], settings)
+        return Fingerprint.digest_from(settings, prefixes[-1])
 
 
 EMPTY: Mapping[str, Any] = {"model": "", "seed": None, "sampling": {}, "tools": []}

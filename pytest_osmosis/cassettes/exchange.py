@@ -114,7 +114,12 @@ class Fingerprint(NamedTuple):
         for message in body["messages"]:
             prefixes.append(digest_of(prefixes[-1], message))
         settings = {name: digest_of(body.get(name)) for name in SETTINGS}
-        return cls(digest_of(scope, settings, prefixes[-1]), prefixes, settings)
+        return cls(cls.digest_from(settings, prefixes[-1], scope), prefixes, settings)
+
+    @staticmethod
+    def digest_from(settings: Mapping[str, str], messages: str, scope: str = "") -> str:
+        """Return the digest of a request from those of its settings and of all its messages."""
+        return digest_of(scope, settings, messages)
 
 
 # -- answers ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,12 +51,12 @@ class EvalCassette:
 
     With `mode` "record" every request is sent and its answer recorded; with "new" and "cache" recorded answers are
     given again, and new ones are added; with "replay" no model is asked. Of a cassette that is read, `runs` are those
-    that it holds, and `digest` that of its content.
+    that it holds, with the number of answers of each rollout, and `digest` is that of its content.
     """
 
     mode: CassetteMode
     path: Path
-    runs: Collection[Run] = field(default=frozenset(), repr=False, compare=False)
+    runs: Mapping[Run, int] = field(default_factory=dict, repr=False, compare=False)
     digest: str | None = None
 
     @property
@@ -170,6 +170,26 @@ def unrecorded_text(cassette: EvalCassette | None, record: RunRecord, details: s
         return f"{record.error}\n{details}".rstrip()
     broken = (error for error in record.scorer_errors.values() if error.boundary == "provider")
     return next((f"{error.message}\n{error.details}".rstrip() for error in broken), None)
+
+
+def unasked_text(cassette: EvalCassette, records: Iterable[RunRecord]) -> str | None:
+    """Return how many answers of a replay nobody asked for, though their rollouts ended well; None if all were.
+
+    An agent that asks less than it did may have made up the rest.
+    """
+    if cassette.mode != "replay":
+        return None
+    ended = [record for record in records if record.rolled and record.boundary is None]
+    left = {each.run: cassette.runs.get(_named(each.run), 0) - each.stored.requests for each in ended}
+    asked_less = [run for run, n in left.items() if n > 0]
+    if not asked_less:
+        return None
+    n_left, n_held = sum(left[run] for run in asked_less), sum(cassette.runs.get(_named(each.run), 0) for each in ended)
+    were = "was" if n_left == 1 else "were"
+    names = listed(map(str, asked_less), MOST_NAMED)
+    return (
+        f"{count(n_left)} of {plural(n_held, 'recorded answer')} {were} not asked for: {names} asked less than recorded"
+    )
 
 
 class FinishedCassette(NamedTuple):

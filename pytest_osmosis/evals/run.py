@@ -17,6 +17,7 @@ from pytest_osmosis.evals.cassettes import (
     check_replay,
     finish_cassette,
     missing_text,
+    unasked_text,
     unrecorded_text,
 )
 from pytest_osmosis.evals.commits import worktree_of
@@ -208,8 +209,11 @@ class EvalRun:
         self.stop_clock()
         self._closed = True
         if self.prepared.cassette is not None:
-            records = map(self.record, self.selected.runs)
+            records = list(map(self.record, self.selected.runs))
             self.cassette = finish_cassette(self.prepared.cassette, self.directory, records)
+            asks = self.prepared.source.asks_models
+            if asks and (text := unasked_text(self.prepared.cassette, records)) is not None:
+                self.notices.add(text)
         version = self._code_version()
         self.provenance = {**self.provenance, **version.to_json()}
         if self.began and version != self._known_version:

@@ -13,7 +13,7 @@ from pytest_osmosis.cassettes.check import check_cassette
 from pytest_osmosis.cassettes.exchange import Run
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.errors import CassetteError
-from tests.unit.cassettes.recording import conversation, write_log
+from tests.unit.cassettes.recording import Call, assistant, conversation, reply, user, write_log
 
 RUNS = [Run(0, 0), Run(1, 0)]
 KEY = "sk-proj-" + "Ab3" * 10
@@ -43,7 +43,7 @@ def edit(path: Path, line: int, change: Callable[[dict[str, Any]], object]) -> N
 
 def test_a_good_cassette_tells_its_runs(cassette: Path) -> None:
     content = check_cassette(cassette)
-    assert (content.n_exchanges, content.runs) == (4, set(RUNS))
+    assert (content.n_exchanges, content.runs) == (4, dict.fromkeys(RUNS, 2))
 
 
 def test_a_missing_cassette_is_told_with_the_option_that_records_it(tmp_path: Path) -> None:
@@ -91,6 +91,41 @@ def test_an_exchange_without_an_answer_or_with_two_is_refused(cassette: Path) ->
     edit(cassette, 4, lambda value: value.pop("reply"))
     told = problems(cassette)
     assert [each for each in told if "must have either a reply or an error" in each] == [told[0], told[2]]
+
+
+def prompt(value: dict[str, Any]) -> None:
+    value["request"]["messages"][0]["content"] = "another question"
+
+
+def answer(value: dict[str, Any]) -> None:
+    value["reply"]["message"]["content"] = "another answer"
+
+
+@pytest.mark.parametrize(("change", "line", "turn"), [(prompt, 2, 1), (prompt, 3, 2), (answer, 2, 2)])
+def test_a_request_that_was_edited_by_hand_is_refused(
+    cassette: Path, change: Callable[[dict[str, Any]], object], line: int, turn: int
+) -> None:
+    edit(cassette, line, change)
+
+    (problem,) = problems(cassette)
+
+    assert problem.startswith(f"{cassette.name}:{turn + 1}: row0-run0, rollout, turn {turn}: the digest is that of ano")
+
+
+def test_digests_follow_from_what_is_stored(tmp_path: Path) -> None:
+    """Requests that change their settings on the way, and that are in flight at once, have those of whole ones."""
+    call = Call(RUNS[0])
+    tool = {"type": "function", "function": {"name": "f"}}
+    first = call.exchange(user("a"), tools=[tool], sampling={"temperature": 0.5}, seed=3)
+    together = [call.asks(user("a"), first, user(text)) for text in "bc"]
+    for each in together:
+        each.answered(reply("42"))
+    call.asks(user("a"), first, user("b"), assistant("42"), user("d"), tools=[tool]).refused("too long")
+    call.exchange(user("other"), seed=4)
+
+    content = check_cassette(write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", call), RUNS).path)
+
+    assert content.n_exchanges == 5
 
 
 def test_an_exchange_that_is_there_twice_is_refused(cassette: Path) -> None:

@@ -20,10 +20,11 @@ from pytest_osmosis.evals.cassettes import (
     finish_cassette,
     is_cassette,
     missing_text,
+    unasked_text,
 )
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Boundary
+from pytest_osmosis.record.run_record import Boundary, StoredUse
 from tests.unit.cassettes.recording import conversation, lines_of, write_log
 from tests.unit.made import A, failed, finished, pending
 
@@ -139,6 +140,19 @@ def test_a_folder_in_the_place_of_the_cassette_is_told_with_the_place_of_the_exc
     assert made.failure is not None
     assert made.failure.startswith("the cassette was not written: x.jsonl: ")
     assert made.failure.endswith("; its exchanges are in run/exchanges.jsonl")
+
+
+def test_answers_for_which_no_rollout_asked_are_counted() -> None:
+    cassette = EvalCassette("replay", Path("x.jsonl"), {Run(row, 0): 2 for row in range(5)})
+    asked = [finished({A: 1.0}, row)._replace(stored=StoredUse(2, None)) for row in (0, 1)]
+    less = [finished({A: 1.0}, 2)._replace(stored=StoredUse(1, None)), finished({A: 1.0}, 3)]
+    broken = failed("agent", 4)
+
+    assert unasked_text(cassette, [*asked, broken, pending(9)]) is None
+    assert unasked_text(cassette, [*asked, *less, broken]) == (
+        "3 of 8 recorded answers were not asked for: row2-run0, row3-run0 asked less than recorded"
+    )
+    assert unasked_text(replace(cassette, mode="new"), less) is None
 
 
 def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names(
