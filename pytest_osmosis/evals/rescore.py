@@ -190,6 +190,8 @@ def prepare_rescore(
         source=source,
         cassette=cassette,
     )
+    if run.manifest.shard is not None:
+        prepared = prepared.as_shard(run.manifest.shard)
     return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))
 
 
@@ -246,7 +248,7 @@ def _without_rollout(
     run: StoredEvalRun, rollouts: StoredRollouts, contents: Mapping[int, Content], dataset: Dataset
 ) -> dict[RunId, str]:
     """Return why planned runs cannot be scored. Raises `ProblemsError` if none of them can."""
-    runs = list(run.manifest.plan.every_run())
+    runs = list(run.manifest.selected.every_run())
     reasons = {each: reason for each in runs if (reason := _why_not_scored(each, rollouts, contents)) is not None}
     if len(reasons) == len(runs):
         listed_reasons = ", ".join(sorted(set(reasons.values())))
@@ -321,7 +323,7 @@ def change_notes(then: Mapping[int, Content], now: Mapping[int, Content], *, rec
 
 def _part_notes(run: StoredEvalRun, results: PublishedResults | None) -> list[str]:
     """Say that the run was a part of its plan, and which is the last whole run of that plan."""
-    if results is None or not results.partial:
+    if results is None or not results.is_selection:
         return []
     whole = previous_run(run.directory.path.parent, results.plan_digest).head
     other = "" if whole is None else f"; --osmosis-from={whole.path.parent.name} scores the last whole run"

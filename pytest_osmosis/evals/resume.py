@@ -17,6 +17,7 @@ from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent
 from pytest_osmosis.evals.run_directory import is_reserved, runs_folder
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, began_at, is_run, stored
+from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
@@ -98,9 +99,12 @@ def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepare
     config = prepared.config
     if not runs:
         text = (
-            f"no run of {config.name} is stored in {shown(runs_folder(config))}, so there is nothing to resume; "
-            "leave out --osmosis-resume to begin one"
+            f"no run of {_prefix(prepared.shard)}{config.name} is stored in {shown(runs_folder(config))}, so there is "
+            "nothing to resume; leave out --osmosis-resume to begin one"
         )
+        others = [run for run in _runs_of(prepared, any_shard=True) if not _is_of_shard(run, prepared)]
+        if others:
+            text += f"; {others[0].directory.name} is {_of_shard(others[0].manifest.shard)}"
         if n_evals > 1:
             return replace(prepared, source=NewRollouts(refused=text))
         raise ProblemsError([Problem(shown(config.path), text)])
@@ -116,8 +120,11 @@ def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepare
     raise ProblemsError([Problem(shown(config.path), text)])
 
 
-def _runs_of(prepared: Prepared) -> list[StoredEvalRun]:
-    """Return the stored runs of an eval, newest first; those whose manifest cannot be read are left out."""
+def _runs_of(prepared: Prepared, *, any_shard: bool = False) -> list[StoredEvalRun]:
+    """Return the stored runs of an eval, newest first; those whose manifest cannot be read are left out.
+
+    They are runs of the same shard, if the eval is limited to one, unless `any_shard`.
+    """
     found = []
     for path in sorted(filter(is_run, runs_folder(prepared.config).glob("*")), key=began_at, reverse=True):
         if is_reserved(RunDirectory(path)):
@@ -126,7 +133,7 @@ def _runs_of(prepared: Prepared) -> list[StoredEvalRun]:
             run = stored(RunDirectory(path))
         except OsmosisError:
             continue
-        if _is_of(run, prepared) and ".archived-" not in path.name:
+        if _is_of(run, prepared) and (any_shard or _is_of_shard(run, prepared)) and ".archived-" not in path.name:
             found.append(run)
     return found
 
@@ -141,6 +148,18 @@ def _is_of(run: StoredEvalRun, prepared: Prepared) -> bool:
         and manifest.smoke == (prepared.smoke is not None)
         and manifest.plan.steps == ()
     )
+
+
+def _is_of_shard(run: StoredEvalRun, prepared: Prepared) -> bool:
+    return run.manifest.shard == prepared.shard
+
+
+def _prefix(shard: Shard | None) -> str:
+    return "" if shard is None else f"{shard} of "
+
+
+def _of_shard(shard: Shard | None) -> str:
+    return "a run of all rows" if shard is None else f"{shard}"
 
 
 def _something_is_left(prepared: Prepared, source: ResumeSource) -> bool:
@@ -187,6 +206,11 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
         smoke = "a smoke test of " if run.manifest.smoke else ""
         text = f"is {smoke}{run.manifest.eval} ({shown(Path(run.manifest.plan.path))}), and not of {config.name}"
         raise _problem(name, f"{text}; choose another name")
+    if not _is_of_shard(run, prepared):
+        then = run.manifest.shard
+        fix = "leave out --osmosis-shard" if then is None else f"add --osmosis-shard={then.number}/{then.of}"
+        text = f"is {_of_shard(then)}, and not {_of_shard(prepared.shard)}; {fix} to go on with it"
+        raise _problem(name, f"{text}, or choose another name")
     if changes := changed_inputs(run, prepared, progress):
         raise _problem(name, f"{refusal(changes)}, or only score its rollouts with --osmosis-from={name}")
 

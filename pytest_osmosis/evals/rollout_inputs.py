@@ -154,7 +154,7 @@ def changed_inputs(
     now = rollout_inputs(prepared, manifest.input_salt or "00")
     return [
         *_changed_settings(then, now),
-        *_shrunk(manifest.plan, manifest.subject.n, prepared.plan),
+        *_shrunk(manifest.selected, manifest.subject.n, prepared.part or prepared.plan),
         *_changed_prompts(rollouts, prepared),
     ]
 

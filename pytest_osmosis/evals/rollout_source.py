@@ -303,7 +303,7 @@ class RescoreSource:
     @property
     def outside_of_stored_part(self) -> Collection[RunId]:
         """The runs without a rollout if the earlier eval run was a part of its plan, else none."""
-        is_part = self.results_then is not None and self.results_then.partial
+        is_part = self.results_then is not None and self.results_then.is_selection
         return self.without_rollout.keys() if is_part else frozenset()
 
     @property

@@ -165,6 +165,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "gates": list(map(title_of, config.gates)),
         "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
         "smoke": prepared.smoke is not None,
+        "shard": None if prepared.shard is None else prepared.shard.to_json(),
         "baseline_results": None if baseline is None else str(absolute(baseline)),
         "inputs": rollout_inputs(prepared, salt),
         "input_salt": salt,

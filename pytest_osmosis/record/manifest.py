@@ -26,7 +26,7 @@ from pytest_osmosis.files.shapes import (
     whole,
 )
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.record.plan import MOST_RUNS, Granularity, Plan
+from pytest_osmosis.record.plan import MOST_RUNS, Granularity, Plan, Shard
 from pytest_osmosis.text.paths import shown
 
 MANIFEST_VERSION = 1
@@ -87,6 +87,7 @@ SHAPE = members(
         "gates": listing(text),
         "prices": table(nullable(PRICE)),
         "smoke": flag,
+        "shard": nullable(members({"index": whole(1), "of": whole(1)})),
         "baseline_results": nullable(text),
         "inputs": table(table(anything)),
         "cassette": nullable(members({"mode": one_of("record", "new", "replay", "cache"), "path": text})),
@@ -124,6 +125,7 @@ class Manifest:
     `folder` is where its run directory was, `config_text` is None for an eval that options alone described.
 
     Earlier versions did not write the last members: `pass_rule`, the thresholds without the functions, is then None.
+    `shard` is the shard to which the eval run was limited; the plan is that of the whole all the same.
     `gates` are the gates in words, `prices` those of each model's tokens, None if unknown. `baseline_results` is the
     path of the results that it was compared with.
 
@@ -148,6 +150,7 @@ class Manifest:
     gates: Sequence[str] = ()
     prices: Mapping[str, Any] = field(default_factory=dict)
     smoke: bool = False
+    shard: Shard | None = None
     baseline_results: str | None = None
     cassette: Mapping[str, Any] | None = None
     inputs: Mapping[str, Mapping[str, Any]] | None = None
@@ -157,6 +160,11 @@ class Manifest:
     versions: Mapping[str, str | None] = field(default_factory=dict)
     code: Mapping[str, Any] | None = None
     git: Mapping[str, Any] | None = None
+
+    @property
+    def selected(self) -> Plan:
+        """The plan, limited to the rows of the shard."""
+        return self.plan if self.shard is None else self.plan.of_shard(self.shard)
 
     @property
     def rollout(self) -> str | None:
@@ -172,7 +180,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         data = parsed(read_text(path, most_bytes=MOST_BYTES))
         SHAPE(data)
-        plan = _plan(data["plan"])
+        plan, shard = _plan(data["plan"]), _shard(data.get("shard"))
     except ShapeFault as fault:
         raise OsmosisError(f"{where}: {fault}") from None
     except FileFault as fault:
@@ -195,6 +203,7 @@ def read_manifest(path: Path) -> Manifest:
         gates=data.get("gates", ()),
         prices=data.get("prices", {}),
         smoke=data.get("smoke", False),
+        shard=shard,
         baseline_results=data.get("baseline_results"),
         cassette=data.get("cassette"),
         inputs=data.get("inputs"),
@@ -205,6 +214,14 @@ def read_manifest(path: Path) -> Manifest:
         code=data.get("code"),
         git=data.get("git"),
     )
+
+
+def _shard(data: Mapping[str, Any] | None) -> Shard | None:
+    if data is None:
+        return None
+    if data["index"] > data["of"]:
+        raise ShapeFault(f"there is no shard {data['index']} of {data['of']}", ".shard")
+    return Shard(data["index"], data["of"])
 
 
 def _plan(data: Mapping[str, Any]) -> Plan:

@@ -57,7 +57,7 @@ def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> 
 
 
 def _state(stored: StoredResults) -> StyledText:
-    results, n_planned = stored.results, stored.run.manifest.plan.n_rollouts
+    results, n_planned = stored.results, stored.run.manifest.selected.n_rollouts
     status = joined(STATUSES[stored.status](stored.status))
     if stored.is_from_journal:
         ended = f"{count(len(stored.records))} of {plural(n_planned, 'planned run')} ended"

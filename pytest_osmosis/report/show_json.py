@@ -46,7 +46,7 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "eval": manifest.eval,
         "model": manifest.subject.model,
         "started_at": manifest.started_at,
-        "planned_runs": manifest.plan.n_rollouts,
+        "planned_runs": manifest.selected.n_rollouts,
         "results": {key: value for key, value in stored.document.items() if key not in _LARGE} or None,
         "runs": runs,
     }

@@ -193,7 +193,7 @@ def _is_of_its_run(path: Path) -> bool:
 def _state(found: StoredResults) -> str:
     if not found.is_from_journal:
         return found.status
-    ended, planned = len(found.records), found.run.manifest.plan.n_rollouts
+    ended, planned = len(found.records), found.run.manifest.selected.n_rollouts
     return f"{found.status}, {count(ended)} of {plural(planned, 'run')} ended"
 
 

@@ -166,6 +166,7 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         by_function=by_function,
         overall=overall,
         partial=bool(missing) or not all(each.whole for each in facts),
+        rescored=None,
         shard=None,
         n_planned=facts[0].n_planned_runs,
         stopped=None,

@@ -138,6 +138,11 @@ class PublishedResults(PublishedHead):
     def pass_rule(self) -> PassRule:
         return _pass_rule(self.config)
 
+    @property
+    def is_selection(self) -> bool:
+        """True if runs were left out that could have been selected; a shard leaves out none of its rows."""
+        return self.partial and (self.shard is None or not self.document["shard"]["whole"])
+
     def row_runs(self) -> list[RowRuns]:
         """Return the rows with the runs of the eval's own model, without those that a grader took out."""
         return [

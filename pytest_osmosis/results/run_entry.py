@@ -84,7 +84,7 @@ def _entry(directory: RunDirectory, manifest: Manifest, life: Lifecycle) -> RunE
         replayed=manifest.cassette is not None and manifest.cassette["mode"] == "replay",
     )
     if not (life.results_are_current and something_at(directory.results)):
-        return replace(entry, ended=_n_rollouts(directory.journal), selected=manifest.plan.n_rollouts)
+        return replace(entry, ended=_n_rollouts(directory.journal), selected=manifest.selected.n_rollouts)
     head = read_head(directory.results)
     return replace(
         entry,

@@ -60,7 +60,7 @@ def run_info(stored: StoredResults, now: datetime) -> RunInfo:
 
 def _counts(stored: StoredResults) -> RunCountsSoFar:
     done = [record for record in stored.records if record.status != "pending"]
-    planned = stored.run.manifest.plan.n_rollouts if stored.is_from_journal else len(stored.records)
+    planned = stored.run.manifest.selected.n_rollouts if stored.is_from_journal else len(stored.records)
     records = stored.replayed.ledger.records
     n_begun = len(stored.begun)
     n_unscored = sum(records[run].rolled for run in stored.begun)

@@ -201,6 +201,15 @@ class EvalPreparer:
         """Return typed options that would change rollouts, which are not repeated when stored ones are rescored."""
         if self._named.stored is None:
             return []
+        name, then, shard = self._named.stored.directory.name, self._named.stored.manifest.shard, self._options.shard
+        if shard is not None and shard != then:
+            it, fix = (
+                ("a run of all rows", "leave out")
+                if then is None
+                else (str(then), f"name a run of {shard}, or leave out")
+            )
+            text = f"contradicts {FROM.flag}: {name} is {it}, and all its rollouts are scored; {fix} {SHARD.flag}"
+            return [Problem(f"{SHARD.flag}={shard.number}/{shard.of}", text)]
         text = f"contradicts {FROM.flag}, which does not change rollouts; leave out one of them"
         typed = [override for override in self._options.overrides if override.level == "command"]
         origins = [override.origin for override in typed if concerns_rollouts(override)]
