@@ -112,7 +112,7 @@ class Conclusion:
             max_errors_is_share=limits.max_errors_is_share,
             baseline=None if stored is None else BaselineFile.of(stored.path, shown(stored.path)),
             baseline_stopped=self._engine.baseline_stopped,
-            code=self._engine.codes,
+            code={**prepared.source.rollout_code(self._engine.code), **self._engine.codes},
         )
 
     def _stop_text(self, stop: Stop, records: Sequence[RunRecord]) -> str:

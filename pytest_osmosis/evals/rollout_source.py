@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from pytest_osmosis.engine.actor import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.request_settings import request_sampling
@@ -79,6 +80,10 @@ class NewRollouts:
     def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
         """Keep the code of rollouts, which was loaded. Raises `CodeError` if stored rollouts were made by another."""
         keep_code(directory, prepared, code)
+
+    def rollout_code(self, loaded: LoadedCode) -> Mapping[str, str]:
+        """Return the digests of the files that made the rollouts, by path, as far as they are known."""
+        return loaded.rollouts or {}
 
     def discard(self, directory: RunDirectory) -> None:
         """Remove a run directory that was opened in vain, and give its name back to the run that had it.
@@ -325,6 +330,9 @@ class RescoreSource:
 
     def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
         """Do nothing: no code rolls out."""
+
+    def rollout_code(self, loaded: LoadedCode) -> Mapping[str, str]:
+        return self.rollouts.rollout_code or {}
 
     def n_to_roll_out(self, runs: Collection[RunId]) -> int:
         return 0

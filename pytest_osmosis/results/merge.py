@@ -50,7 +50,6 @@ _VERSIONS = {
     "pytest_osmosis": "versions of pytest-osmosis",
     "python": "versions of Python",
     "git_commit": "commits",
-    "dataset_sha256": "dataset files",
 }
 _STRENGTH: Sequence[StopReason] = (
     *("killed", "journal", "systemic", "max_errors", "max_cost_usd", "max_tokens", "max_duration_s", "requested"),

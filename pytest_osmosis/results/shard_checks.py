@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.read import PublishedResults
-from pytest_osmosis.results.shards import ShardFacts
+from pytest_osmosis.results.shards import ShardFacts, max_errors_text
+from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
 
 _PER_MACHINE = ("batch_size", "overridden", "baseline_model")
@@ -37,20 +38,36 @@ def problems_of(files: Sequence[PublishedResults]) -> Iterator[Problem]:
     for each, (what, here, there) in differing:
         yield Problem(shown(each.path), f"{what}: {here}, but {there} in {shown(shards[0].path)}; {_ONE_PLAN}")
     if not (repeated or differing):
+        yield from _missing_rows(shards)
         yield from _shared_rows(shards)
+
+
+def _missing_rows(shards: Sequence[PublishedResults]) -> Iterator[Problem]:
+    """Yield the files that lack rows of their shard, so that a whole made of them would be a part."""
+    for each in shards:
+        facts, n_rows = facts_of(each), len(_rows_of(each))
+        if facts.shard.number > facts.shard.of:
+            yield Problem(shown(each.path), f"there is no {facts.shard}")
+        elif facts.whole and n_rows < facts.n_rows:
+            text = f"holds {plural(n_rows, 'row')}, but {facts.shard} has {count(facts.n_rows)}"
+            yield Problem(shown(each.path), f"{text}; the file was changed, so take that of the run directory")
+
+
+def _rows_of(each: PublishedResults) -> set[int]:
+    return {row.index for row in each.rows} | {run["row_index"] for run in each.document["pending"]}
 
 
 def _shared_rows(shards: Sequence[PublishedResults]) -> Iterator[Problem]:
     rows: dict[int, Path] = {}
     for each in shards:
-        own = {row.index for row in each.rows} | {run["row_index"] for run in each.document["pending"]}
+        own = _rows_of(each)
         if shared := sorted(own & rows.keys()):
             other = shown(rows[shared[0]])
             yield Problem(shown(each.path), f"row {shared[0]} is also in {other}; shards have no row in common")
         rows.update(dict.fromkeys(own, each.path))
 
 
-_ONE_PLAN = "the shards of an eval have one config, one dataset and one version of the reward functions"
+_ONE_PLAN = "the shards of an eval have one config, one dataset and one version of its code"
 
 
 class _Difference(NamedTuple):
@@ -72,6 +89,12 @@ def _differences(first: PublishedResults, other: PublishedResults) -> Iterator[_
         yield _Difference(f"config.{key}", _written(other.config.get(key)), _written(first.config.get(key)))
     if not named and other.plan_digest != first.plan_digest:
         yield _Difference("plan_digest", other.plan_digest, first.plan_digest)
+    datasets = [read.document["provenance"].get("dataset_sha256") for read in (first, other)]
+    if None not in datasets and datasets[0] != datasets[1]:  # the rows may stand in another order
+        yield _Difference("SHA-256 of the dataset", datasets[1][:12], datasets[0][:12])
+    for key, value in _counted(one).items():
+        if _counted(two)[key] != value:
+            yield _Difference(f"shard.{key}", str(_counted(two)[key]), str(value))
     for name in sorted(one.code.keys() & two.code.keys()):
         if one.code[name] != two.code[name]:
             yield _Difference(f"digest of the code of {name}", two.code[name], one.code[name])
@@ -79,6 +102,12 @@ def _differences(first: PublishedResults, other: PublishedResults) -> Iterator[_
         yield _Difference("gates", _written(_titles(other)), _written(_titles(first)))
     if two.baseline != one.baseline:
         yield _Difference("baseline", _written_baseline(two), _written_baseline(one))
+
+
+def _counted(facts: ShardFacts) -> Mapping[str, object]:
+    """Return the facts that all shards of an eval have in common."""
+    limit = max_errors_text(facts.max_errors, is_share=facts.max_errors_is_share)
+    return {"planned_rows": facts.n_planned_rows, "planned_runs": facts.n_planned_runs, "max_errors": limit}
 
 
 def _written(value: object) -> str:

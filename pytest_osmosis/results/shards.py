@@ -32,7 +32,8 @@ class ShardFacts:
     """A shard of an eval. `whole` says that every run of its rows was selected, `missing` what was not, in words.
 
     It has `n_rows` of the `n_planned_rows`. `max_errors` is the limit as a share of all runs or as a number of them,
-    and `decides` is True if gates decide in place of single runs. `code` holds the digests of the reward functions.
+    and `decides` is True if gates decide in place of single runs. `code` holds digests: those of the
+    reward functions by name, and those of the files that rollouts run by path.
     """
 
     shard: Shard

@@ -272,6 +272,24 @@ def test_files_that_do_not_belong_together_are_refused_with_all_problems(tmp_pat
     ]
 
 
+def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_path: Path) -> None:
+    measured, rules = an_eval()
+    one, two, three, four = (shard_of(measured, rules, Shard(number, 4)) for number in (1, 2, 3, 4))
+    facts = [each.shard for each in (one, two, three, four) if each.shard is not None]
+    two = replace(two, provenance={**two.provenance, "dataset_sha256": "e" * 64})
+    three = replace(three, shard=replace(facts[2], code={"agent.py": "2"}, n_planned_rows=99))
+    one = replace(one, shard=replace(facts[0], code={"agent.py": "1"}))
+
+    with pytest.raises(OsmosisError, match="SHA-256 of the dataset") as raised:
+        merge(write(tmp_path, [one, two, three, four]))
+    assert "shard.planned_rows: 99, but " in str(raised.value)
+    assert "digest of the code of agent.py: 2, but 1 in " in str(raised.value)
+
+    lost = replace(four, records=four.records[:0])
+    with pytest.raises(OsmosisError, match="holds 0 rows, but shard 4 of 4 has "):
+        merge(write(tmp_path, [shard_of(measured, rules, Shard(1, 4)), lost]))
+
+
 def test_different_versions_are_noted(tmp_path: Path) -> None:
     measured, rules = an_eval()
     shards = [shard_of(measured, rules, Shard(number, 2)) for number in (1, 2)]
