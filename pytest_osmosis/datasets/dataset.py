@@ -193,7 +193,7 @@ def check_rows(
     seen: dict[str, None] = {}  # the columns of all rows, in order
     has_human_scores = False
 
-    def valid_rows(file: BufferedReader) -> Iterator[Row]:
+    def valid_rows(file: BufferedReader) -> Iterator[tuple[Row, Content]]:
         nonlocal n_problems, unseen, has_human_scores
         for row_index in selected:
             try:
@@ -210,13 +210,12 @@ def check_rows(
                 listed.extend(error.problems[: _MOST_PROBLEMS - len(listed)])
             else:
                 unseen -= row.record.keys()
-                digests[row_index] = row.digest
-                contents[row_index] = row.content
+                digests[row_index], contents[row_index] = row.digests
                 if row.human.score is not None:
                     human_scores[row_index] = row.human.score
                 has_human_scores = has_human_scores or row.human.has_column
                 seen.update(dict.fromkeys(row.record))
-                yield row
+                yield row, contents[row_index]
 
     with dataset.open() as file:
         notes = notes_of(valid_rows(file))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from pytest_osmosis.datasets.rows import Row, as_text
+from pytest_osmosis.datasets.rows import Content, Row, as_text
 from pytest_osmosis.text.lists import listed
 
 SHORTEST_ANSWER = 3  # shorter ground truths appear in prompts by chance: "5" in "What is 5 - 0?"
@@ -19,17 +19,17 @@ ROWS_PER_LABEL = 3  # with this many rows per ground truth on average, these are
 _MOST_LISTED = 3
 
 
-def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
+def notes_of(rows: Iterable[tuple[Row, Content]]) -> tuple[str, ...]:
     """Return the warnings, one line each: prompts of several rows, and ground truths that appear in their prompt."""
-    first_with: dict[bytes, int] = {}
+    first_with: dict[str, int] = {}
     repeats: defaultdict[int, list[int]] = defaultdict(list)
     truths: set[bytes] = set()
     n_truths = 0
     revealed = []
     recorded = False
-    for row in rows:
+    for row, content in rows:
         recorded = recorded or row.conversation is not None
-        first = first_with.setdefault(_digest(row.conversation or row.asked), row.row_index)
+        first = first_with.setdefault(content.prompt, row.row_index)
         if first != row.row_index:
             repeats[first].append(row.row_index)
         if row.ground_truth is not None:
@@ -76,8 +76,7 @@ def _reveals_answer(row: Row) -> bool:
     if isinstance(truth, bool) or not isinstance(truth, str | int | float):
         return False
     answer = _plain(str(truth))
-    prompt = _plain("\n".join(_texts(row.messages)))
-    return len(answer) >= SHORTEST_ANSWER and _contains(prompt, answer)
+    return len(answer) >= SHORTEST_ANSWER and _contains(_plain("\n".join(_texts(row.messages))), answer)
 
 
 def _contains(text: str, answer: str) -> bool:

@@ -51,10 +51,25 @@ class Row:
     def digest(self) -> str:
         """The digest of prompt, metadata and ground truth, in 16 hexadecimal digits. It does not depend on the row's
         position, nor, if it has a prompt or an id, on a recorded answer."""
-        if self.conversation is None or self.messages:
-            return _digest([*self.asked, self.ground_truth])
-        id = next((self.record[name] for name in IDS if self.record.get(name)), self.conversation)
-        return _digest([id, *self.asked, self.ground_truth])
+        return self.digests[0]
+
+    @property
+    def content(self) -> Content:
+        return self.digests[1]
+
+    @property
+    def digests(self) -> tuple[str, Content]:
+        """`digest` and `content`, for which long prompts become text once."""
+        asked = [*map(as_text, self.asked)]
+        parts = [*asked, as_text(self.ground_truth)]
+        if self.conversation is None:
+            prompt = _list_text(asked) if len(asked) > 1 else asked[0]
+        else:
+            prompt = as_text(self.conversation)
+            if not self.messages:
+                id = next((as_text(self.record[name]) for name in IDS if self.record.get(name)), prompt)
+                parts = [id, *parts]
+        return _digest(_list_text(parts)), Content(_digest(prompt), _digest(as_text(self.record)))
 
     @property
     def asked(self) -> list[object]:
@@ -67,15 +82,14 @@ class Row:
         solution = self.record.get(SOLUTION)
         return solution if isinstance(solution, str) and solution.strip() else None
 
-    @property
-    def content(self) -> Content:
-        asked = self.asked
-        prompt = asked if len(asked) > 1 else self.messages
-        return Content(_digest(prompt if self.conversation is None else self.conversation), _digest(self.record))
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _digest(content: object) -> str:
-    return blake2b(as_text(content).encode(), digest_size=8).hexdigest()
+def _list_text(texts: Iterable[str]) -> str:
+    """Return what `as_text` returns for a list, from the texts of its items."""
+    return f"[{', '.join(texts)}]"
 
 
 as_text = json.JSONEncoder(sort_keys=True, default=str).encode

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_osmosis.datasets import Row, check_rows, open_dataset
-from pytest_osmosis.datasets.row_warnings import notes_of
+from pytest_osmosis.datasets import Row, check_rows, open_dataset, row_warnings
 
 TOLD = "a model can copy the answer; remove it from the prompt"
 
 
 def row(row_index: int, prompt: str, ground_truth: object = None, **more: Any) -> Row:
     return Row(row_index, [{"role": "user", "content": prompt, **more}], ground_truth, {}, row_index + 1)
+
+
+def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
+    return row_warnings.notes_of((row, row.content) for row in rows)
 
 
 def numbered(prompts: list[str]) -> list[Row]:

@@ -9,13 +9,17 @@ import lzma
 import os
 import re
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
+from pytest_osmosis.datasets import Dataset, Row, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
 
 GOOD = '{"user_prompt": "2+2?"}'
@@ -515,3 +519,28 @@ def test_parquet_under_another_suffix_is_named(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"user_prompt": ["2+2?"]}), tmp_path / "x.jsonl")
     with pytest.raises(DatasetError, match=r"^data/x: is a Parquet file; rename it to \.parquet$"):
         open_dataset(tmp_path / "x.jsonl", display="data/x")
+
+
+CELLS = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=2))
+
+
+@given(
+    st.lists(st.dictionaries(st.text(max_size=3), CELLS, max_size=2), max_size=2),
+    CELLS,
+    st.dictionaries(st.sampled_from(["metadata", "id", "b", "a"]), CELLS | st.dictionaries(st.text(), CELLS)),
+    st.none() | st.lists(st.dictionaries(st.text(max_size=3), CELLS), min_size=1, max_size=2),
+)
+def test_digests_are_those_of_the_json_of_their_parts(
+    messages: list[dict[str, Any]],
+    ground_truth: object,
+    record: dict[str, Any],
+    conversation: list[dict[str, Any]] | None,
+) -> None:
+    def digest(value: object) -> str:
+        return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+    row = Row(0, messages, ground_truth, record, 1, conversation)
+    id = [] if conversation is None or messages else [record.get("id") or conversation]
+    asked = row.asked if len(row.asked) > 1 else messages
+    assert row.digest == digest([*id, *row.asked, ground_truth])
+    assert row.content == (digest(asked if conversation is None else conversation), digest(record))
