@@ -62,7 +62,7 @@ def number(least: float = -sys.float_info.max, largest: float = sys.float_info.m
     expected = "a number" if least < -LARGEST else f"a number of at least {least:g}"
 
     def check(value: Any) -> None:
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= largest:
+        if (type(value) is not float and type(value) is not int) or not least <= value <= largest:  # and no bool
             raise _fault(expected, value)
 
     return check
@@ -70,7 +70,7 @@ def number(least: float = -sys.float_info.max, largest: float = sys.float_info.m
 
 def whole(least: int = 0) -> Check:
     def check(value: Any) -> None:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
+        if type(value) is not int or not least <= value <= LARGEST:  # and no bool
             raise _fault(f"an integer of at least {least}", value)
 
     return check

@@ -30,7 +30,7 @@ def parsed(text: str, *, deepest: int = DEEPEST, repeats: bool = True) -> Any:
         raise JsonFault(f"it is nested deeper than {deepest}") from None
     except ValueError as error:  # a number with thousands of digits
         raise JsonFault(str(error)) from None
-    if text.count("[") + text.count("{") > deepest and depth(value) > deepest:
+    if len(text) > 2 * deepest and text.count("[") + text.count("{") > deepest and depth(value) > deepest:
         raise JsonFault(f"it is nested deeper than {deepest}")
     return value
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -359,9 +360,14 @@ def _answer(messages: Sequence[Mapping[str, Any]]) -> str | None:
         if message.get("role") == "assistant":
             calls = message.get("tool_calls")
             called = [call.get("function") for call in calls if isinstance(call, Mapping)] if calls else []
-            text = SORTED.encode([message.get("content"), called])
-            return blake2b(text.encode(), digest_size=8).hexdigest()
+            return blake2b(_answer_text(message.get("content"), called).encode(), digest_size=8).hexdigest()
     return None
+
+
+def _answer_text(content: object, called: Sequence[object]) -> str:
+    if isinstance(content, str) and not called:  # nearly every answer, in a tenth of the time
+        return f"[{encode_basestring_ascii(content)}, []]"
+    return SORTED.encode([content, called])
 
 
 def _score(record: RunRecord, event: Event) -> RunRecord:

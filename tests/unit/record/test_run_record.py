@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import blake2b
 from typing import Any
 
 import pytest
@@ -377,3 +379,11 @@ def test_each_session_counts_at_once() -> None:
     record = fold([*SESSION, *more]).records[RUN]
 
     assert (record.attempt, dict(record.scores)) == (2, {"rewards:a": 0.0})
+
+
+@given(st.text(st.characters()), st.lists(st.just({"function": {"name": "f"}}), max_size=1))
+def test_the_digest_of_an_answer_is_that_of_its_json(content: str, calls: list[Any]) -> None:
+    messages = [{"role": "assistant", "content": content, "tool_calls": calls}]
+    text = json.dumps([content, [call["function"] for call in calls]], sort_keys=True)
+    digest = blake2b(text.encode(), digest_size=8).hexdigest()
+    assert record_of(start(), rollout(messages=messages)).answer == digest
