@@ -6,7 +6,6 @@ Memory holds the records, and the positions of rollouts and scores in the journa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Event, Ledger, RunRecord, settled
+from pytest_osmosis.record.session_times import SessionTimes
 from pytest_osmosis.record.stop import Ending
 
 _AT = "position"
@@ -33,7 +33,6 @@ class StoredProgress:
     - `contents`: the digests of rows when they were first rolled out
     - `rollout_code`: those of the code that rolled out, None if they are not known
     - `ending`: how the last session ended, None if its process died
-    - `took_ms`: the sum of the times of all sessions
     """
 
     def __init__(self, journal: Path) -> None:
@@ -43,18 +42,24 @@ class StoredProgress:
         self.contents: dict[int, Content] = {}
         self.rollout_code: Mapping[str, str] | None = None
         self.ending: Ending | None = None
-        self.took_ms = 0.0
-        self.n_sessions = 0
         self._journal = journal
         self._known: dict[int, Content] = {}
         self._positions: dict[RunId, tuple[int, ...]] = {}
-        self._began: str | None = None
-        self._last: str | None = None
+        self._times = SessionTimes()
         self._read()
 
     @property
     def records(self) -> Mapping[RunId, RunRecord]:
         return self.ledger.records
+
+    @property
+    def n_sessions(self) -> int:
+        return self._times.n_sessions
+
+    @property
+    def took_ms(self) -> float:
+        """The sum of the times of all sessions."""
+        return sum(self._times.each_ms)
 
     @property
     def is_empty(self) -> bool:
@@ -75,18 +80,17 @@ class StoredProgress:
 
     def _read(self) -> None:
         for event in settled(self._events_with_positions()):
+            self._times.apply(event)
             match event["ev"]:
                 case "began":
                     self._end_session()
-                    self._began = self._last = event["at"]
-                    self.n_sessions += 1
                     self.ending = None
                 case "loaded" if self.ledger.goes_on or not self.ledger.scorers:
                     self.rollout_code = event.get("rollout_code", self.rollout_code)
                 case "rows":
                     self._known.update((int(row), Content(*digests)) for row, digests in event["rows"].items())
                 case "ended":
-                    self._last, self.ending = event["at"], event["status"]
+                    self.ending = event["status"]
                 case "start" | "rollout" | "score":
                     self._keep(event)
             self.ledger.apply(event)
@@ -102,9 +106,6 @@ class StoredProgress:
 
     def _keep(self, event: Event) -> None:
         run, kind = RunId.of(event), event["ev"]
-        if "at" in event:
-            self._began, self._last = self._began or event["at"], event["at"]
-            self.n_sessions = self.n_sessions or 1  # a version before `began`
         record = self.records.get(run)
         last = 0 if record is None else record.attempt
         if kind == "score":
@@ -121,11 +122,7 @@ class StoredProgress:
             self._positions[run] = (event[_AT],)
 
     def _end_session(self) -> None:
-        """Count the time of a session that ended or broke off, and the attempts that it left in flight."""
-        if self._began is not None and self._last is not None:
-            took = datetime.fromisoformat(self._last) - datetime.fromisoformat(self._began)
-            self.took_ms += max(0.0, took.total_seconds() * 1000)
-        self._began = self._last = None
+        """Count the attempts that a session left in flight."""
         unended = (record for record in self.records.values() if record.started and not record.rolled)
         self.lost.update(Attempt(record.run, record.attempt) for record in unended)
 

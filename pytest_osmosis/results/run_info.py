@@ -52,10 +52,12 @@ def run_info(stored: StoredResults, now: datetime) -> RunInfo:
     if stored.lifecycle.has_ended or holder is None or not holder.since:
         took = None if stored.results is None else stored.results.duration_ms / 1000
         return RunInfo(stored, counts, took, None)
-    elapsed_s = max(0.0, (now - datetime.fromisoformat(holder.since)).total_seconds())
+    session_s = max(0.0, (now - datetime.fromisoformat(holder.since)).total_seconds())
     n_rolled = _n_rollouts_of(stored, holder)
     left = counts.planned - counts.done - counts.unscored
-    return RunInfo(stored, counts, elapsed_s, left * elapsed_s / n_rolled if n_rolled else None)
+    times = stored.replayed.session_ms
+    before_s = sum(times if stored.lifecycle.status == "pending" else times[:-1]) / 1000
+    return RunInfo(stored, counts, before_s + session_s, left * session_s / n_rolled if n_rolled else None)
 
 
 def _counts(stored: StoredResults) -> RunCountsSoFar:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, settled
+from pytest_osmosis.record.session_times import SessionTimes
 from pytest_osmosis.results import results
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.judge_totals import PriceOf
@@ -106,13 +106,15 @@ def read_stored(run: StoredEvalRun) -> StoredResults:
 class Replayed(NamedTuple):
     """A journal, folded: its ledger, and the position of each run's rollout and last score, by attempt.
 
-    `loaded` is the last event about the code that scores, `rows` the last one about the digests of rows.
+    `loaded` is the last event about the code that scores, `rows` the last one about the digests of rows,
+    `session_ms` the time of each session.
     """
 
     ledger: Ledger
     positions: Positions
     loaded: Event = NOTHING
     rows: Event = NOTHING
+    session_ms: Sequence[float] = ()
 
     @property
     def row_digests(self) -> Mapping[int, str]:
@@ -123,14 +125,16 @@ class Replayed(NamedTuple):
 def replayed(journal: Path) -> Replayed:
     """Return what a journal comes to. Raises `JournalError`."""
     ledger, positions, last = Ledger(), dict[tuple[str, RunId, int], int](), dict[str, Event]()
+    times = SessionTimes()
     events = ({**event, _AT: position} for position, event in replay_with_positions(journal))
     for event in settled(events):
         ledger.apply(event)
+        times.apply(event)
         if event["ev"] == "score" or (event["ev"] == "rollout" and _key(event) not in positions):
             positions[_key(event)] = event[_AT]
         if event["ev"] in ("loaded", "rows"):
             last[event["ev"]] = event
-    return Replayed(ledger, positions, last.get("loaded", NOTHING), last.get("rows", NOTHING))
+    return Replayed(ledger, positions, last.get("loaded", NOTHING), last.get("rows", NOTHING), times.each_ms)
 
 
 def _key(event: Event) -> tuple[str, RunId, int]:
@@ -180,7 +184,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Repla
         records=own,
         partial=True,
         stopped=None,
-        duration_ms=_took_ms(run),
+        duration_ms=sum(found.session_ms),
         by_function=by_function,
         overall=overall,
         verdicts=[Verdict(title, "not decided", why) for title in manifest.gates],
@@ -233,12 +237,3 @@ def _judge_price_of(run: StoredEvalRun) -> PriceOf:
     """Return the price of the judge that the config names, if the manifest holds one."""
     judge, price = run.manifest.subject.extra.get("judge", {}), price_of(run.manifest.prices.get("judge"))
     return lambda use: price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
-
-
-def _took_ms(run: StoredEvalRun) -> float:
-    """Return the time from the eval run's start to the last line of its journal."""
-    try:
-        last = run.directory.journal.stat().st_mtime
-    except OSError:  # removed meanwhile
-        return 0.0
-    return max(0.0, last - datetime.fromisoformat(run.manifest.started_at).timestamp()) * 1000

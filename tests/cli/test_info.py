@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,24 @@ def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinish
         assert "\nruns       3 of 4 runs done (75%): 2 passed, 1 did not pass; 1 pending\n" in said
         assert " so far, about " in said
         assert "pytest-osmosis runs stop x-1\n" in said
+    finally:
+        journal.close()
+
+
+def test_the_time_between_two_sessions_does_not_count(typed: Cli, stored: Stored) -> None:
+    first = [BEGAN, {**START, "at": "2026-01-01T00:00:31+00:00"}]
+    second = [{**BEGAN, "at": "2026-01-03T00:00:00+00:00", "resumed": True}]
+    second += [{**START, "attempt": 2, "at": "2026-01-03T00:00:05+00:00"}]
+    folder = stored("x-1", *first, *second, results=None)
+    (folder / "manifest.json").write_text(json.dumps(PLANNED))
+    assert json.loads(typed("runs", "info", "--json"))["elapsed_s"] == 35.0
+    assert "35.0 s" in typed("show", "x-1")
+    journal = Journal.reopen(folder / "journal.jsonl")
+    try:
+        for event in ({**BEGAN, "at": datetime.now(UTC).isoformat(), "resumed": True}, {**START, "attempt": 3}):
+            elapsed_s = json.loads(typed("runs", "info", "--json"))["elapsed_s"]
+            assert 35.0 <= elapsed_s < 35.0 + DEADLINE_S, "pending, then running: that of this session is added"
+            journal.append(encode(event))
     finally:
         journal.close()
 

@@ -1,0 +1,37 @@
+"""The times of the sessions of an eval run, from the moments in its journal."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pytest_osmosis.record.run_record import Event
+
+
+class SessionTimes:
+    """How long each session rolled out, from its begin to the last moment that it noted. Times in between are none.
+
+    A journal of a version before `began` is one session.
+    """
+
+    def __init__(self) -> None:
+        self._spans: list[list[str]] = []
+
+    def apply(self, event: Event) -> None:
+        """Take the moment of an event, if it has one."""
+        at = event.get("at")
+        if at is None:
+            return
+        if event["ev"] == "began" or not self._spans:
+            self._spans.append([at, at])
+        else:
+            self._spans[-1][1] = at
+
+    @property
+    def n_sessions(self) -> int:
+        return len(self._spans)
+
+    @property
+    def each_ms(self) -> list[float]:
+        """The time of each session."""
+        spans = ((datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in self._spans)
+        return [max(0.0, 1000 * (end - begin).total_seconds()) for begin, end in spans]
