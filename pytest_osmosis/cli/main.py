@@ -18,7 +18,9 @@ from pytest_osmosis.models.providers import provider_secrets
 from pytest_osmosis.text.arguments import CommandParser
 from pytest_osmosis.text.outlet import Outlet
 
-_DESCRIPTION = "Begin a workspace for pytest-osmosis, look at its eval runs, print its schemas."
+_DESCRIPTION = (
+    "Begin a workspace for pytest-osmosis, run its evals in the background, look at eval runs and manage them."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -34,11 +34,11 @@ def selected(entries: Sequence[RunEntry], wanted: Mapping[str, str | None]) -> l
     """Return the entries that every filter selects. `wanted` holds values by option, None for options not typed.
 
     A value selects what is equal to it, else what begins with it, else what matches it as a pattern (`*-mini`). Raises
-    `OsmosisError`, with all that there is, for values that no entry has, unless there are no entries.
+    `OsmosisError`, with all that there is, for values that no entry has. Without entries only a status can be wrong.
     """
     problems = []
     for option, value in wanted.items():
-        if value is None or not entries:
+        if value is None or (not entries and option != "status"):
             continue
         value_of = FILTERS[option]
         there = {found for entry in entries if (found := value_of(entry)) is not None}

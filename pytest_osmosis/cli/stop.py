@@ -50,7 +50,7 @@ def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
     if before.has_ended:
         reason = f": {before.reason}" if before.reason else ""
         raise OsmosisError(
-            f"{directory.name}: does not run, so there is nothing to stop; it is {before.status}{reason}"
+            f"{directory.name}: is not running, so there is nothing to stop; its status is {before.status}{reason}"
         )
     process, asked_at = before.holder, time.time()
     holder = _process_here(directory) if request.now else None

@@ -54,6 +54,8 @@ FAILED_LINES = 20
 PYTEST = (sys.executable, "-P", "-u", "-m", "pytest", "-p", PLUGIN, "--color=no")
 USAGE_ERROR = 4
 """The exit status of pytest for mistakes in the command or in what it names."""
+NOTHING_SELECTED = 5
+"""That of pytest if no test is left."""
 _STDIN = f"{SECRETS_OPTION}-"
 _REFUSED = {
     "--osmosis-config": "name the config as the argument; submit takes one eval",
@@ -137,6 +139,8 @@ def _dry_run(arguments: Sequence[str], stdin: bytes, folder: Path) -> Submission
 def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
     errors = done.stderr.decode("utf-8", errors="replace").strip()
     printed = done.stdout.decode("utf-8", errors="replace").strip()
+    if done.returncode == NOTHING_SELECTED:
+        return "not submitted: these arguments select no run of the eval"
     if done.returncode == USAGE_ERROR and errors:
         return "\n".join(line.removeprefix("ERROR: ") for line in errors.splitlines() if line)
     return (

@@ -204,7 +204,7 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
     name, config = run.directory.name, prepared.config
     if not _is_of(run, prepared):
         smoke = "a smoke test of " if run.manifest.smoke else ""
-        text = f"is {smoke}{run.manifest.eval} ({shown(Path(run.manifest.plan.path))}), and not of {config.name}"
+        text = f"belongs to {smoke}{run.manifest.eval} ({shown(Path(run.manifest.plan.path))}), not to {config.name}"
         raise _problem(name, f"{text}; choose another name")
     if not _is_of_shard(run, prepared):
         then = run.manifest.shard

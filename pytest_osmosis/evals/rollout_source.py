@@ -261,7 +261,9 @@ class ResumeSource(NewRollouts):
     def notes(self, run: EvalRun) -> Sequence[str]:
         n_stored, n_lost = run.engine.progress.stored, len(self.resumption.progress.lost)
         are = "is" if n_stored == 1 else "are"
-        notes = [f"{count(n_stored)} of {plural(len(run.selected.runs), 'run')} {are} from earlier sessions"]
+        notes = []
+        if n_stored:
+            notes.append(f"{count(n_stored)} of {plural(len(run.selected.runs), 'run')} {are} from earlier sessions")
         notes += [f"{lost_text(n_lost)}, and not counted here"] if n_lost else []
         replaced = self._replaced(run)
         if replaced:

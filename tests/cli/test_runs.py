@@ -174,6 +174,10 @@ def test_values_that_no_run_has_are_refused_with_those_that_there_are(typed: Cli
     )
 
 
+def test_a_misspelt_status_is_refused_without_runs_too(typed: Cli) -> None:
+    assert '--status "finnished": not a status; did you mean' in typed("runs", "--status", "finnished", fails=1)
+
+
 @pytest.mark.usefixtures("mixed")
 def test_json_of_a_run_holds_its_status_and_what_it_is_about(typed: Cli) -> None:
     stopped, failed, finished = json.loads(typed("runs", "--json"))["runs"]

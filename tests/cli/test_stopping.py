@@ -45,7 +45,10 @@ def test_a_stopped_eval_finishes_what_is_in_flight_and_leaves_the_others_alone(b
     assert "x[stop]" in session.output
     assert not hosts_under(background.root)
     again = background.call("runs", "stop", "x", exits=1)
-    assert "does not run, so there is nothing to stop; it is stopped: stopped with pytest-osmosis runs stop" in again
+    assert (
+        "is not running, so there is nothing to stop; its status is stopped: stopped with pytest-osmosis runs stop"
+        in again
+    )
 
 
 @pytest.mark.slow

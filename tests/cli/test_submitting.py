@@ -84,7 +84,7 @@ def test_a_submitted_eval_that_is_killed_has_failed(background: Background) -> N
     wait_until(lambda: status(background, submitted["name"]) == "failed", "the end of the process")
     wait_until(lambda: not hosts_under(background.root), "the end of its hosts")
     said = background.call("runs", "stop", submitted["name"], "--yes", exits=1)
-    assert "does not run, so there is nothing to stop; it is failed: its process" in said
+    assert "is not running, so there is nothing to stop; its status is failed: its process" in said
 
 
 def test_code_that_does_not_load_fails_the_run_and_its_log_says_why(background: Background) -> None:
@@ -117,6 +117,8 @@ def test_every_problem_is_reported_before_anything_starts(background: Background
         "submit", config, "--osmosis-from=latest", exits=1
     )
     background.workspace.eval("x")
+    nothing = background.call("submit", config, "--yes", "--", "-k", "nothing", exits=1)
+    assert nothing == "not submitted: these arguments select no run of the eval\n"
     assert "there is no terminal to debug on" in background.call("submit", config, "--yes", "--", "--pdb", exits=1)
     assert background.call("submit", config, exits=2).endswith(
         "not submitted: there is no terminal to ask on; add --yes to answer yes beforehand\n"

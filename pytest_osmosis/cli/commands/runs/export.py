@@ -28,7 +28,7 @@ examples:
 def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         NAME,
-        help="write the runs of an eval run as a table, for other programs",
+        help="write the results of an eval run, or its runs as a table",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

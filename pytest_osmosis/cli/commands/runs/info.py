@@ -30,7 +30,7 @@ def add_parser(commands: Commands) -> None:
         default="latest",
         type=filled,
         metavar="NAME",
-        help="the eval run, as in pytest-osmosis show (default: the newest)",
+        help="the eval run, named as for show (default: the newest)",
     )
     parser.add_argument("--watch", action="store_true", help="on a terminal, keep it up to date until the run ends")
     add_json_option(parser)

@@ -30,7 +30,7 @@ def add_parser(commands: Commands) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, as in pytest-osmosis show")
+    parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, named as for show")
     parser.add_argument("--follow", "-f", action="store_true", help="go on printing until the eval run ends")
     parser.add_argument("--tail", type=_count, metavar="N", help="begin with the last N lines of each log")
     add_page_options(parser)

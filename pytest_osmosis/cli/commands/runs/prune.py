@@ -43,7 +43,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--keep", type=_number, metavar="N", help="keep the newest N eval runs")
     parser.add_argument("--keep-per-eval", type=_number, metavar="N", help="keep the newest N of each eval")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", "-y", action="store_true", help="remove without a question")
     add_json_option(parser)
     add_color_option(parser)
     parser.set_defaults(perform=run)

@@ -24,7 +24,7 @@ def add_parser(commands: Commands) -> None:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, as in pytest-osmosis show")
+    parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, named as for show")
     parser.add_argument("--yes", "-y", action="store_true", help="stop without a question")
     parser.add_argument(
         "--now",
