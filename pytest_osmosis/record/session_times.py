@@ -8,7 +8,7 @@ from pytest_osmosis.record.run_record import Event
 
 
 class SessionTimes:
-    """How long each session rolled out, from its begin to the last moment that it noted. Times in between are none.
+    """The time of each session, from its begin to the last moment that it noted, without the time between sessions.
 
     A journal of a version before `began` is one session.
     """
