@@ -167,6 +167,11 @@ class Manifest:
         return self.plan if self.shard is None else self.plan.of_shard(self.shard)
 
     @property
+    def replays(self) -> bool:
+        """True if all answers came from a cassette."""
+        return self.cassette is not None and self.cassette["mode"] == "replay"
+
+    @property
     def rollout(self) -> str | None:
         """The code that makes rollouts: `[experiment] rollout`, else `[agent] agent`; None if neither is known."""
         inputs = self.inputs or {}

@@ -22,7 +22,8 @@ SCHEMA_VERSION = 1
 def info_lines(info: RunInfo) -> Iterator[str]:
     """Yield the lines of the page."""
     stored, life = info.stored, info.stored.lifecycle
-    yield joined(bold(stored.run.directory.name), ": ", STATUSES[life.status](life.status), *_early(info))
+    replayed = [", replayed: no model was asked"] if stored.run.manifest.replays else []
+    yield joined(bold(stored.run.directory.name), ": ", STATUSES[life.status](life.status), *_early(info), *replayed)
     if life.reason is not None:
         yield warning(f"  {one_line(life.reason)}")
     yield from (dim(f"  {line}") for line in circumstances(stored))
@@ -60,7 +61,8 @@ def _progress(info: RunInfo) -> str:
         (counts.removed, "removed by the grader"),
     ]
     named = [f"{count(n)} {kind}" for n, kind in kinds if n]
-    begun = "in flight" if not info.stored.lifecycle.has_ended else "lost in flight, possibly billed"
+    lost = "lost in flight" if info.stored.run.manifest.replays else "lost in flight, possibly billed"
+    begun = lost if info.stored.lifecycle.has_ended else "in flight"
     rest = [(counts.unscored, "not scored yet"), (counts.in_flight, begun), (counts.pending, "pending")]
     parts[0] += f": {', '.join(named)}" if named else ""
     left = [f"{count(n)} {kind}" for n, kind in rest if n]
@@ -136,6 +138,7 @@ def info_json(info: RunInfo) -> dict[str, Any]:
         "rows": extra["selection"],
         "n": manifest.subject.n,
         "rollout": manifest.rollout,
+        "replayed": manifest.replays,
         "started_at": manifest.started_at,
         "ended_at": life.ended_at,
         "elapsed_s": info.elapsed_s,

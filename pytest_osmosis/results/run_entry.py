@@ -81,7 +81,7 @@ def _entry(directory: RunDirectory, manifest: Manifest, life: Lifecycle) -> RunE
         manifest.subject.extra["dataset"],
         manifest.rollout,
         manifest.started_at,
-        replayed=manifest.cassette is not None and manifest.cassette["mode"] == "replay",
+        replayed=manifest.replays,
     )
     if not (life.results_are_current and something_at(directory.results)):
         return replace(entry, ended=_n_rollouts(directory.journal), selected=manifest.selected.n_rollouts)

@@ -216,6 +216,8 @@ def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspac
     runs = {entry["name"]: entry["replayed"] for entry in json.loads(listed.stdout.str())["runs"]}
     assert list(runs.values()).count(True) == 2
     assert runs[live] is False
+    shown = multiply.pytester.run(sys.executable, "-m", "pytest_osmosis", "runs", "info").outlines
+    assert shown[0] == f"{multiply.run_dirs('multiply')[-1].name}: finished, replayed: no model was asked"
     assert read_json(multiply.run_dirs("multiply")[-1] / "manifest.json")["cassette"]["mode"] == "replay"
 
 
