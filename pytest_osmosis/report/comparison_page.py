@@ -89,7 +89,7 @@ def _started(side: Side) -> str:
 
 _FACTS: Mapping[str, Callable[[Side], str]] = {
     "run": lambda side: side.name,
-    "state": lambda side: side.state,
+    "status": lambda side: side.state,
     "started": _started,
     "model": lambda side: str(side.config["model"]),
     "rows": lambda side: f"{count(len(side.records))}, n = {side.config['n_runs']}",
