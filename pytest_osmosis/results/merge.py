@@ -80,7 +80,10 @@ class MergedEval:
     @property
     def status(self) -> int:
         results, gated = self.results, self.gated
-        reason = "requested" if results.stop_reason == "interrupt" else results.stop_reason
+        reason = results.stop_reason
+        cut_short = reason is None and results.stopped is not None
+        if reason == "interrupt" or ((cut_short or reason == "killed") and results.count("pending")):
+            reason = "requested"
         if self.missing or is_not_measured(results, reason, gated=gated, measured=any_answer(results)):
             return NOT_MEASURED
         if any(verdict.state == "fails" for verdict in results.verdicts):

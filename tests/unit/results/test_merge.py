@@ -19,6 +19,7 @@ from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES
 from pytest_osmosis.record.run_record import JudgeUse, RewardError, RunRecord
+from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
 from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged
@@ -230,6 +231,16 @@ def test_a_stopped_shard_is_named_and_its_missing_runs_leave_the_gate_undecided(
 
     assert (sure.status, sure.results.stopped) == (0, "shard 2 of 3: max_cost_usd = 1 reached")
     assert (unsure.status, unsure.results.verdicts[0].state) == (9, "not measured")
+
+
+@pytest.mark.parametrize("reason", ["killed", None])
+def test_without_gates_a_shard_that_ended_early_is_not_measured(tmp_path: Path, reason: StopReason | None) -> None:
+    records = [finished({A: 1.0, B: 1.0}, row) if row != 1 else pending(row) for row in range(3)]
+    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=3, provenance=PROVENANCE)
+    shards = [shard_of(whole, Rules(), Shard(number, 3)) for number in (1, 2, 3)]
+    shards[1] = replace(shards[1], stopped="its process ended", stop_reason=reason)
+
+    assert merge(write(tmp_path, shards))[0].status == 9
 
 
 def test_a_whole_file_stays_as_it_is(tmp_path: Path) -> None:
