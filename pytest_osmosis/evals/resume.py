@@ -223,6 +223,9 @@ def _attached(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) ->
         raise _problem(run.directory.name, str(error)) from None
     if progress is None:
         raise _problem(run.directory.name, f"has no journal ({shown(run.directory.journal)}); begin a new run")
+    if progress.is_empty and run.results is not None:
+        text = f"its journal ({shown(run.directory.journal)}) is empty, though results were written, so it was damaged"
+        raise _problem(run.directory.name, f"{text}; restore it, or begin a new run")
     source = ResumeSource(run=run, resumption=Resumption(progress, request.retries_failed))
     head = previous_run(runs_folder(prepared.config), prepared.plan_digest, without=run.directory.path).head
     return replace(prepared, source=source, last=head)

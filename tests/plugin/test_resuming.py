@@ -299,6 +299,12 @@ def test_a_broken_line_in_the_middle_stops_with_its_place(plain_workspace: Works
     assert broken.ret == 4
     broken.stderr.fnmatch_lines(["*journal.jsonl:5: not a journal line*"])
 
+    journal.write_text("")
+    emptied = workspace.run(CONFIG, "--osmosis-run=one")
+
+    assert (emptied.ret, calls(workspace).total()) == (4, 2), "what was paid for is not made again unasked"
+    emptied.stderr.fnmatch_lines(["*run one: its journal * is empty, though results were written*"])
+
 
 def test_what_earlier_sessions_spent_counts_in_limits(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
