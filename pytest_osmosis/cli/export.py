@@ -1,17 +1,23 @@
-"""`pytest-osmosis runs export`: where the table of an eval run goes."""
+"""`pytest-osmosis runs export`: where the results or the table of an eval run go."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pytest_osmosis.cli.output import CommandOutput
-from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import find_run, stored
+from pytest_osmosis.errors import OsmosisError, ResultsError
+from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
+from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results import files
 from pytest_osmosis.results.export_table import ExportTable, read_table
 from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.results.publish import redacted, text_of
+from pytest_osmosis.results.read import read_results
+from pytest_osmosis.results.rebuild import differences, rebuild
 from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.results.table_files import TableFormat, require_pyarrow, table_text, write_table
 from pytest_osmosis.text.numbers import plural
@@ -19,6 +25,8 @@ from pytest_osmosis.text.paths import shown
 
 _CI = ("CI", "TF_BUILD", "TEAMCITY_VERSION")
 """Variables of which a runner of CI sets one."""
+_MOST_PLACES = 5
+"""Places at which results differ are listed up to this number."""
 
 
 def export_table(folder: Path, name: str, format: TableFormat, to: str | None, output: CommandOutput) -> None:
@@ -44,27 +52,59 @@ def export_table(folder: Path, name: str, format: TableFormat, to: str | None, o
 
 
 def export_results(folder: Path, name: str, to: str | None, output: CommandOutput) -> None:
-    """Write the results of an eval run to a file, or to standard output: of one that died, as far as it got.
+    """Write the results of an eval run, made of its journal, to a file or to standard output.
 
+    Standard error says what could not be made again, and if the stored file says anything else.
     Raises `OsmosisError` if the eval run cannot be found or read, or the file cannot be written.
     """
     run = stored(find_run(folder, name))
-    made = read_stored(run)
-    if made.results is None:
-        fix = "the thresholds are not known, because an earlier version began it; --format=jsonl exports its runs"
-        raise OsmosisError(f"run {run.directory.name}: it wrote no results, and none can be made: {fix}")
-    if to is None:
-        output.json(made.document)
-        return
-    path = folder / to
-    why_not = why_not_writable(path)
+    path = None if to is None else folder / to
+    why_not = None if path is None else why_not_writable(path)
     if why_not is not None:
         raise OsmosisError(f"{to}: cannot be written: {why_not}")
+    document, notes = _results_of(run)
+    document = redacted(dict(document), output.outlet.redaction)
+    for note in (*notes, *_differences(run, document)):
+        output.complain(f"{run.directory.name}: {note}")
+    if path is None:
+        output.json(document)
+        return
     try:
-        files.write(path, text_of(redacted(dict(made.document), output.outlet.redaction)))
+        files.write(path, text_of(document))
     except OSError as error:
         raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
     output.lines([f"{shown(path)}: the results of {run.directory.name}"])
+
+
+def _results_of(run: StoredEvalRun) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """Return the published object of an eval run, and what could not be made again of its journal."""
+    made = rebuild(run)
+    if made is not None:
+        return made.document, made.notes
+    stored = read_stored(run)
+    if stored.results is None:
+        fix = "the thresholds are not known, because an earlier version began it; --format=jsonl exports its runs"
+        raise OsmosisError(f"run {run.directory.name}: it wrote no results, and none can be made: {fix}")
+    if stored.is_from_journal:
+        return stored.document, [
+            "an earlier version began it, so no gate is decided, and runs that never ended are left out"
+        ]
+    return stored.document, ["an earlier version began it, so these are the results as they are stored"]
+
+
+def _differences(run: StoredEvalRun, document: Mapping[str, Any]) -> list[str]:
+    """Return in a line how the stored results differ from those that were made, in more than times; none if equal."""
+    if run.results is None or not lifecycle_of(run.directory).results_are_current:
+        return []
+    try:
+        places = list(islice(differences(read_results(run.results).document, document), _MOST_PLACES + 1))
+    except ResultsError as error:
+        return [f"its stored results are left aside: {error}"]
+    if not places:
+        return []
+    more = ", ..." if len(places) > _MOST_PLACES else ""
+    shown_places = ", ".join(places[:_MOST_PLACES])
+    return [f"the stored {run.results.name} says something else than the journal about {shown_places}{more}"]
 
 
 def _print(folder: Path, name: str, format: TableFormat, output: CommandOutput) -> None:

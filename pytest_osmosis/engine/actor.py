@@ -235,7 +235,7 @@ class Actor:
         self.runs.judge_all()
         if self._feed.has_rescored_all:
             self.recorder.rescored()
-        self.recorder.ended(self.runs.stopped, all_done=self.runs.all_done)
+        self.recorder.ended(self.runs.stopped, self.runs.baseline_stopped, all_done=self.runs.all_done)
         self._settle()
         if (discrepancy := self.recorder.discrepancy(self.table.submitted)) is not None:
             self.notices.add(discrepancy)

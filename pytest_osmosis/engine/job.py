@@ -132,7 +132,7 @@ class Job:
     flight in total; `spawn` starts them. Once the file `stop_request` exists, no further run begins. `judge_limits`
     hold for the requests of judges. After `watchdog_s` without a finished run, a notice names the runs that the eval
     waits for. `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and
-    raises `CodeError` if it may not be used.
+    raises `CodeError` if it may not be used. The journal keeps `result_facts`, from which results are made again.
     """
 
     setup: Setup
@@ -158,3 +158,4 @@ class Job:
     exchanges: Path | None = None
     resume: ResumeJob | None = None
     check_code: Callable[[RolloutCode], None] = any_code
+    result_facts: Mapping[str, Any] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.secret_values import secrets_of
-from pytest_osmosis.record.events import ROLLOUT, JournalEvent, LoadedEvent, RemovalEvent, ScoreEvent
+from pytest_osmosis.record.events import ROLLOUT, EndedEvent, JournalEvent, LoadedEvent, RemovalEvent, ScoreEvent
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
@@ -102,6 +102,8 @@ class Recorder:
         self._loaded = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
         if rollout_code is not None:
             self._loaded["rollout_code"] = rollout_code
+        if self._job.result_facts:
+            self._loaded["result_facts"] = self._job.result_facts
 
     def begin(self) -> None:
         """Enter that the session begins. Without loaded code it does not begin; nothing is entered twice."""
@@ -136,8 +138,8 @@ class Recorder:
         self._lines += self._preface
         self._preface = []
 
-    def ended(self, stop: Stop | None, *, all_done: bool) -> None:
-        """Enter how a session that rolled out has ended."""
+    def ended(self, stop: Stop | None, baseline_stopped: str | None = None, *, all_done: bool) -> None:
+        """Enter how a session that rolled out has ended, and why no further run of the baseline's model began."""
         if not self.has_begun or self._job.rescore is not None:
             return
         status, resume = ending_of(stop, all_done=all_done), self._job.resume
@@ -148,7 +150,12 @@ class Recorder:
                 return
             if status == "finished" and resume.resumption.part and before != "finished":
                 status, reason = before or "stopped", "only a part of the plan was resumed"
-        self._enter_own({"ev": "ended", "at": _now(), "status": status, "reason": reason})
+        event: EndedEvent = {"ev": "ended", "at": _now(), "status": status, "reason": reason}
+        if stop is not None:
+            event["stop"] = stop._asdict()
+        if baseline_stopped is not None:
+            event["baseline_stopped"] = baseline_stopped
+        self._enter_own(event)
 
     def recall_again(self, run: RunId) -> None:
         """Let functions that failed to score a stored rollout score it again, if the session does that."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pytest_osmosis.errors import ResultsError
+from pytest_osmosis.evals import result_facts
+from pytest_osmosis.evals.result_facts import planned_rules, planned_shard
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
 from pytest_osmosis.record.run_id import RunId
@@ -19,7 +21,7 @@ from pytest_osmosis.results.causes import causes_of, too_many
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
-from pytest_osmosis.results.shards import BaselineFile, ShardFacts
+from pytest_osmosis.results.shards import ShardFacts
 from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import RowComparison
@@ -95,25 +97,10 @@ class Conclusion:
         )
 
     def _shard(self) -> ShardFacts | None:
-        prepared, selected = self._prepared, self._selected
-        shard, part, stored = prepared.shard, prepared.part, prepared.baseline_results
-        if shard is None or part is None:
-            return None
-        limits, whole = prepared.config.limits, selected.awaits_merge
-        return ShardFacts(
-            shard=shard,
-            n_rows=part.n_rows,
-            n_planned_rows=prepared.plan.n_rows,
-            n_planned_runs=prepared.plan.n_runs,
-            whole=whole,
-            missing=None if whole else selected.share_text,
-            decides=gates_decide(self._run),
-            max_errors=limits.max_errors,
-            max_errors_is_share=limits.max_errors_is_share,
-            baseline=None if stored is None else BaselineFile.of(stored.path, shown(stored.path)),
-            baseline_stopped=self._engine.baseline_stopped,
-            code={**prepared.source.rollout_code(self._engine.code), **self._engine.codes},
-        )
+        run, engine = self._run, self._engine
+        code = {**run.prepared.source.rollout_code(engine.code), **engine.codes}
+        planned = planned_shard(run.prepared, run.selected, rules_of(run))
+        return planned and replace(planned, baseline_stopped=engine.baseline_stopped, code=code)
 
     def _stop_text(self, stop: Stop, records: Sequence[RunRecord]) -> str:
         """Return the reason of a stop. Which errors were too many is only known once the runs in flight are done."""
@@ -144,15 +131,9 @@ class Conclusion:
 
 def rules_of(run: EvalRun, measured: Results | None = None) -> Rules:
     """Return the rules of an eval run. Those that compare settings with the baseline's need what was `measured`."""
-    prepared, selected = run.prepared, run.selected
-    stored, n_planned = prepared.baseline_results, selected.plan.n_runs
-    share = f"only {len(selected.of_baseline):,} of the baseline's {n_planned:,} runs selected"
-    return Rules(
-        gates=prepared.config.gates,
-        part=selected.share_text if selected.partial else None,
-        baseline_part=share if prepared.baseline_model is not None and selected.lacks_baseline else None,
-        new_baseline=run.updates_baseline,
-        baseline_results=stored,
+    prepared, stored = run.prepared, run.prepared.baseline_results
+    return replace(
+        planned_rules(prepared, run.selected, updates_baseline=run.updates_baseline),
         differs=()
         if stored is None or measured is None
         else differing_settings(stored, published_config(measured.description, measured.pass_rule), prepared.redaction),
@@ -162,5 +143,4 @@ def rules_of(run: EvalRun, measured: Results | None = None) -> Rules:
 
 def gates_decide(run: EvalRun) -> bool:
     """Return True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
-    selected = run.selected
-    return (not selected.partial or selected.awaits_merge) and rules_of(run).decide
+    return result_facts.gates_decide(run.selected, rules_of(run))

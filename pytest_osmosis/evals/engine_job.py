@@ -154,6 +154,7 @@ def engine_job(
     describe: Describe,
     shows: Callable[[RunRecord, PassRule], bool],
     worktree: Worktree | None = None,
+    result_facts: Mapping[str, Any] | None = None,
 ) -> Job:
     """Return the engine's job. Inline, one run at a time is performed, without deadlines."""
     config, inline = prepared.config, settings.inline
@@ -198,6 +199,7 @@ def engine_job(
         check_code=partial(prepared.source.check_code, prepared, directory),
         resume=prepared.source.resume_job(prepared, selected, shows),
         exchanges=None if prepared.cassette is None else prepared.cassette.log(directory),
+        result_facts=result_facts or {},
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
     )
 

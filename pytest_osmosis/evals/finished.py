@@ -9,10 +9,11 @@ from pathlib import Path
 from pytest_osmosis.evals.conclude import Conclusion
 from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
 from pytest_osmosis.evals.run import EvalRun
+from pytest_osmosis.evals.run_directory import add_facts_at_end
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.results import files
 from pytest_osmosis.results.conclude import corrected
-from pytest_osmosis.results.publish import published_text
+from pytest_osmosis.results.publish import facts_at_end, published_text
 from pytest_osmosis.results.read import shard_at
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.numbers import count, plural, score
@@ -80,11 +81,22 @@ class FinishedEval:
         if cassette is not None and cassette.failure is not None:
             self.unwritten.append(cassette.failure)
         output, baseline = results_path(config), baseline_path(config)
-        self._write(self.run.prepared.source.results_path(self.run), in_run_directory=True)
+        in_run_directory = self.run.prepared.source.results_path(self.run)
+        self._write(in_run_directory, in_run_directory=True)
+        if in_run_directory == self.run.directory.results:
+            self._add_facts()
         if output is not None:
             self._write(self._place(output))
         if baseline is not None and self.run.updates_baseline and self.not_updated is None:
             self._write_baseline(baseline)
+
+    def _add_facts(self) -> None:
+        """Let the manifest hold what the journal cannot tell, so that the results can be made again."""
+        run = self.run
+        try:
+            add_facts_at_end(run.directory, run.session, facts_at_end(self.results), run.prepared.redaction)
+        except OSError as error:
+            self.unwritten.append(f"{shown(run.directory.manifest)} could not be written: {error.strerror}")
 
     def _place(self, output: Path) -> Path:
         """Return the path for results outside the run directory: a part never replaces the whole, or another shard."""

@@ -111,6 +111,15 @@ class NewRollouts:
         """Return how the engine goes on with stored rollouts, of which it `shows` some; None if it has none."""
         return None
 
+    @property
+    def status_before(self) -> Mapping[str, str | None] | None:
+        """The status that scoring rollouts again does not change, with its reason; None if it rolls out."""
+        return None
+
+    def leaves_out(self, selected: SelectedRuns) -> bool:
+        """Return True if this session leaves out runs that an earlier one performed or left."""
+        return False
+
     def notes(self, run: EvalRun) -> Sequence[str]:
         """Return what to know about the earlier sessions of a run that is over."""
         return ()
@@ -233,7 +242,7 @@ class ResumeSource(NewRollouts):
         self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
     ) -> ResumeJob | None:
         n_kept = len(selected.runs) - self.n_to_roll_out(selected.runs)
-        resumption = self.resumption._replace(part=self._is_part(selected))
+        resumption = self.resumption._replace(part=self.leaves_out(selected))
         return ResumeJob(resumption, n_kept, shows, lambda: self._begin(prepared, selected))
 
     def _begin(self, prepared: Prepared, selected: SelectedRuns) -> None:
@@ -242,21 +251,20 @@ class ResumeSource(NewRollouts):
         rows = (row for row, _ in then.plan.rows() if row < len(prepared.dataset))
         widened = replace(prepared, plan=prepared.plan.with_named(rows, prepared.dataset.line))
         try:
-            if not self._is_part(selected) and directory.results.exists():
+            if not self.leaves_out(selected) and directory.results.exists():
                 directory.results.rename(files.kept_path(directory.results))
             renew_manifest(directory, widened, datetime.fromisoformat(then.started_at))
         except OSError as error:
             raise JournalError(f"{shown(directory.path)}: cannot be written: {error.strerror}") from error
 
-    def _is_part(self, selected: SelectedRuns) -> bool:
-        """Return True if this session leaves out runs that an earlier one performed or left."""
+    def leaves_out(self, selected: SelectedRuns) -> bool:
         return not {*selected.runs}.issuperset(self.resumption.progress.records)
 
     def rollouts_took_ms(self, eval_run_ms: float) -> float:
         return self.resumption.progress.took_ms + eval_run_ms
 
     def results_path(self, run: EvalRun) -> Path:
-        return run.directory.partial_results if self._is_part(run.selected) else run.directory.results
+        return run.directory.partial_results if self.leaves_out(run.selected) else run.directory.results
 
     def notes(self, run: EvalRun) -> Sequence[str]:
         n_stored, n_lost = run.engine.progress.stored, len(self.resumption.progress.lost)
@@ -343,6 +351,14 @@ class RescoreSource:
         self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
     ) -> ResumeJob | None:
         return None
+
+    @property
+    def status_before(self) -> Mapping[str, str | None] | None:
+        before = self.lifecycle
+        return {"status": before.status, "reason": before.reason, "stopped_by": before.stopped_by}
+
+    def leaves_out(self, selected: SelectedRuns) -> bool:
+        return False
 
     def notes(self, run: EvalRun) -> Sequence[str]:
         return ()

@@ -23,7 +23,8 @@ from pytest_osmosis.evals.cassettes import (
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log
+from pytest_osmosis.evals.result_facts import facts_at_begin
+from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.state import GitQuery, GitState
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
@@ -44,7 +45,8 @@ class EvalRun:
 
     `conversations` holds those of finished runs, if the settings ask for them, `reasons` a line on each run that was
     reported as failed or as an error. `cassette` is what became of the eval's cassette, once it is closed.
-    `unrecorded` says of runs of a replay what they asked in place of what is in the cassette.
+    `unrecorded` says of runs of a replay what they asked in place of what is in the cassette. `session` is when this
+    session began.
     """
 
     prepared: Prepared
@@ -55,6 +57,7 @@ class EvalRun:
     conversations: dict[RunId, Sequence[Mapping[str, Any]]]
     reasons: Mapping[RunId, str]
     provenance: Mapping[str, Any]
+    session: str
     git: GitQuery | None = None
     cassette: FinishedCassette | None = None
     unrecorded: Mapping[RunId, str] = field(default_factory=dict)
@@ -107,7 +110,10 @@ class EvalRun:
         queries = settings.git if prepared.commit is None else None
         git = None if queries is None else queries.of(prepared.config.workspace)
         outcomes = _RunOutcomes(prepared, rerun, settings.keep_conversations)
-        job = engine_job(prepared, selected, settings, directory, outcomes.describe, outcomes.shows, worktree)
+        session = utc_text(began_at)
+        updates = settings.update_baseline and prepared.config.baseline.results is not None
+        facts = facts_at_begin(prepared, selected, provenance, session, updates_baseline=updates)
+        job = engine_job(prepared, selected, settings, directory, outcomes.describe, outcomes.shows, worktree, facts)
         engine = Engine(job, journal, on_done)
         if journal.lock.notice is not None:
             engine.notices.add(journal.lock.notice)
@@ -116,8 +122,9 @@ class EvalRun:
         engine.start()
         kept = outcomes.conversations, outcomes.reasons
         return cls(
-            prepared, selected, settings, directory, engine, *kept, provenance, git, unrecorded=outcomes.unrecorded
-        )
+            prepared, selected, settings, directory, engine, *kept, provenance, session, git,
+            unrecorded=outcomes.unrecorded,
+        )  # fmt: skip
 
     def host_log_text(self) -> str:
         return redacted_log(self.directory, self.prepared)

@@ -28,7 +28,9 @@ from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.results.publish import redacted
 from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import title_of
 
 if TYPE_CHECKING:
@@ -86,6 +88,16 @@ def complete_manifest(directory: RunDirectory, code: LoadedCode, state: GitState
         _write(directory, manifest)
     except OSError as error:
         raise JournalError(f"{shown(directory.manifest)}: cannot be written: {error.strerror}") from error
+
+
+def add_facts_at_end(directory: RunDirectory, session: str, facts: Mapping[str, Any], redaction: Redaction) -> None:
+    """Add facts to the manifest that the journal cannot tell about the session that began at `session`.
+
+    Raises `OSError`.
+    """
+    manifest = json.loads(directory.manifest.read_text(encoding="utf-8"))
+    manifest["result_facts"] = {"session": session, **redacted(dict(facts), redaction)}
+    _write(directory, manifest)
 
 
 def _write(directory: RunDirectory, manifest: Mapping[str, Any]) -> None:

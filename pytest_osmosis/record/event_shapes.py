@@ -26,6 +26,7 @@ from pytest_osmosis.files.shapes import (
 )
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import Boundary
+from pytest_osmosis.record.stop import StopReason
 
 RUN = {"row": whole(), "run": whole()}
 MODEL_TAG = {"model_tag": one_of(*map(str, ModelTag))}
@@ -49,7 +50,10 @@ def _row_index(key: str) -> None:
 
 SHAPES: Mapping[str, Check] = {
     "began": members({"at": moment, "pid": whole(), "machine": text, "resumed": flag}),
-    "loaded": members({"scorers": listing(text)}, {"digests": table(text), "rollout_code": table(text)}),
+    "loaded": members(
+        {"scorers": listing(text)},
+        {"digests": table(text), "rollout_code": table(text), "result_facts": table(anything)},
+    ),
     "rows": members({"rows": table(listing(text, length=2), _row_index)}, {"digests": table(text, _row_index)}),
     "start": members(ATTEMPT, {**MODEL_TAG, "at": moment}),
     "rollout": members(
@@ -90,7 +94,10 @@ SHAPES: Mapping[str, Check] = {
     ),
     "skip": members({**RUN, "reason": text}, MODEL_TAG),
     "rescored": anything,
-    "ended": members({"at": moment, "status": one_of("finished", "stopped", "failed"), "reason": nullable(text)}),
+    "ended": members(
+        {"at": moment, "status": one_of("finished", "stopped", "failed"), "reason": nullable(text)},
+        {"stop": members({"reason": one_of(*get_args(StopReason)), "text": text}), "baseline_stopped": text},
+    ),
 }
 
 

@@ -38,25 +38,30 @@ class BeganEvent(TypedDict):
 class EndedEvent(TypedDict):
     """The session that `began` has ended, and nothing of it is in flight. `reason` says why it was stopped or failed.
 
-    A lost gate is no failure: that session has finished.
+    A lost gate is no failure: that session has finished. `stop` is the reason why no further run began, in a word
+    and in words, and `baseline_stopped` why none of the baseline's model did.
     """
 
     ev: Literal["ended"]
     at: str
     status: Literal["finished", "stopped", "failed"]
     reason: str | None
+    stop: NotRequired[Mapping[str, str]]
+    baseline_stopped: NotRequired[str]
 
 
 class LoadedEvent(TypedDict):
     """User code is loaded and scoring begins: the reward functions, in order, and the digests of their code.
 
     `rollout_code` holds the digests of the files that rollouts run, by path; it is left out if none are rolled out.
+    `result_facts` are those that results need besides the events of runs (`results.rebuild`).
     """
 
     ev: Literal["loaded"]
     scorers: Sequence[str]
     digests: Mapping[str, str]
     rollout_code: NotRequired[Mapping[str, str]]
+    result_facts: NotRequired[Mapping[str, Any]]
 
 
 class RowsEvent(TypedDict):

@@ -20,7 +20,7 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import find_run, is_run, stored
 from pytest_osmosis.record.manifest import Manifest
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_record import NOTHING, RunRecord
+from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.read_back import record_of, run_id_of
 from pytest_osmosis.results.results import by_row
@@ -100,8 +100,7 @@ class Side:
     @property
     def whole_row_digests(self) -> Mapping[int, str]:
         """The digests of whole rows in the journal, by index."""
-        event = NOTHING if self.stored is None else self.stored.replayed.rows
-        return {int(row): digests[1] for row, digests in event.get("rows", {}).items()}
+        return {} if self.stored is None else self.stored.replayed.ledger.rows
 
     @property
     def caveats(self) -> list[str]:

@@ -39,6 +39,30 @@ def published(results: Results) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, Iterator) else value for key, value in _members(results).items()}
 
 
+def facts_at_end(results: Results) -> dict[str, Any]:
+    """Return what no journal can tell about an eval run that has ended: times, answers of git, verdicts of plugins,
+    p corrected for the other evals of its session, and the comparison with verdicts before.
+    """
+    compared, judges, rescored = results.comparison, results.judges, results.rescored
+    before = None if rescored is None else rescored.comparison
+    return {
+        "provenance": dict(results.provenance),
+        "cassette": None if results.cassette is None else results.cassette.to_json(),
+        "duration_ms": results.duration_ms,
+        "throttling": _throttling(results.throttling),
+        "judge_prices": {
+            name: None if price is None else price.to_json()
+            for name, price in (judges.prices if judges is not None else {}).items()
+        },
+        "evals_compared": 1 if compared is None else compared.n_evals,
+        "p_adjusted": None if compared is None else compared.p,
+        "shard_code": {} if results.shard is None else dict(results.shard.code),
+        "verdicts": [_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
+        "rescored": None if rescored is None else _rescored(rescored),
+        "changed_rows": [] if before is None else [_changed_row("rescored", row) for row in before.changed_rows],
+    }
+
+
 OWN_VALUES = frozenset(
     {
         "status",

@@ -393,7 +393,7 @@ def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
             **_head_members(path, data),
             config=_typed(data["config"], dict),
             rows=list(map(_row, data["rows"])),
-            changed_rows=_changed_rows(data.get("changed_rows", [])),
+            changed_rows=changed_rows_of(data.get("changed_rows", [])),
             document=data,
         )
         contradiction = _repeated(results.rows) or _contradiction(_pass_rule(results.config), data["rows"])
@@ -538,7 +538,7 @@ def _notes(run: Mapping[str, Any]) -> RunNotes:
     return NO_NOTES.add(run)
 
 
-def _changed_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[ChangedRow]]:
+def changed_rows_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[ChangedRow]]:
     changed: dict[str, list[ChangedRow]] = {}
     for row in rows:
         now, then = (

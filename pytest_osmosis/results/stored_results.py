@@ -106,35 +106,49 @@ def read_stored(run: StoredEvalRun) -> StoredResults:
 class Replayed(NamedTuple):
     """A journal, folded: its ledger, and the position of each run's rollout and last score, by attempt.
 
-    `loaded` is the last event about the code that scores, `rows` the last one about the digests of rows,
-    `session_ms` the time of each session.
+    `loaded` is the last event about the code that scores, `ended` that of the last session if it ended. `digests` are
+    the published ones of rows, as the events say them. `facts` are those that results need besides, as the last session
+    wrote them that performed all runs of the one before; empty in journals of earlier versions. `session_ms`
+    is the time of each session.
     """
 
     ledger: Ledger
     positions: Positions
     loaded: Event = NOTHING
-    rows: Event = NOTHING
+    digests: Mapping[str, str] = NOTHING
+    ended: Event = NOTHING
+    facts: Event = NOTHING
     session_ms: Sequence[float] = ()
 
     @property
     def row_digests(self) -> Mapping[int, str]:
         """The published digests of rows, by index; an earlier version did not write them."""
-        return {int(row): digest for row, digest in self.rows.get("digests", NOTHING).items()}
+        return {int(row): digest for row, digest in self.digests.items()}
 
 
 def replayed(journal: Path) -> Replayed:
     """Return what a journal comes to. Raises `JournalError`."""
-    ledger, positions, last = Ledger(), dict[tuple[str, RunId, int], int](), dict[str, Event]()
     times = SessionTimes()
+    ledger, positions = Ledger(), dict[tuple[str, RunId, int], int]()
+    loaded = ended = facts = NOTHING
+    digests: dict[str, str] = {}
     events = ({**event, _AT: position} for position, event in replay_with_positions(journal))
     for event in settled(events):
         ledger.apply(event)
         times.apply(event)
         if event["ev"] == "score" or (event["ev"] == "rollout" and _key(event) not in positions):
             positions[_key(event)] = event[_AT]
-        if event["ev"] in ("loaded", "rows"):
-            last[event["ev"]] = event
-    return Replayed(ledger, positions, last.get("loaded", NOTHING), last.get("rows", NOTHING), times.each_ms)
+        match event["ev"]:
+            case "began":
+                ended = NOTHING
+            case "loaded":
+                loaded, now = event, event.get("result_facts", NOTHING)
+                facts = facts if facts and now.get("is_part") else now
+            case "rows":
+                digests.update(event.get("digests", NOTHING))
+            case "ended":
+                ended = event
+    return Replayed(ledger, positions, loaded, digests, ended, facts, times.each_ms)
 
 
 def _key(event: Event) -> tuple[str, RunId, int]:

@@ -39,7 +39,7 @@ def add_parser(commands: Commands) -> None:
         choices=FORMATS,
         default="json",
         metavar="|".join(FORMATS),
-        help="json (default): results.json, made of the journal if the eval run wrote none; or a table of its runs as "
+        help="json (default): results.json, made again from the manifest and the journal; or a table of its runs as "
         "JSON Lines with whole conversations, CSV, or Parquet (needs pytest-osmosis[parquet])",
     )
     parser.add_argument(

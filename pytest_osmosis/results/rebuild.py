@@ -1,0 +1,378 @@
+"""Results, made again from the manifest and the journal of an eval run alone, by the rules of its last session.
+
+For a run that died they are those of a session that stopped there: its runs that never ended are pending, and gates
+that they could decide are not decided.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.errors import ResultsError
+from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.files.shapes import (
+    ShapeFault,
+    anything,
+    flag,
+    listing,
+    members,
+    nullable,
+    number,
+    table,
+    text,
+    whole,
+)
+from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.lifecycle import WAS_KILLED, Lifecycle, lifecycle_of
+from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
+from pytest_osmosis.record.run_record import JudgeUse, RunRecord
+from pytest_osmosis.record.stop import Stop
+from pytest_osmosis.results import results
+from pytest_osmosis.results.baseline_results import differing_settings
+from pytest_osmosis.results.calibration import HumanScores
+from pytest_osmosis.results.cassette_use import CassetteUse
+from pytest_osmosis.results.causes import causes_of, too_many
+from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous
+from pytest_osmosis.results.judge_totals import PriceOf, shown_name
+from pytest_osmosis.results.publish import published, published_config
+from pytest_osmosis.results.read import PublishedHead, PublishedResults, changed_rows_of, read_head, read_results
+from pytest_osmosis.results.read_back import cassette_of, price_of, rescored_of, verdict_of
+from pytest_osmosis.results.results import EvalDescription, ModelResults, Rescored, Results, Throttling
+from pytest_osmosis.results.shards import ShardFacts
+from pytest_osmosis.results.stored_results import Replayed, replayed
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.verdicts.gates import verdict_without_value
+from pytest_osmosis.verdicts.pass_rule import PassRule
+
+FACTS = members(
+    {
+        "session": text,
+        "description": members({"name": text, "model": text, "n": whole(1), "extra": table(anything)}),
+        "pass_rule": members({"pass_threshold": number(), "thresholds": table(number()), "decide": text}),
+        "gates": listing(
+            members(
+                {
+                    "metric": text,
+                    "minimum": number(),
+                    "rule": text,
+                    "k": nullable(whole(1)),
+                    "function": nullable(text),
+                }
+            )
+        ),
+        "provenance": table(anything),
+        "prices": table(nullable(table(anything))),
+        "baseline": nullable(text),
+        "baseline_results": nullable(members({"path": text, "sha256": text})),
+        "selected": listing(listing(anything, length=4)),
+        "partial": flag,
+        "part": nullable(text),
+        "baseline_part": nullable(text),
+        "new_baseline": flag,
+        "smoke": flag,
+        "n_planned": whole(),
+        "human": nullable(members({"column": text, "tolerance": nullable(number()), "by_row": table(number())})),
+        "previous": nullable(text),
+        "shard": nullable(table(anything)),
+        "max_errors": text,
+        "took_ms": number(0),
+        "status_before": nullable(members({"status": text, "reason": nullable(text), "stopped_by": nullable(text)})),
+    }
+)
+"""The shape of the facts in a `loaded` event."""
+_BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+TIMES = frozenset(
+    {"total_duration_ms", "finished_at", "duration_ms", "scoring_ms", "paused_s", "held_s", "least_in_flight", "pauses"}
+)
+"""Keys of published results that hold times, or follow from the moment at which something happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltResults:
+    """The published object of an eval run, made of its journal; `notes` say what could not be made again."""
+
+    document: Mapping[str, Any]
+    notes: Sequence[str] = ()
+
+
+def rebuild(run: StoredEvalRun) -> RebuiltResults | None:
+    """Make the results of an eval run again, None if an earlier version began it. Raises `OsmosisError`."""
+    found = replayed(run.directory.journal)
+    if not found.facts:
+        return None
+    where = shown(run.directory.journal)
+    try:
+        FACTS(found.facts)
+        return _Rebuilding(run, found).results()
+    except ShapeFault as fault:
+        raise ResultsError(f"{where}: {fault.within('result_facts')}") from None
+    except _BROKEN as error:
+        raise ResultsError(f"{where}: its result_facts, or those in the manifest, are not valid: {error!r}") from None
+
+
+class _Rebuilding:
+    def __init__(self, run: StoredEvalRun, found: Replayed) -> None:
+        self._run = run
+        self._found = found
+        self._facts = facts = found.facts
+        at_end = run.manifest.result_facts
+        self._end = at_end if at_end.get("session") == facts["session"] else {}
+        self._lifecycle = lifecycle_of(run.directory)
+        self._notes: list[str] = []
+        rule = facts["pass_rule"]
+        self._pass_rule = PassRule(found.ledger.scorers, rule["pass_threshold"], rule["thresholds"], rule["decide"])
+        self._stop = self._last_stop()
+
+    def results(self) -> RebuiltResults:
+        measured = self._measured()
+        lost = self._lost_baseline()
+        rules = self._rules(measured)
+        compared = compared_with_baseline(measured, rules)
+        if compared is not None and self._end.get("evals_compared", 1) > 1:
+            compared = compared.among(self._end["evals_compared"], self._end["p_adjusted"])
+        made = judged(measured, rules, compared)
+        if lost is not None and rules.part is None:
+            made = replace(
+                made,
+                verdicts=[
+                    verdict_without_value(each.rule, "not measured", lost)
+                    if each.rule is not None and each.rule.is_regression and not rules.new_baseline
+                    else each
+                    for each in made.verdicts
+                ],
+            )
+        if not self._end and self._lifecycle.has_ended:
+            self._notes.append("its session did not say when it finished, so times are those of the journal")
+        made = replace(
+            made,
+            verdicts=[*made.verdicts, *map(verdict_of, self._end.get("verdicts", ()))],
+            previous=self._since_previous(measured),
+            rescored=self._rescored(len({record.run.row for record in measured.all_records})),
+        )
+        document = published(made)
+        if not self._lifecycle.has_ended:
+            document |= {"status": self._lifecycle.status, "stopped_by": None}
+        return RebuiltResults(document, self._notes)
+
+    def _last_stop(self) -> Stop | None:
+        """Return why the last session stopped, None if it did not, or if rollouts were scored again."""
+        found, lifecycle = self._found, self._lifecycle
+        if self._facts["status_before"] is not None or not lifecycle.has_ended:
+            return None
+        if not found.ended:
+            killed = lifecycle.reason if lifecycle.was_killed else None
+            return Stop("killed", killed or f"its process {WAS_KILLED}")
+        stop = found.ended.get("stop")
+        if stop is not None:
+            return Stop(stop["reason"], stop["text"])
+        return None if found.ended["status"] == "finished" else Stop("closed", found.ended["reason"] or "stopped")
+
+    def _measured(self) -> Results:
+        facts, found, end = self._facts, self._found, self._end
+        runs = sorted(_selected(facts["selected"]), key=plan_order)
+        own, of_baseline = (self._records(runs, of_baseline=which) for which in (False, True))
+        stop, n = self._stop, facts["description"]["n"]
+        ran = all(record.status != "pending" for record in own)
+        if stop is not None and stop.reason in ("decided", "closed") and ran:
+            stop = None
+        stopped = None if stop is None else stop.text
+        if stop is not None and stop.reason == "max_errors":
+            stopped = too_many(causes_of(own, self._pass_rule), len(own), facts["max_errors"])
+        human, shard, description = facts["human"], facts["shard"], facts["description"]
+        throttling = end.get("throttling")
+        return Results(
+            description=EvalDescription(**description),
+            pass_rule=self._pass_rule,
+            records=own,
+            partial=facts["partial"],
+            stopped=stopped,
+            stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
+            duration_ms=end["duration_ms"] if end else facts["took_ms"] + self._took_ms(),
+            **_summaries(own, self._pass_rule, n),
+            provenance=self._provenance(),
+            price=self._price(ModelTag.PRIMARY),
+            judge_price=self._judge_price(),
+            row_digests=defaultdict(str, found.row_digests),
+            human=None
+            if human is None
+            else HumanScores(
+                human["column"], {int(row): score for row, score in human["by_row"].items()}, human["tolerance"]
+            ),
+            smoke_of=facts["n_planned"] if facts["smoke"] else None,
+            n_planned=facts["n_planned"],
+            shard=None
+            if shard is None
+            else replace(
+                ShardFacts.from_json(shard),
+                baseline_stopped=found.ended.get("baseline_stopped"),
+                code=end["shard_code"] if end else found.loaded.get("digests", {}),
+            ),
+            cassette=self._cassette(),
+            throttling=Throttling()
+            if throttling is None
+            else Throttling(
+                throttling["pauses"],
+                throttling["paused_s"],
+                throttling["least_in_flight"],
+                held_s=throttling["held_s"],
+            ),
+            baseline=None
+            if facts["baseline"] is None
+            else ModelResults(
+                facts["baseline"],
+                of_baseline,
+                **_summaries(of_baseline, self._pass_rule, n),
+                price=self._price(ModelTag.BASELINE),
+            ),
+        )
+
+    def _records(self, runs: Sequence[RunId], *, of_baseline: bool) -> list[RunRecord]:
+        """Return the records of runs of one model; those that never ended because the process died say so."""
+        made = results.records_of((run for run in runs if run.is_baseline == of_baseline), self._found.ledger.records)
+        if self._stop is None or self._stop.reason != "killed":
+            return made
+        return [
+            record._replace(skip_reason=self._stop.text)
+            if record.status == "pending" and record.skip_reason is None
+            else record
+            for record in made
+        ]
+
+    def _rules(self, measured: Results) -> Rules:
+        facts, stored = self._facts, self._baseline
+        config = published_config(measured.description, measured.pass_rule)
+        return Rules(
+            gates=[GateRule(**rule) for rule in facts["gates"]],
+            part=facts["part"],
+            baseline_part=facts["baseline_part"],
+            new_baseline=facts["new_baseline"],
+            baseline_results=stored,
+            differs=() if stored is None else differing_settings(stored, config, Redaction()),
+            baseline_stopped=self._found.ended.get("baseline_stopped"),
+        )
+
+    _baseline: PublishedResults | None = None
+
+    def _lost_baseline(self) -> str | None:
+        """Read the file of the baseline. Return why it is not what the session compared with, None if it is."""
+        file = self._facts["baseline_results"]
+        if file is None:
+            return None
+        path = Path(file["path"])
+        lost = f"the baseline {shown(path)} has changed since"
+        try:
+            with open_file(path) as opened:
+                is_same = sha256(opened.read()).hexdigest() == file["sha256"]
+            if is_same:
+                self._baseline = read_results(path)
+                return None
+        except (FileFault, OSError, ResultsError):
+            lost = f"the baseline {shown(path)} can no longer be read"
+        self._notes.append(f"{lost}, so nothing is compared with it")
+        return lost
+
+    def _since_previous(self, measured: Results) -> Any:
+        name = self._facts["previous"]
+        if name is None or not measured.whole:
+            return None
+        path, digest = Path(name), self._facts["provenance"].get("plan_digest", "")
+        head = _head_of(path, digest)
+        if head is None:
+            self._notes.append(f"the previous run {shown(path)} can no longer be read, so nothing is compared with it")
+            return None
+        return since_previous(measured, head)
+
+    def _rescored(self, n_rows: int) -> Rescored | None:
+        before = self._facts["status_before"]
+        if before is None:
+            return None
+        data = self._end.get("rescored")
+        lifecycle = Lifecycle(before["status"], before["reason"], stopped_by=before["stopped_by"])
+        if data is None:
+            return Rescored(self._run.manifest.started_at, 0.0, {}, None, lifecycle)
+        changed = changed_rows_of(self._end["changed_rows"]).get("rescored", ())
+        return replace(rescored_of(data, n_rows, changed), before=lifecycle)
+
+    def _provenance(self) -> Mapping[str, Any]:
+        if self._end:
+            return dict(self._end["provenance"])
+        git = self._run.manifest.git or {"git_commit": None, "git_dirty": None}
+        return {**self._facts["provenance"], **git, "finished_at": self._last_at().isoformat(timespec="milliseconds")}
+
+    def _last_at(self) -> datetime:
+        if self._found.ended:
+            return datetime.fromisoformat(self._found.ended["at"])
+        return datetime.fromtimestamp(self._run.directory.journal.stat().st_mtime, UTC)
+
+    def _took_ms(self) -> float:
+        """Return the time of the last session, None of which is known exactly."""
+        took = self._last_at() - datetime.fromisoformat(self._facts["session"])
+        return max(0.0, took.total_seconds() * 1000) if self._facts["status_before"] is None else 0.0
+
+    def _cassette(self) -> CassetteUse | None:
+        if self._end:
+            return cassette_of(self._end["cassette"])
+        then = self._run.manifest.cassette
+        if then is None:
+            return None
+        self._notes.append("how much came from the cassette is not known")
+        return CassetteUse(then["mode"], then["path"])
+
+    def _price(self, tag: ModelTag) -> Price | None:
+        return price_of(self._facts["prices"].get(tag))
+
+    def _judge_price(self) -> PriceOf:
+        """Return the prices of judges that were asked; without the end of the session, of the one in the config."""
+        known = {name: price_of(price) for name, price in self._end.get("judge_prices", {}).items()}
+        judge = self._facts["description"]["extra"].get("judge", {})
+        price = price_of(self._facts["prices"].get("judge"))
+
+        def price_for(use: JudgeUse) -> Price | None:
+            if shown_name(use) in known:
+                return known[shown_name(use)]
+            return price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
+
+        return price_for
+
+
+def _summaries(records: Sequence[RunRecord], pass_rule: PassRule, n: int) -> dict[str, Any]:
+    by_function, overall = results.summarize(records, pass_rule, n)
+    return {"by_function": by_function, "overall": overall}
+
+
+def _selected(spans: Sequence[Sequence[Any]]) -> Iterator[RunId]:
+    for model, index, first, n_rows in spans:
+        for row in range(first, first + n_rows):
+            yield RunId(row, index, ModelTag(model))
+
+
+def _head_of(path: Path, digest: str) -> PublishedHead | None:
+    """Return the head of the results of another eval run; also if they were kept under another name meanwhile."""
+    try:
+        head = read_head(path)
+    except ResultsError:
+        return None
+    return head if head.plan_digest == digest and head.is_whole else None
+
+
+def differences(stored: object, made: object, at: str = "") -> Iterator[str]:
+    """Yield the places at which two published objects differ in more than times."""
+    if isinstance(stored, Mapping) and isinstance(made, Mapping):
+        for key in dict.fromkeys([*stored, *made]):
+            if key not in TIMES:
+                missing = object()
+                yield from differences(stored.get(key, missing), made.get(key, missing), f"{at}.{key}".lstrip("."))
+    elif isinstance(stored, list | tuple) and isinstance(made, list | tuple) and len(stored) == len(made):
+        for number_, (one, other) in enumerate(zip(stored, made, strict=True)):
+            yield from differences(one, other, f"{at}[{number_}]")
+    elif stored != made:
+        yield at
