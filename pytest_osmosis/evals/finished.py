@@ -83,7 +83,7 @@ class FinishedEval:
         output, baseline = results_path(config), baseline_path(config)
         in_run_directory = self.run.prepared.source.results_path(self.run)
         self._write(in_run_directory, in_run_directory=True)
-        if in_run_directory == self.run.directory.results:
+        if self.written and in_run_directory == self.run.directory.results:
             self._add_facts()
         if output is not None:
             self._write(self._place(output))
