@@ -204,13 +204,13 @@ def spent(prepared: Prepared, rolled: Collection[RunRecord]) -> Spent:
 
 
 def lost_text(n: int) -> str:
-    """Return how many rollouts of earlier sessions were lost.
+    """Return how many rollouts of earlier sessions were lost, as far as their beginning was still noted.
 
     >>> lost_text(1)
-    '1 rollout was in flight when an earlier session ended, possibly billed'
+    'at least 1 rollout was in flight when an earlier session ended, possibly billed'
     """
     were = "was" if n == 1 else "were"
-    return f"{plural(n, 'rollout')} {were} in flight when an earlier session ended, possibly billed"
+    return f"at least {plural(n, 'rollout')} {were} in flight when an earlier session ended, possibly billed"
 
 
 @dataclass(frozen=True, slots=True)

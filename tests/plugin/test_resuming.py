@@ -20,6 +20,8 @@ from tests.servers import ChatServer, held, reply, status
 
 CONFIG = "configs/eval/x.toml"
 RESUME = "--osmosis-resume"
+HANDED_OUT = 7
+"""The most runs that one or two hosts hold with `batch_size = 3`: those in flight, and some ahead of their turn."""
 
 AGENT = """
 import asyncio, os
@@ -134,7 +136,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(workspace: Workspace) -
     assert (resumed.ret, again.ret, undisturbed.ret) == (0, 0, 0)
     n_lost = results(workspace, "one")["provenance"]["lost_in_flight"]
     assert n_lost >= 1
-    assert 16 <= before.total() <= 16 + 3, "only runs in flight are rolled out again, even if their start was not noted"
+    assert 16 <= before.total() <= 16 + HANDED_OUT, "a host may begin what it was handed before it notices the kill"
     assert {run: times for run, times in Counter(_rolled(workspace, "one")).items() if times > 1} == {}
     assert len(stored) + len([run for run in _rolled(workspace, "one") if run not in stored]) == 16
     assert timeless(results(workspace, "one")) == timeless(results(workspace, "two"))
