@@ -116,8 +116,8 @@ def test_a_host_that_dies_while_it_scores_costs_no_rollout(
     )
     config = workspace.config(server, scoring={"eval_fns": ["rewards:judge"]}, evaluation={"batch_size": 2})
     with running(config) as live:
-        records = live.run.engine.ledger.records
-        live.wait_for(lambda: sum(record.rolled for record in tuple(records.values())) == 4)
+        ledger = live.run.engine.ledger
+        live.wait_for(lambda: sum(record.rolled for record in tuple(ledger.records.values())) == 4)
         kill(live.host("host").pid)
         (tmp_path / "go").touch()
         live.wait()
