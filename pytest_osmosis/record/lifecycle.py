@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
 from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
+from pytest_osmosis.files.shapes import ShapeFault, moment
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.event_shapes import check_event
 from pytest_osmosis.record.last_lines import last_line, last_line_with
@@ -162,7 +163,16 @@ def _published(directory: RunDirectory, holder: Holder | None) -> Lifecycle | No
     if status is None:
         return None
     reason, by = (None, None) if status == "finished" else (members.get("stop_reason"), by)
-    return Lifecycle(status, reason, holder, ended_at=members.get("finished_at"), stopped_by=by)
+    return Lifecycle(status, reason, holder, ended_at=_moment(members.get("finished_at")), stopped_by=by)
+
+
+def _moment(text: str | None) -> str | None:
+    """Return a time in ISO 8601 with its zone, None for text that is none: results may have been damaged."""
+    try:
+        moment(text)
+    except ShapeFault:
+        return None
+    return text
 
 
 _MEMBER = re.compile(r' +"(status|stop_reason|stopped_by|finished_at)": (.*?),?\n')
