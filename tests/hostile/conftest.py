@@ -42,6 +42,31 @@ def _obeyed(artefact: Artefact, *, annotates: bool) -> Iterable[str]:
     return ()
 
 
+def _started() -> Iterator[int]:
+    """Yield the processes that this test started. A child that was only forked yet has the memory of this process."""
+    own = _command("self")
+    for child in descendants(os.getpid()):
+        if _command(child) != own or _parent(child) != os.getpid():
+            yield child
+
+
+def _command(process: int | str) -> bytes:
+    return _proc(f"{process}/cmdline")
+
+
+def _parent(process: int) -> int:
+    """Return the process that started another one, 0 if that has ended."""
+    fields = _proc(f"{process}/stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def _proc(name: str) -> bytes:
+    try:
+        return Path("/proc", name).read_bytes()
+    except OSError:
+        return b""
+
+
 @pytest.fixture
 def core_files() -> Iterator[None]:
     """Let processes that crash write core files, as machines of CI do, where the system allows it."""
@@ -60,7 +85,7 @@ def hostile(
 ) -> Iterator[HostileWorkspace]:
     """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it."""
     workspace = HostileWorkspace(pytester, plugin_args, monkeypatch)
-    with PeakMemory(lambda: descendants(os.getpid()), proportional_mb) as memory:
+    with PeakMemory(_started, proportional_mb) as memory:
         yield workspace
     artefacts = workspace.artefacts()
     found = [
