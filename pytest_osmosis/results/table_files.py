@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TableFormat = Literal["jsonl", "csv", "parquet"]
 ROWS_AT_ONCE = 500
 """The rows of a row group of Parquet, which are in memory together."""
-BYTES_AT_ONCE = 1 << 26
+BYTES_AT_ONCE = 1 << 24
 """A row group ends earlier if its texts have this many characters."""
 
 
