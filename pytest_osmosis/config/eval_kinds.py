@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import fields, replace
@@ -20,6 +21,7 @@ from pytest_osmosis.config.kinds import (
     refuse,
     string,
     table_of,
+    text,
     toml,
     typed_array,
     typed_toml,
@@ -27,6 +29,7 @@ from pytest_osmosis.config.kinds import (
 from pytest_osmosis.config.tables import TokenPrices
 
 RESERVED_ENV_PREFIX = "_OSMOSIS_"
+_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 RESERVED_BODY_KEYS = ("messages", "model", "tools", "stream", "n")
 
 
@@ -71,14 +74,52 @@ def variable_name() -> ValueKind:
 
 def headers() -> ValueKind:
     """HTTP headers. Names are checked, and values are never shown."""
-    pattern = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-    token = string("an HTTP header name", lambda value: bool(re.fullmatch(pattern, value)))
+    token = string("an HTTP header name", lambda value: bool(re.fullmatch(_HEADER_NAME, value)))
     value = string(
         "a string without line breaks",
         lambda value: not re.search(r"[\r\n\0]", value),
         got=lambda _: "one with a line break or a NUL",
     )
     return table_of("a table of header names to strings", token, value)
+
+
+def headers_from_state() -> ValueKind:
+    """HTTP headers whose values come from the state of a rollout."""
+    token = string("an HTTP header name", lambda value: bool(re.fullmatch(_HEADER_NAME, value)))
+    return table_of("a table of header names to keys of the state", token, text())
+
+
+def any_flag() -> ValueKind:
+    def read(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise refuse("must be true or false")
+        return value
+
+    return ValueKind("true or false", read, typed_toml, {"type": "boolean"})
+
+
+def json_table() -> ValueKind:
+    """A table of JSON values; as an option, written as JSON or as a TOML inline table."""
+    expects = "a table of JSON values"
+
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise refuse(f"must be {expects}")
+        faults = [
+            Fault("must be a JSON value", (key,), toml(item)) for key, item in value.items() if not _is_json(item)
+        ]
+        if faults:
+            raise Unfit(faults)
+        return value
+
+    return ValueKind(expects, read, _typed_json, {"type": "object"})
+
+
+def _typed_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return typed_toml(text)
 
 
 def stop() -> ValueKind:

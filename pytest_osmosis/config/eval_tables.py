@@ -20,12 +20,15 @@ from pytest_osmosis.config.conditions import (
 from pytest_osmosis.config.eval_kinds import (
     RESERVED_BODY_KEYS,
     above_0,
+    any_flag,
     at_least_0,
     code_reference,
     env_name,
     extra_body,
     folder_name,
     headers,
+    headers_from_state,
+    json_table,
     rollout_bounds,
     score_range,
     seconds,
@@ -86,6 +89,12 @@ MOST_HOSTS = 512
 MOST_RETRIES = 1_000
 MOST_VOTES = 100
 CLIENTS = ("auto", "openai", "anthropic", "light", "litellm")
+API_CLIENT_TYPES = (
+    "openai_chat_completions",
+    "openai_completions",
+    "openai_chat_completions_token",
+    "anthropic_messages",
+)
 
 EVALUATION = Table(
     "evaluation",
@@ -152,7 +161,36 @@ MODEL = Table(
         Field("base_url", url(), "URL of the server's API, like http://localhost:8000/v1."),
         Field("api_key_env", variable_name(), "Environment variable that contains the API key."),
         Field("client", choice(*CLIENTS), "Client that sends the requests.", default="auto"),
+        Field(
+            "endpoint_id",
+            text(),
+            "Endpoint of the registry that serves the model. Cannot be used with [experiment] model_path, base_url, "
+            "client or api_client_type.",
+        ),
+        Field(
+            "endpoints_path",
+            text(),
+            "Registry of endpoints, inside the workspace. Default: configs/endpoints.toml, if there is one.",
+        ),
+        Field(
+            "api_client_type",
+            choice(*API_CLIENT_TYPES),
+            "API of the server, by its name in prime eval. Cannot be used with client.",
+        ),
         Field("headers", headers(), "HTTP headers sent with every request.", private=True),
+        Field(
+            "headers_from_state",
+            headers_from_state(),
+            "HTTP headers whose values are read, with each request, from the state of its rollout: row_index, "
+            "run_index, example_id, trajectory_id, or any key of an environment's state.",
+        ),
+        Field(
+            "sticky",
+            choice("none", "row", "run"),
+            'Which requests stay with one replica of an endpoint while it answers: those of a "row", those of a "run", '
+            "or none, so that each goes to the replica with the fewest in flight.",
+            default="none",
+        ),
         Field(
             "max_response_mb",
             integer(1),
@@ -255,6 +293,12 @@ AGENT = Table(
             "answers. Cannot be used with agent, or with [experiment] rollout.",
         ),
         Field(
+            "prompt",
+            text(),
+            "System prompt of every row, instead of the row's own: a text, or the path of a .md or .txt file inside "
+            "the workspace.",
+        ),
+        Field(
             "max_turns",
             integer(1),
             "Most turns in one rollout. The agent is told; if the key is set, a rollout that asks the model more often "
@@ -268,6 +312,35 @@ AGENT = Table(
             "these, and by OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY too.",
             default="url",
         ),
+    ),
+)
+
+ENVIRONMENT = Table(
+    "environment",
+    "The verifiers environment that is evaluated: it has the rows, rolls out and scores.",
+    (
+        Field("env_id", text(), 'Id of the environment: "gsm8k", "owner/name" or "owner/name@version".'),
+        Field("env_args", json_table(), "Arguments of its load_environment()."),
+        Field("extra_env_kwargs", json_table(), "Attributes set on the environment, like {max_turns = 20}."),
+        Field(
+            "env_dir_path",
+            text(),
+            "Folder of environments that are not installed, inside the workspace.",
+            default="environments",
+        ),
+        Field(
+            "independent_scoring",
+            any_flag(),
+            "Score each run by itself. An environment whose reward functions need all runs of a row refuses it.",
+            default=False,
+        ),
+        Field(
+            "rollout_retries",
+            integer(0, MOST_RETRIES),
+            "How often a rollout is repeated after an error of infrastructure, or an answer that cannot be read.",
+            default=0,
+        ),
+        Field("state_columns", array_of(text(), "distinct names"), "Keys of the state to keep with each run."),
     ),
 )
 
@@ -310,6 +383,22 @@ EXECUTION = Table(
             default=120.0,
         ),
         Field("warnings", anything(), "How warnings are handled.", supported=False),
+        Field(
+            "max_concurrent_generation",
+            integer(1),
+            "Rollouts that ask the model at once, all processes together. Default: batch_size.",
+        ),
+        Field(
+            "max_concurrent_scoring",
+            integer(1),
+            "Runs that are scored at once, all processes together. Default: batch_size.",
+        ),
+        Field(
+            "interleave_scoring",
+            any_flag(),
+            "Score runs while others are rolled out. false: score all of them once the last one is rolled out.",
+            default=True,
+        ),
         Field(
             "requests_per_minute",
             integer(1),
@@ -389,6 +478,22 @@ OUTPUT = Table(
     (
         Field("dir", text(), "Folder for run directories, inside the workspace. Default: .osmosis/runs."),
         Field("results", text(), "Results file, inside the workspace."),
+        Field(
+            "save_results",
+            any_flag(),
+            "Also write results.jsonl and metadata.json as prime eval does, in output_dir/evals.",
+            default=False,
+        ),
+        Field(
+            "output_dir",
+            text(),
+            "Folder for the files of save_results, inside the workspace.",
+            default="outputs",
+        ),
+        Field("save_to_hf_hub", any_flag(), "Push the files of save_results to the Hugging Face Hub.", default=False),
+        Field("hf_hub_dataset_name", text(), "Name of the dataset on the Hub. Default: made of environment and model."),
+        Field("heartbeat_url", url(), "URL that is requested whenever a row is done, for monitors."),
+        Field("abbreviated_summary", any_flag(), "Print no conversations in the summary.", default=False),
         Field("html", anything(), "HTML report.", supported=False),
         Field("transcripts", anything(), "Conversations to keep.", supported=False),
     ),
@@ -422,7 +527,7 @@ PRICES = Table(
 EVAL_TABLES: Tables = {
     table.name: table
     for table in (
-        EXPERIMENT, EVALUATION, ADVANCED, ENV, SECRETS, MODEL, SAMPLING, SCORING, JUDGE, AGENT,
+        EXPERIMENT, EVALUATION, ADVANCED, ENV, SECRETS, MODEL, SAMPLING, SCORING, JUDGE, AGENT, ENVIRONMENT,
         DATA, EXECUTION, GATE, LIMITS, BASELINE, OUTPUT, CASSETTE, PRICES,
     )
 }  # fmt: skip

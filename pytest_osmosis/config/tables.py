@@ -60,9 +60,17 @@ class RowSelection:
     limit: int | Literal["all"] | None = None
 
 
+ApiClientType = Literal[
+    "openai_chat_completions", "openai_completions", "openai_chat_completions_token", "anthropic_messages"
+]
+
+
 @dataclass(frozen=True, slots=True)
 class ModelTable:
-    """`[model]`: the server of the model, and how requests are sent to it."""
+    """`[model]`: the server of the model, and how requests are sent to it.
+
+    `headers_from_state` are headers by name, and the keys of a rollout's state that hold their values.
+    """
 
     base_url: str | None = None
     api_key_env: str | None = None
@@ -71,6 +79,11 @@ class ModelTable:
     max_retries: int = 4
     max_response_mb: int = 64
     timeout_s: float = 120.0
+    endpoint_id: str | None = None
+    endpoints_path: str | None = None
+    api_client_type: ApiClientType | None = None
+    headers_from_state: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    sticky: Literal["none", "row", "run"] = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +157,25 @@ class AgentTable:
     bounds_turns: bool = False
     endpoint: Literal["url", "env"] = "url"
     mcp: str | None = None
+    prompt: str | None = None
 
     @property
     def is_recorded(self) -> bool:
         """True if the rows hold the conversations, so that nothing is rolled out."""
         return self.agent == RECORDED
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentTable:
+    """`[environment]`: the verifiers environment that has the rows, rolls out and scores; none if `env_id` is None."""
+
+    env_id: str | None = None
+    env_args: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    extra_env_kwargs: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    env_dir_path: str = "environments"
+    independent_scoring: bool = False
+    rollout_retries: int = 0
+    state_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +203,9 @@ class Execution:
     watchdog_s: float = 120.0
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    max_concurrent_generation: int | None = None
+    max_concurrent_scoring: int | None = None
+    interleave_scoring: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +274,12 @@ class Output:
 
     dir: str | None = None
     results: str | None = None
+    save_results: bool = False
+    output_dir: str = "outputs"
+    save_to_hf_hub: bool = False
+    hf_hub_dataset_name: str | None = None
+    heartbeat_url: str | None = None
+    abbreviated_summary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +340,7 @@ class EvalConfig:
     scoring: Scoring = field(default_factory=Scoring)
     judge: JudgeTable = field(default_factory=JudgeTable)
     agent: AgentTable = field(default_factory=AgentTable)
+    environment: EnvironmentTable = field(default_factory=EnvironmentTable)
     data: Data = field(default_factory=Data)
     execution: Execution = field(default_factory=Execution)
     gates: tuple[GateRule, ...] = ()

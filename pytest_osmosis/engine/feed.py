@@ -181,7 +181,7 @@ class Feed:
         rollout = rescore.rollouts.rollout(run)
         state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=rollout["attempt"])
         state.messages, state.n_prompt = rollout["messages"], rollout["n_prompt"]
-        state.samples = rollout.get("samples", ())
+        state.samples, state.environment = rollout.get("samples", ()), rollout.get("environment", {})
         state.details = rollout.get("details", "")
         state.add_output(rollout.get("output", {}))
         codes = {} if rescore.calls_all else self._recorder.codes
@@ -297,4 +297,5 @@ class Feed:
             "record": state.row.record,
             "metrics": self._recorder.rollout_metrics(state.run),
             "samples": state.samples,
+            "environment": state.environment,
         }

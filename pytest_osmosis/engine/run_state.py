@@ -41,8 +41,8 @@ class RunState:
 
     Either may be None. `running` names the function that each of them runs now; `accused` the functions that ran when a
     scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
-    the last event, on the monotonic clock. The first `n_prompt` of the `messages` are the prompt's; `samples` are those
-    of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session.
+    the last event, on the monotonic clock. The first `n_prompt` of the `messages` are the prompt's; `samples` and
+    `environment` are those of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session.
     """
 
     run: RunId
@@ -59,6 +59,7 @@ class RunState:
     messages: list[dict[str, Any]] = field(default_factory=list)
     n_prompt: int = 0
     samples: Sequence[Mapping[str, Any]] = ()
+    environment: Mapping[str, Any] = field(default_factory=dict)
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)
     stored: bool = False
@@ -87,7 +88,7 @@ class RunState:
         """Take what a stored `rollout` or `score` event says."""
         if event["ev"] == "rollout":
             self.messages, self.n_prompt = event.get("messages", []), event.get("n_prompt", 0)
-            self.samples = event.get("samples", ())
+            self.samples, self.environment = event.get("samples", ()), event.get("environment", {})
             self.details = event.get("details", "")
         else:
             self.details = self.details or next((error["details"] for error in event.get("errors", {}).values()), "")

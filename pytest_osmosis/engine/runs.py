@@ -210,7 +210,7 @@ class Runs:
         record = self._recorder.enter(event, raw)
         state.become(Stage.ROLLED_OUT)
         state.messages, state.n_prompt = event["messages"], event["n_prompt"]
-        state.samples = event.get("samples", ())
+        state.samples, state.environment = event.get("samples", ()), event.get("environment", {})
         state.details = event.get("details", "")
         state.add_output(event.get("output", {}))
         self._recorder.count(tokens=record.tokens or 0)

@@ -183,6 +183,7 @@ class EvalRun:
             "record": row.record,
             "metrics": last.get("metrics", {}).get(ROLLOUT, {}),
             "samples": last.get("samples", ()),
+            "environment": last.get("environment", {}),
         }
 
     def stop_clock(self) -> None:

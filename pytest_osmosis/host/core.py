@@ -137,6 +137,7 @@ class HostCore:
                     "record": request["record"],
                     "metrics": rollout.get("metrics", {}).get(ROLLOUT, {}),
                     "samples": rollout.get("samples", ()),
+                    "environment": rollout.get("environment", {}),
                 }
             )
 
@@ -187,6 +188,7 @@ class HostCore:
         failure: Failure | None = None
         notes: NoteFields = {}
         samples: Sequence[Mapping[str, Any]] = ()
+        environment: Mapping[str, Any] = {}
         prompt = request["prompt"]
         begun = time.perf_counter()
         try:
@@ -196,7 +198,7 @@ class HostCore:
             n_prompt = prompt_length(prompt, messages)
             _refuse_refusal(messages[n_prompt:])
             chat.totals.raise_outage()
-            notes, samples = _notes_of(output), output.samples
+            notes, samples, environment = _notes_of(output), output.samples, output.environment
         except BaseException as error:
             if self.closing:
                 raise
@@ -208,6 +210,8 @@ class HostCore:
         event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure, notes)
         if samples:
             event["samples"] = samples
+        if environment:
+            event["environment"] = environment
         return event
 
     async def _output(self, context: ChatContext, running: MonitoredCode) -> RolloutOutput:

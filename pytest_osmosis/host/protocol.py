@@ -77,6 +77,26 @@ class CassetteFields(TypedDict):
     paths: Sequence[str]
 
 
+class EnvironmentFields(TypedDict):
+    """A verifiers environment: the `module` whose load_environment(**env_args) makes it.
+
+    `folder` is put in front of sys.path if the module is not installed. `kwargs` are set after it is made.
+    `concurrency` is how many runs are in flight in this process. `headers_from_state` are headers and the keys of the
+    state that hold their values.
+    """
+
+    env_id: str
+    module: str
+    folder: str | None
+    args: Mapping[str, Any]
+    kwargs: Mapping[str, Any]
+    concurrency: int
+    independent_scoring: bool
+    rollout_retries: int
+    state_columns: Sequence[str]
+    headers_from_state: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """All that a host must know before its first run.
@@ -93,6 +113,7 @@ class Setup:
     With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
     `commit` is the commit that the code is from, if it is not the files of the workspace. `mcp` is the folder of a
     FastMCP server whose tools the built-in agent offers. `cassette` is the store of exchanges, if there is one.
+    `environment` is a verifiers environment, which then is the agent and scores under the name `reward`.
     """
 
     role: Role
@@ -121,6 +142,7 @@ class Setup:
     commit: CommitFields | None = None
     mcp: str | None = None
     cassette: CassetteFields | None = None
+    environment: EnvironmentFields | None = None
 
     @property
     def model_targets(self) -> dict[str, Mapping[str, Any]]:
@@ -181,7 +203,7 @@ class RunRequest(AttemptFields):
 class ScoringFields(AttemptFields):
     """A conversation and its row, for reward functions. The first `n_prompt` messages are the prompt's.
 
-    `metrics` are those of the rollout, `samples` those of its `RolloutEvent`.
+    `metrics` are those of the rollout, `samples` and `environment` those of its `RolloutEvent`.
     """
 
     messages: list[dict[str, Any]]
@@ -190,6 +212,7 @@ class ScoringFields(AttemptFields):
     record: dict[str, Any]
     metrics: Mapping[str, float]
     samples: Sequence[Mapping[str, Any]]
+    environment: Mapping[str, Any]
 
 
 class ScoreRequest(ScoringFields):
@@ -199,7 +222,15 @@ class ScoreRequest(ScoringFields):
     names: Sequence[str]
 
 
-RunsRequest = ProbeRequest | RunRequest | ScoreRequest | DropRequest | DenyRequest
+class ScoreGroupRequest(TypedDict):
+    """Score the conversations of a row together with the functions `names`, which need all of them."""
+
+    op: Literal["score_group"]
+    names: Sequence[str]
+    runs: Sequence[ScoringFields]
+
+
+RunsRequest = ProbeRequest | RunRequest | ScoreRequest | ScoreGroupRequest | DropRequest | DenyRequest
 LimitsRequest = LimitRequest | HoldRequest | PermitRequest
 Request = BecomeRequest | SetupRequest | RunsRequest | LimitsRequest | ControlRequest
 
@@ -217,9 +248,11 @@ ReadyEvent = TypedDict(
         "max_scorings": NotRequired[int | None],
         "rollout_code": NotRequired[Mapping[str, str]],
         "rollout_sources": NotRequired[Mapping[str, str]],
+        "grouped": NotRequired[Sequence[str]],
     },
 )
 """The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code.
+`grouped` lists those that score all runs of a row together (`ScoreGroupRequest`).
 The header prints `notes`. All hosts together may have `max_rollouts` and `max_scorings` in flight, or any number.
 `rollout_code` are digests of the code of rollouts, by file, and `rollout_sources` their texts (`host.rollout_code`)."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})

@@ -75,6 +75,7 @@ SHAPES: Mapping[str, Check] = {
             "details": text,
             "systemic": text,
             "samples": listing(table(anything)),
+            "environment": table(anything),
             "stored": STORED,
         },
     ),

@@ -116,8 +116,11 @@ class RolloutEvent(AttemptFields, NoteFields):
 
     `stored` are its answers that were not asked for, because a cassette or a cache has them; its `usage` counts them.
     `samples` are what a workflow of `osmosis_ai` left for its Grader besides the conversation
-    (`rollouts.sdk_workflow`). `systemic` ("always" or "until_success") means that further runs will meet the same
-    failure; "never", that they will not.
+    (`rollouts.sdk_workflow`). `environment` is what a verifiers environment says of the rollout, and the parts of its
+    state that JSON can hold.
+
+    `systemic` ("always" or "until_success") means that further runs will meet the same failure; "never", that they will
+    not.
     """
 
     ev: Literal["rollout"]
@@ -136,6 +139,7 @@ class RolloutEvent(AttemptFields, NoteFields):
     systemic: NotRequired[str]
     output: NotRequired[Mapping[str, str]]
     samples: NotRequired[Sequence[Mapping[str, Any]]]
+    environment: NotRequired[Mapping[str, Any]]
     stored: NotRequired[StoredFields]
 
 

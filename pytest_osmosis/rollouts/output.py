@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, NamedTuple
 
 from pytest_osmosis.models.base import Message
@@ -20,13 +20,14 @@ class RolloutOutput(NamedTuple):
     """The conversation, finite numbers by name, and plain JSON by name.
 
     `samples` are the fields of the samples that a Grader of `osmosis_ai` gets, as plain JSON; none if it gets the
-    conversation and the metrics alone.
+    conversation and the metrics alone. `environment` is that of the `RolloutEvent`.
     """
 
     messages: Sequence[Message]
     metrics: Mapping[str, float]
     info: Mapping[str, Any]
     samples: Sequence[Mapping[str, Any]] = ()
+    environment: Mapping[str, Any] = MappingProxyType({})
 
 
 def output_of(returned: object, ctx: ChatContext, who: str) -> RolloutOutput:

@@ -146,6 +146,7 @@ class ReferenceSolutions:
             "record": row.record,
             "metrics": {},
             "samples": (),
+            "environment": {},
         }
         try:
             reward = _outside_any_loop(lambda: self._host.replay(recorded, name))

@@ -20,7 +20,7 @@ Case = tuple[str, list[str]]
 
 CLIENTS = '"auto", "openai", "anthropic", "light", "litellm"'
 EVALUATION_KEYS = "(valid: limit, n, batch_size, pass_threshold, agent_workflow_timeout_s, grader_timeout_s)"
-TABLES = "(valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, judge, agent, data, execution, gate, limits, baseline, output, cassette, prices)"
+TABLES = "(valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, judge, agent, environment, data, execution, gate, limits, baseline, output, cassette, prices)"
 GATE_KEYS = '(valid: pass_rate, mean, max_regression, pass_at_K, pass_hat_K, "module:function")'
 ROWS = 'row numbers and inclusive ranges like "3,7,10-20", or "all"'
 ENV_NAME = "the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved)"
@@ -392,7 +392,9 @@ BROKEN: dict[str, list[Case]] = {
         (
             "host = 1",
             [
-                '2: [execution] host: unknown key, did you mean "hosts"? (valid: hosts, granularity, watchdog_s, requests_per_minute, tokens_per_minute)'
+                '2: [execution] host: unknown key, did you mean "hosts"? (valid: hosts, granularity, watchdog_s, '
+                "max_concurrent_generation, max_concurrent_scoring, interleave_scoring, requests_per_minute, "
+                "tokens_per_minute)"
             ],
         ),
     ],

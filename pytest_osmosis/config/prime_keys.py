@@ -1,0 +1,140 @@
+"""The settings of `prime eval` by their names there, and the keys of ours that they set.
+
+One place maps them, for TOMLs with `[[eval]]` and for options like `--osmosis-num-examples`. Source: the page on
+evaluation of verifiers 0.1.13.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from pytest_osmosis.config.kinds import refuse
+
+EVERY_RUN_AT_ONCE = 1_000_000
+"""The `batch_size` that stands for no limit: an eval has no more in flight than it has runs."""
+SAMPLING_KEYS = ("temperature", "top_p", "max_tokens", "seed", "stop")
+"""The keys of `sampling_args` that `[sampling]` has too; all others go to `extra_body`."""
+
+
+class PrimeKey(NamedTuple):
+    """A setting of `prime eval`: the key that it sets, and `converted`, which makes the key's value of the setting's.
+
+    `converted` raises `Unfit` for a value that the setting cannot have; other values are checked as the key's.
+    """
+
+    name: str
+    table: str
+    key: str
+    converted: Callable[[Any], Any] = lambda value: value
+    below: tuple[str, ...] = ()
+
+    @property
+    def option(self) -> str:
+        """The name as a flag has it: "num-examples"."""
+        return self.name.replace("_", "-")
+
+
+def _all_if_not_positive(value: Any) -> int | Literal["all"]:
+    """Return the rows that `num_examples` selects: all of them if it is -1."""
+    return "all" if _whole(value) == -1 else value
+
+
+def _unlimited_if_not_positive(value: Any) -> int:
+    return EVERY_RUN_AT_ONCE if _whole(value) == -1 else value
+
+
+def _whole(value: Any) -> Any:
+    """Return an integer that was typed as one."""
+    try:
+        return int(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _header_table(value: Any) -> Mapping[str, str]:
+    """Return the headers of lines like "Name: Value". Of equal names, the last one counts."""
+    lines = [value] if isinstance(value, str) else value
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise refuse('must be an array of lines like "Name: Value"')
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, text = line.partition(":")
+        if not colon or not name.strip():
+            raise refuse('must be lines like "Name: Value"')
+        headers[name.strip()] = text.strip()
+    return headers
+
+
+def _workers(value: Any) -> Any:
+    """Return the number of hosts, None for "auto"."""
+    return None if value == "auto" else value
+
+
+def _columns(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _negated(value: Any) -> Any:
+    return not value if isinstance(value, bool) else value
+
+
+def sampling_keys(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `[sampling]` for `sampling_args`.
+
+    >>> sampling_keys({"temperature": 0.7, "n": 1, "min_p": 0.1, "extra_body": {"top_k": 5}})
+    {'temperature': 0.7, 'extra_body': {'min_p': 0.1, 'top_k': 5}}
+    """
+    known = {key: item for key, item in value.items() if key in SAMPLING_KEYS and item is not None}
+    others = {key: item for key, item in value.items() if key not in (*SAMPLING_KEYS, "extra_body", "n")}
+    body = {**others, **(value.get("extra_body") or {})}
+    return {**known, **({"extra_body": body} if body else {})}
+
+
+def typed_json(text: str) -> Any:
+    """Return the value of a typed JSON text. Raises `Unfit` if it is none."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise refuse(f"must be JSON: {error}") from None
+
+
+PRIME_KEYS: Mapping[str, PrimeKey] = {
+    each.name: each
+    for each in (
+        PrimeKey("env_id", "environment", "env_id"),
+        PrimeKey("env_args", "environment", "env_args"),
+        PrimeKey("extra_env_kwargs", "environment", "extra_env_kwargs"),
+        PrimeKey("env_dir_path", "environment", "env_dir_path"),
+        PrimeKey("independent_scoring", "environment", "independent_scoring"),
+        PrimeKey("max_retries", "environment", "rollout_retries"),
+        PrimeKey("state_columns", "environment", "state_columns", _columns),
+        PrimeKey("model", "experiment", "model_path"),
+        PrimeKey("endpoint_id", "model", "endpoint_id"),
+        PrimeKey("endpoints_path", "model", "endpoints_path"),
+        PrimeKey("api_client_type", "model", "api_client_type"),
+        PrimeKey("api_key_var", "model", "api_key_env"),
+        PrimeKey("api_base_url", "model", "base_url"),
+        PrimeKey("headers", "model", "headers"),
+        PrimeKey("header", "model", "headers", _header_table),
+        PrimeKey("headers_from_state", "model", "headers_from_state"),
+        PrimeKey("header_from_state", "model", "headers_from_state", _header_table),
+        PrimeKey("max_tokens", "sampling", "max_tokens"),
+        PrimeKey("temperature", "sampling", "temperature"),
+        PrimeKey("num_examples", "evaluation", "limit", _all_if_not_positive),
+        PrimeKey("rollouts_per_example", "evaluation", "n"),
+        PrimeKey("max_concurrent", "evaluation", "batch_size", _unlimited_if_not_positive),
+        PrimeKey("max_concurrent_generation", "execution", "max_concurrent_generation"),
+        PrimeKey("max_concurrent_scoring", "execution", "max_concurrent_scoring"),
+        PrimeKey("no_interleave_scoring", "execution", "interleave_scoring", _negated),
+        PrimeKey("num_workers", "execution", "hosts", _workers),
+        PrimeKey("output_dir", "output", "output_dir"),
+        PrimeKey("save_results", "output", "save_results"),
+        PrimeKey("save_to_hf_hub", "output", "save_to_hf_hub"),
+        PrimeKey("hf_hub_dataset_name", "output", "hf_hub_dataset_name"),
+        PrimeKey("heartbeat_url", "output", "heartbeat_url"),
+        PrimeKey("abbreviated_summary", "output", "abbreviated_summary"),
+    )
+}
+"""The settings that set one key each. `sampling_args` sets several (`sampling_keys`), and `resume` none."""

@@ -1,0 +1,37 @@
+"""The facts about an environment that its code tells before anything is rolled out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentFacts:
+    """An environment, loaded once to ask it.
+
+    - `env_id`: the id as typed; `module` and `folder` say what is imported, and from where if it is not installed
+    - `version`: the version of its package, None without one; `framework` is that of verifiers
+    - `rows`: a file of JSON lines, one for each row of its eval dataset, in order; `n_rows` is their number
+    - `pass_threshold`: the lowest reward that passes
+    - `grouped`: true if a reward function needs all runs of a row
+    - `functions`: the names of its reward functions and metrics, as far as they are known
+    - `sampling`: its own `sampling_args`, which those of the config replace key by key
+    - `tools`: the definitions of its tools; `notes` are for the header
+    """
+
+    env_id: str
+    module: str
+    folder: str | None
+    version: str | None
+    framework: str | None
+    rows: Path
+    n_rows: int
+    pass_threshold: float
+    grouped: bool
+    functions: Sequence[str] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    tools: Sequence[Mapping[str, Any]] = ()
+    notes: Sequence[str] = ()
