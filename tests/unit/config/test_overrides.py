@@ -173,8 +173,8 @@ def test_an_override_can_set_a_required_key_of_the_file(load: Load) -> None:
             "x",
             "1",
             "--x: [modl]: unknown table, did you mean [model]? (valid: experiment, evaluation, advanced, env, "
-            "secrets, model, sampling, scoring, judge, agent, environment, data, execution, gate, limits, baseline, output, "
-            "cassette, prices)",
+            "secrets, model, sampling, scoring, judge, agent, environment, data, execution, gate, limits, baseline, "
+            "output, cassette, prices)",
         ),
         (
             "env",
