@@ -66,7 +66,7 @@ class Conclusion:
             partial=selected.partial,
             stopped=None if stop is None else self._stop_text(stop, records),
             stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
-            duration_ms=prepared.source.rollouts_took_ms(self._run.duration_ms),
+            duration_ms=round(prepared.source.rollouts_took_ms(self._run.duration_ms), 3),  # as it is published
             by_function=by_function,
             overall=overall,
             provenance={**self._run.provenance, "finished_at": utc_text(self._run.ended_at or datetime.now(UTC))},
