@@ -46,6 +46,7 @@ class AnthropicModel:
         sampled = any(name in request.sampling for name in SAMPLED)
         headers = self._sampled_headers if sampled else self._headers
         body = write_request(request, self._target)
+        headers = official_clients.merged(headers, request.headers)
         status, text = await self._transport.post(self._client, PATH, body, headers)
         return read_reply(status, text, self._target, self._failures)
 

@@ -59,7 +59,8 @@ class ChatRequest:
     """One chat request. `run` is the identity of the run that sends it ("row3-run1"), which is not sent.
 
     `sampling` contains the other keys of the body: temperature, top_p, max_tokens, stop, and the keys of extra_body.
-    `seed` is that of the run.
+    `seed` is that of the run. `headers` are HTTP headers of this request alone: they replace those of the target that
+    have the same name in any case, and are no part of a cassette's digest.
     """
 
     messages: Sequence[Message]
@@ -67,6 +68,7 @@ class ChatRequest:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     run: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

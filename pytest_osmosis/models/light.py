@@ -27,7 +27,8 @@ class LightModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
-        status, text = await self._connections.post(self._url, self._headers, write_request(request, self._target))
+        headers = merged(self._headers, request.headers) if request.headers else self._headers
+        status, text = await self._connections.post(self._url, headers, write_request(request, self._target))
         return read_reply(status, text, self._target, self._failures)
 
     async def close(self) -> None:

@@ -48,27 +48,25 @@ class LiteLLMModel:
         self._target = target
         self._api_key = api_key
         self._takes_seed = _takes_seed(self._litellm, target.model)
-        headers = merged(dict.fromkeys(HEADERS, ""), target.headers)
-        options = {
-            "api_key": api_key,
-            "api_base": _api_base(target),
-            "extra_headers": {name: value for name, value in headers.items() if value} or None,
-        }
+        options = {"api_key": api_key, "api_base": _api_base(target)}
+        self._headers = merged(dict.fromkeys(HEADERS, ""), target.headers)
         self._options = {name: value for name, value in options.items() if value is not None}
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         arguments = {"messages": sendable(request.messages), **_optional(request, self._takes_seed)}
         encoded(arguments)
+        headers = {name: value for name, value in merged(self._headers, request.headers).items() if value}
         exchange = WatchedExchange()
         EXCHANGE.set(exchange)
         try:
-            check_ascii({**self._target.headers, "key": self._api_key})
+            check_ascii({**headers, "key": self._api_key})
             response = await self._litellm.acompletion(
                 model=self._target.model,
                 timeout=A_DAY_S,
                 num_retries=0,
                 max_retries=0,
+                extra_headers=headers or None,
                 **self._options,
                 **arguments,
             )

@@ -40,7 +40,8 @@ class OpenAIModel:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         body = write_request(request, self._target)
-        status, text = await self._transport.post(self._client, PATH, body, self._headers)
+        headers = official_clients.merged(self._headers, request.headers)
+        status, text = await self._transport.post(self._client, PATH, body, headers)
         return read_reply(status, text, self._target, self._failures)
 
     async def close(self) -> None:

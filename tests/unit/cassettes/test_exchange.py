@@ -129,6 +129,7 @@ def test_the_digest_covers_what_shapes_an_answer() -> None:
 
 def test_the_digest_covers_no_identity_of_the_run() -> None:
     assert digest(run="row0-run0") == digest(run="row1-run7")
+    assert digest(headers={"X-Session-ID": "0"}) == digest(headers={"X-Session-ID": "1"})
 
 
 def test_what_is_no_json_is_stored_as_text() -> None:

@@ -125,6 +125,16 @@ async def test_configured_headers_are_sent_and_win() -> None:
     assert (seen["x-team"], seen["authorization"], seen["user-agent"]) == ("evals", "Basic abc", "mine")
 
 
+async def test_headers_of_a_request_are_sent_with_it_alone_and_replace_those_of_the_config() -> None:
+    with ChatServer() as server:
+        async with model_at(server.base_url, key=KEY, headers={"X-Team": "evals", "X-Session-ID": "all"}) as model:
+            await model.chat(ChatRequest(messages=PROMPT, headers={"x-session-id": "7", "X-Run": "1"}))
+            await model.chat(ChatRequest(messages=PROMPT))
+    first, second = (request.headers for request in server.requests)
+    assert (first["x-team"], first["x-session-id"], first["x-run"]) == ("evals", "7", "1")
+    assert (second["x-session-id"], second.get("x-run")) == ("all", None)
+
+
 async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(servers.reply("by proxy")) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
