@@ -144,9 +144,8 @@ def _set(source: EnvironmentSource, environment: Any) -> tuple[str, ...]:
         setter = getattr(environment, f"set_{name}", None)
         if not callable(setter) and not hasattr(environment, name) and name != CONCURRENCY:
             known = [known for known in vars(environment) if not known.startswith("_")]
-            notes.append(
-                f"extra_env_kwargs: {name} was set, but the environment had nothing of that name{suggestion(name, known)}"
-            )
+            hint = suggestion(name, known)
+            notes.append(f"extra_env_kwargs: {name} was set, but the environment had nothing of that name{hint}")
         try:
             if callable(setter):
                 setter(value)
