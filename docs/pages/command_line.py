@@ -91,7 +91,7 @@ def option_row(option: Option) -> tuple[str, ...]:
     """Return the row of an option, with its config key and its variable."""
     (flag,) = option.flags
     name = flag.removeprefix("--osmosis-").replace("-", "_")
-    table, key = OPTIONS.get(name, ("", ""))
+    table, key = _key_of(name)
     variable = f"PYTEST_OSMOSIS_{name.upper()}"
     has_variable = (variable in overrides.VARIABLES and name not in WITHOUT_VARIABLE) or name == options.SET.name
     return (
@@ -100,6 +100,14 @@ def option_row(option: Option) -> tuple[str, ...]:
         code(f"[{table}] {key}") if table else "",
         code(variable) if has_variable else "",
     )
+
+
+def _key_of(name: str) -> tuple[str, str]:
+    """Return the table and key that an option sets, or two empty texts."""
+    if name in OPTIONS:
+        return OPTIONS[name]
+    prime = overrides.PRIME_OPTIONS.get(name.replace("_", "-"))
+    return (prime.table, prime.key) if prime is not None else ("", "")
 
 
 def value_of(option: Option) -> str:

@@ -45,6 +45,7 @@ from pytest_osmosis.config.kinds import (
     choice,
     integer,
     integer_or_all,
+    integer_or_auto,
     name,
     number,
     string,
@@ -366,9 +367,9 @@ EXECUTION = Table(
     (
         Field(
             "hosts",
-            integer(1, MOST_HOSTS),
+            integer_or_auto(1, MOST_HOSTS),
             "Number of processes for rollouts, and the same number for scoring. batch_size applies to all of them "
-            "together. Default: the number given to xdist's -n, or 1.",
+            'together. "auto", the default: the number given to xdist\'s -n, or 1.',
         ),
         Field(
             "granularity",

@@ -160,18 +160,26 @@ def integer(minimum: int | None = None, maximum: int = MOST) -> ValueKind:
 
 def integer_or_all(minimum: int) -> ValueKind:
     """An integer of at least `minimum`, or "all"."""
-    whole = integer(minimum)
-    expects = f'{whole.expects}, or "all"'
+    return _integer_or("all", "all", integer(minimum))
+
+
+def integer_or_auto(minimum: int, maximum: int) -> ValueKind:
+    """An integer between `minimum` and `maximum`, or "auto", kept as None."""
+    return _integer_or("auto", None, integer(minimum, maximum))
+
+
+def _integer_or(word: str, meaning: Any, whole: ValueKind) -> ValueKind:
+    expects = f'{whole.expects}, or "{word}"'
 
     def read(value: Any) -> Any:
-        if value == "all":
-            return value
+        if value == word:
+            return meaning
         try:
             return whole.read(value)
         except Unfit:
             raise refuse(f"must be {expects}") from None
 
-    return ValueKind(expects, read, typed_integer, {"anyOf": [whole.schema, {"const": "all"}]})
+    return ValueKind(expects, read, typed_integer, {"anyOf": [whole.schema, {"const": word}]})
 
 
 def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **limits: float) -> ValueKind:

@@ -18,6 +18,10 @@ SAMPLING_KEYS = ("temperature", "top_p", "max_tokens", "seed", "stop")
 """The keys of `sampling_args` that `[sampling]` has too; all others go to `extra_body`."""
 
 
+_RENAMED = {"env_id": "env", "max_retries": "rollout-retries"}
+"""Settings whose option has another name: `[model] max_retries` is about single requests."""
+
+
 class PrimeKey(NamedTuple):
     """A setting of `prime eval`: the key that it sets, and `converted`, which makes the key's value of the setting's.
 
@@ -28,20 +32,19 @@ class PrimeKey(NamedTuple):
     table: str
     key: str
     converted: Callable[[Any], Any] = lambda value: value
-    below: tuple[str, ...] = ()
 
     @property
     def option(self) -> str:
-        """The name as a flag has it: "num-examples"."""
-        return self.name.replace("_", "-")
+        """The name of our option, without its prefix: "num-examples"."""
+        return _RENAMED.get(self.name, self.name.replace("_", "-"))
 
 
-def _all_if_not_positive(value: Any) -> int | Literal["all"]:
+def _all_if_minus_1(value: Any) -> int | Literal["all"]:
     """Return the rows that `num_examples` selects: all of them if it is -1."""
     return "all" if _whole(value) == -1 else value
 
 
-def _unlimited_if_not_positive(value: Any) -> int:
+def _unlimited_if_minus_1(value: Any) -> int:
     return EVERY_RUN_AT_ONCE if _whole(value) == -1 else value
 
 
@@ -67,11 +70,6 @@ def _header_table(value: Any) -> Mapping[str, str]:
     return headers
 
 
-def _workers(value: Any) -> Any:
-    """Return the number of hosts, None for "auto"."""
-    return None if value == "auto" else value
-
-
 def _columns(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -81,14 +79,18 @@ def _negated(value: Any) -> Any:
 
 
 def sampling_keys(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `[sampling]` for `sampling_args`.
+    """Return `[sampling]` for `sampling_args`. Raises `Unfit` if its `extra_body` is no table.
 
     >>> sampling_keys({"temperature": 0.7, "n": 1, "min_p": 0.1, "extra_body": {"top_k": 5}})
     {'temperature': 0.7, 'extra_body': {'min_p': 0.1, 'top_k': 5}}
     """
-    known = {key: item for key, item in value.items() if key in SAMPLING_KEYS and item is not None}
-    others = {key: item for key, item in value.items() if key not in (*SAMPLING_KEYS, "extra_body", "n")}
-    body = {**others, **(value.get("extra_body") or {})}
+    given = {key: item for key, item in value.items() if item is not None and (key, item) != ("n", 1)}
+    known = {key: item for key, item in given.items() if key in SAMPLING_KEYS}
+    others = {key: item for key, item in given.items() if key not in (*SAMPLING_KEYS, "extra_body")}
+    extra_body = given.get("extra_body", {})
+    if not isinstance(extra_body, Mapping):
+        raise refuse("extra_body must be a table")
+    body = {**others, **extra_body}
     return {**known, **({"extra_body": body} if body else {})}
 
 
@@ -122,13 +124,13 @@ PRIME_KEYS: Mapping[str, PrimeKey] = {
         PrimeKey("header_from_state", "model", "headers_from_state", _header_table),
         PrimeKey("max_tokens", "sampling", "max_tokens"),
         PrimeKey("temperature", "sampling", "temperature"),
-        PrimeKey("num_examples", "evaluation", "limit", _all_if_not_positive),
+        PrimeKey("num_examples", "evaluation", "limit", _all_if_minus_1),
         PrimeKey("rollouts_per_example", "evaluation", "n"),
-        PrimeKey("max_concurrent", "evaluation", "batch_size", _unlimited_if_not_positive),
-        PrimeKey("max_concurrent_generation", "execution", "max_concurrent_generation"),
-        PrimeKey("max_concurrent_scoring", "execution", "max_concurrent_scoring"),
+        PrimeKey("max_concurrent", "evaluation", "batch_size", _unlimited_if_minus_1),
+        PrimeKey("max_concurrent_generation", "execution", "max_concurrent_generation", _unlimited_if_minus_1),
+        PrimeKey("max_concurrent_scoring", "execution", "max_concurrent_scoring", _unlimited_if_minus_1),
         PrimeKey("no_interleave_scoring", "execution", "interleave_scoring", _negated),
-        PrimeKey("num_workers", "execution", "hosts", _workers),
+        PrimeKey("num_workers", "execution", "hosts"),
         PrimeKey("output_dir", "output", "output_dir"),
         PrimeKey("save_results", "output", "save_results"),
         PrimeKey("save_to_hf_hub", "output", "save_to_hf_hub"),

@@ -24,6 +24,11 @@ def test_every_named_key_has_an_option() -> None:
     assert named == list(OPTIONS)
 
 
+def test_help_shows_every_option_in_one_group() -> None:
+    shown = [name for names in options.GROUPS.values() for name in names]
+    assert sorted(shown) == sorted(option.name for option in options.ALL)
+
+
 def test_every_help_text_is_a_sentence() -> None:
     assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
 
@@ -42,8 +47,8 @@ def test_the_header_names_the_origin_of_overrides(plain_workspace: Workspace, mo
         [
             "  2 rows x 2 runs = 4 rollouts, 2 in flight",
             "  limit: at most 5 turns a rollout",
-            "  overridden: limit = 2 (PYTEST_OSMOSIS_LIMIT), "
-            "max_tokens = 64 (PYTEST_OSMOSIS_SET__SAMPLING__MAX_TOKENS), "
+            "  overridden: max_tokens = 64 (PYTEST_OSMOSIS_SET__SAMPLING__MAX_TOKENS), "
+            "limit = 2 (PYTEST_OSMOSIS_LIMIT), "
             "batch_size = 2 (--osmosis-set), n = 2 (--osmosis-n)",
             "  preset: pass_threshold = 0.5 (ini osmosis_set), max_turns = 5 (pyproject.toml:2)",
         ],

@@ -19,7 +19,6 @@ EVAL_MARKER = (
     f"{EVAL_MARKER_NAME}(path, limit=, n=, rows=, offset=): run this test for each rollout of an eval, in the fixture "
     "rollout: reference solutions, or with --osmosis-source=model a model's answers (pytest-osmosis)"
 )
-TITLE = "evals of LLM agents (write options with '='; variables work too: --osmosis-n is PYTEST_OSMOSIS_N)"
 
 
 class Option(NamedTuple):
@@ -55,7 +54,12 @@ NAMING = (
         "Run this agent on --osmosis-dataset, without a TOML; chat is the built-in single-turn agent, and recorded "
         "only scores the conversations of the rows. With a TOML: replaces its agent.",
     ),
-    Option("env", "NAME", "Run a verifiers environment (not supported yet)."),
+    Option(
+        "env",
+        "ID",
+        "Run this verifiers environment, without a TOML: gsm8k, owner/name or owner/name@version. "
+        "With a TOML: replaces its environment ([environment] env_id).",
+    ),
     Option(
         "from",
         "RUN",
@@ -115,6 +119,68 @@ OF_CONFIG = (
 )
 """Options that override a key of the config (`config.named_keys`)."""
 
+OF_PRIME = (
+    Option("env-args", "JSON", "Arguments of the environment's load_environment() ([environment] env_args)."),
+    Option("extra-env-kwargs", "JSON", "Attributes to set on the loaded environment ([environment] extra_env_kwargs)."),
+    Option(
+        "env-dir-path",
+        "DIR",
+        "Folder of environments that are not installed ([environment] env_dir_path; default: environments).",
+    ),
+    Option(
+        "independent-scoring",
+        None,
+        "Score each run by itself, never all runs of a row together ([environment] independent_scoring).",
+    ),
+    Option(
+        "rollout-retries",
+        "N",
+        "Repeat a rollout up to N times after an error of infrastructure, or an answer that cannot be read "
+        "([environment] rollout_retries; default: 0).",
+    ),
+    Option("state-columns", "A,B", "Keys of the state to keep with each run ([environment] state_columns)."),
+    Option("num-examples", "N", "Only the first N rows; -1: all. The same as --osmosis-limit."),
+    Option("rollouts-per-example", "N", "Runs of every row. The same as --osmosis-n."),
+    Option("max-concurrent", "N", "Rollouts that run at once; -1: all. The same as --osmosis-batch-size."),
+    Option(
+        "max-concurrent-generation",
+        "N",
+        "Rollouts that ask the model at once ([execution] max_concurrent_generation; default: the batch size).",
+    ),
+    Option(
+        "max-concurrent-scoring",
+        "N",
+        "Runs that are scored at once ([execution] max_concurrent_scoring; default: the batch size).",
+    ),
+    Option(
+        "no-interleave-scoring", None, "Score no run before the last is rolled out ([execution] interleave_scoring)."
+    ),
+    Option("num-workers", "N|auto", "Processes that roll out ([execution] hosts; default: auto, xdist's -n or 1)."),
+    Option("sampling-args", "JSON", "Sampling parameters, with any others of the model's API ([sampling])."),
+    Option(
+        "endpoints-path", "PATH", "Registry of endpoints ([model] endpoints_path; default: configs/endpoints.toml)."
+    ),
+    Option("api-client-type", "TYPE", "API of the server, like anthropic_messages ([model] api_client_type)."),
+    Option("api-base-url", "URL", "Server of the model. The same as --osmosis-base-url."),
+    Option("api-key-var", "NAME", "Variable that holds the API key. The same as --osmosis-api-key-env."),
+    Option("header", "NAME: VALUE", "Send this HTTP header with every request; repeatable ([model] headers).", True),
+    Option(
+        "header-from-state",
+        "NAME: KEY",
+        "Send a header whose value is that key of the rollout's state; repeatable ([model] headers_from_state).",
+        True,
+    ),
+    Option(
+        "save-results", None, "Also write results.jsonl and metadata.json as prime eval does ([output] save_results)."
+    ),
+    Option("output-dir", "DIR", "Folder of these files ([output] output_dir; default: outputs)."),
+    Option("save-to-hf-hub", None, "Push these files to the Hugging Face Hub ([output] save_to_hf_hub)."),
+    Option("hf-hub-dataset-name", "NAME", "Name of the dataset on the Hub ([output] hf_hub_dataset_name)."),
+    Option("heartbeat-url", "URL", "Request this URL whenever a row is done ([output] heartbeat_url)."),
+    Option("abbreviated-summary", None, "Show no conversations in the summary ([output] abbreviated_summary)."),
+)
+"""Options by the names of `prime eval`, each for a key of the config (`config.prime_keys`)."""
+
 SET = Option(
     "set",
     "TABLE.KEY=VALUE",
@@ -131,6 +197,8 @@ GATE = Option(
 
 AGENTS = (NAMING[1], NAMING[4])
 """Options that name an agent, and so an eval without a TOML."""
+ENV = NAMING[2]
+"""The option that names an environment, and so an eval without a TOML."""
 FROM = NAMING[3]
 RESCORE = Option(
     "rescore", None, "With --osmosis-from: recompute all scores, also those of functions whose code has not changed."
@@ -152,6 +220,11 @@ RETRY_FAILED = Option(
     "On a resume: also repeat runs that failed at boundary agent, timeout, model or reward.",
 )
 FRESH = Option("fresh", None, "With --osmosis-run=NAME: rename the run that has the name, and begin anew.")
+RESUME_FROM = Option(
+    "resume-from",
+    "DIR",
+    "Go on with the run whose results.jsonl and metadata.json are in DIR; those that verifiers wrote begin a new run.",
+)
 SMOKE = Option(
     "smoke", None, "Smoke test: run the first rows of each eval once. Errors fail it; scores and gates do not."
 )
@@ -194,6 +267,7 @@ OF_SESSION = (
     RUN,
     RETRY_FAILED,
     FRESH,
+    RESUME_FROM,
     SMOKE,
     Option("smoke-rows", "N", "Rows of a smoke test (default: 5)."),
     SHARD,
@@ -237,14 +311,45 @@ OF_SESSION = (
 )
 """Options of the whole session."""
 
-ALL = (*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_SESSION)
-OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_SESSION)
+ALL = (*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
+OF_KEYS = (*AGENTS, ENV, *OF_CONFIG, *OF_PRIME)
+"""Options that set a key of the config, or some."""
+OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
 """Options that apply to evals but name none."""
 
-_OF_VERDICTS = ("smoke", "smoke-rows", "shard", "stop-when-decided", "update-baseline")
+_OF_WHOLE_EVALS = (
+    "smoke", "smoke-rows", "shard", "stop-when-decided", "update-baseline", "resume-from",
+    "save-results", "output-dir", "save-to-hf-hub", "hf-hub-dataset-name", "heartbeat-url", "abbreviated-summary",
+)  # fmt: skip
 _BASELINE = [option for option in OF_CONFIG if option.name.startswith("baseline-")]
-NOT_OF_TESTS = (GATE, *_BASELINE, *(option for option in OF_SESSION if option.name in _OF_VERDICTS))
-"""Options about the verdict of a whole eval; they do not apply to tests over rollouts."""
+NOT_OF_TESTS = (GATE, *_BASELINE, *(option for option in OF_AN_EVAL if option.name in _OF_WHOLE_EVALS))
+"""Options about the verdict or the results of a whole eval; they do not apply to tests over rollouts."""
+
+GROUPS = {
+    "osmosis: which eval (write options with '='; variables work too: --osmosis-n is PYTEST_OSMOSIS_N)": (
+        "config", "agent", "mcp", "env", "from", "source", "set",
+    ),
+    "osmosis: which rows, and how often": (
+        "dataset", "limit", "offset", "n", "granularity", "smoke", "smoke-rows", "shard",
+    ),
+    "osmosis: the model": (
+        "model", "base-url", "api-key-env", "secrets-file", "temperature", "max-tokens", "max-turns", "no-probe",
+    ),
+    "osmosis: deciding what passes": (
+        "eval-fn", "pass-threshold", "gate", "baseline-model", "baseline-base-url", "baseline-api-key-env",
+        "update-baseline", "rescore",
+    ),
+    "osmosis: spending time and money": (
+        "batch-size", "max-in-flight", "confirm-above", "stop-when-decided", "record", "replay", "cache",
+    ),
+    "osmosis: going on with a run": ("resume", "run", "retry-failed", "fresh", "resume-from"),
+    "osmosis: results": ("output", "markdown", "overwrite", "show-failures"),
+    "osmosis: debugging": ("dry-run", "inline"),
+    "osmosis: verifiers environments, and settings by their names in prime eval": tuple(
+        option.name for option in OF_PRIME
+    ),
+}  # fmt: skip
+"""The groups of `pytest --help`, and the names of their options, in this order."""
 
 COLLECT = "osmosis_collect"
 INI_SET = "osmosis_set"
@@ -254,16 +359,11 @@ INI_OF_SESSION = ("max-in-flight", "secrets-file", "confirm-above", "show-failur
 
 
 def add(parser: pytest.Parser) -> None:
-    group = parser.getgroup("osmosis", TITLE)
-    for option in ALL:
-        if option.metavar is None:
-            group.addoption(option.flag, action="store_true", help=option.help)
-        elif option.bare is not None:
-            group.addoption(option.flag, nargs="?", const=option.bare, metavar=option.metavar, help=option.help)
-        elif option.repeatable:
-            group.addoption(option.flag, action="append", default=[], metavar=option.metavar, help=option.help)
-        else:
-            group.addoption(option.flag, metavar=option.metavar, help=option.help)
+    by_name = {option.name: option for option in ALL}
+    for number, (title, names) in enumerate(GROUPS.items()):
+        group = parser.getgroup(f"osmosis-{number}" if number else "osmosis", title)
+        for name in names:
+            _add_option(group, by_name[name])
     reward_options.add(parser)
     parser.addini(
         COLLECT,
@@ -278,6 +378,17 @@ def add(parser: pytest.Parser) -> None:
         if option.name in INI_OF_SESSION:
             parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default=None)
     parser.addini(NOT_MEASURED_EXIT, "Exit status if an eval could not be measured (default: 9).", default="9")
+
+
+def _add_option(group: pytest.OptionGroup, option: Option) -> None:
+    if option.metavar is None:
+        group.addoption(option.flag, action="store_true", help=option.help)
+    elif option.bare is not None:
+        group.addoption(option.flag, nargs="?", const=option.bare, metavar=option.metavar, help=option.help)
+    elif option.repeatable:
+        group.addoption(option.flag, action="append", default=[], metavar=option.metavar, help=option.help)
+    else:
+        group.addoption(option.flag, metavar=option.metavar, help=option.help)
 
 
 def spell_out(words: list[str]) -> None:

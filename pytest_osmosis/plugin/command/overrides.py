@@ -8,13 +8,15 @@ config whose names are bare and lower case ([env] variables keep their case). `P
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.conditions import gate_settings
+from pytest_osmosis.config.kinds import Unfit, refuse, toml
 from pytest_osmosis.config.named_keys import OPTIONS, Setting, setting
+from pytest_osmosis.config.prime_keys import PRIME_KEYS, PrimeKey, sampling_keys, typed_json
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option
@@ -22,15 +24,25 @@ from pytest_osmosis.text.suggest import suggestion
 
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
-VARIABLES = {option.variable: option for option in (*options.AGENTS, *options.OF_CONFIG, *options.OF_SESSION)}
+_NOT_IN_VARIABLES = ("env", "save-to-hf-hub")
+VARIABLES = {
+    option.variable: option
+    for option in (*options.OF_KEYS, *options.OF_SESSION)
+    if option.name not in _NOT_IN_VARIABLES
+}
+PRIME_OPTIONS: Mapping[str, PrimeKey] = {key.option: key for key in PRIME_KEYS.values()}
+"""The settings of `prime eval` by the names of our options. `sampling-args` is none, because it sets several keys."""
+_LINES = ("header", "header-from-state")
 _COMMAND_ONLY = {
     **dict.fromkeys(
-        (options.NAMING[0].variable, options.NAMING[2].variable, options.FROM.variable),
+        (options.NAMING[0].variable, options.ENV.variable, options.FROM.variable),
         f"cannot name an eval (evals cost money); pass {options.NAMING[0].flag}=PATH on the command line",
     ),
     options.SOURCE.variable: f"cannot turn on requests to models (they cost money); pass {options.SOURCE.flag}=model "
     "on the command line",
+    "PYTEST_OSMOSIS_SAVE_TO_HF_HUB": "cannot publish results; pass --osmosis-save-to-hf-hub on the command line",
 }
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: list[Problem]) -> list[Override]:
@@ -44,13 +56,73 @@ def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Overrid
     for text in config.getoption(options.SET.dest):
         yield from _set(setting(text, options.SET.flag), options.SET.flag, "command", problems)
     yield from _gates(config.getoption(options.GATE.dest), options.GATE.flag, "command", problems)
-    for option in (*options.AGENTS, *options.OF_CONFIG):
-        value = config.getoption(option.dest)
-        if value not in (None, []):
-            yield Override(*OPTIONS[option.dest.removeprefix("osmosis_")], value, option.flag)
+    given = {option: config.getoption(option.dest) for option in options.OF_KEYS}
+    of_options = [
+        override
+        for option, value in given.items()
+        if value not in (None, [], False)
+        for override in _of_option(option, value, option.flag, "command", problems)
+    ]
+    problems += _contradictions(of_options)
+    yield from of_options
+
+
+def _of_option(
+    option: Option, value: Any, origin: str, level: Literal["command", "environment"], problems: list[Problem]
+) -> Iterator[Override]:
+    """Yield the overrides of an option, under its name here or in `prime eval`."""
+    own = OPTIONS.get(option.dest.removeprefix("osmosis_"))
+    if own is not None:
+        yield Override(*own, value, origin, level=level)
+        return
+    try:
+        settings = _prime_settings(option, value)
+    except Unfit as error:
+        shown = "" if option.name in _LINES else f", got {toml(value)}"  # headers can hold secrets
+        problems.extend(Problem(origin, f"{fault.text}{shown}") for fault in error.faults)
+        return
+    for (table, key, *below), item in settings:
+        yield Override(table, key, item, origin, tuple(below), level=level)
+
+
+def _prime_settings(option: Option, value: Any) -> list[tuple[tuple[str, ...], Any]]:
+    """Return the keys that an option of `prime eval` sets, and their values. Raises `Unfit`."""
+    if option.name == "sampling-args":
+        sampling = sampling_keys(_json_object(value))
+        body = sampling.pop("extra_body", {})
+        return [
+            *((("sampling", key), item) for key, item in sampling.items()),
+            *((("sampling", "extra_body", key), item) for key, item in body.items()),
+        ]
+    prime = PRIME_OPTIONS[option.name]
+    converted = prime.converted(value)
+    if option.name in _LINES:
+        return [((prime.table, prime.key, name), text) for name, text in converted.items()]
+    return [((prime.table, prime.key), converted)]
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = typed_json(text)
+    if not isinstance(value, dict):
+        raise refuse("must be a JSON object")
+    return value
+
+
+def _contradictions(overrides: Iterable[Override]) -> Iterator[Problem]:
+    """Yield a problem for each key that options with different names set."""
+    origins: dict[tuple[str, ...], list[str]] = {}
+    for override in overrides:
+        same = origins.setdefault((override.table, override.key, *override.below), [])
+        if override.origin not in same:
+            same.append(override.origin)
+    for (table, *keys), (first, *others) in origins.items():
+        if others:
+            text = f"sets [{table}] {'.'.join(keys)}, as {first} does; leave out one of them"
+            yield from (Problem(other, text) for other in others)
 
 
 def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterator[Override]:
+    of_options: list[Override] = []
     for name, value in sorted(environ.items()):
         if not name.startswith(_PREFIX) or not value:
             continue
@@ -65,19 +137,29 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
         elif name.startswith(f"{_SET}__"):
             yield from _set(_key_variable(name, value), "", "environment", problems)
         elif name in VARIABLES:
-            yield from _option_variable(VARIABLES[name], value)
+            of_options += _option_variable(VARIABLES[name], value, problems)
         elif name in _COMMAND_ONLY:
             problems.append(Problem(name, _COMMAND_ONLY[name]))
         else:
             hint = suggestion(name, [*VARIABLES, _SET, options.GATE.variable], "{}")
             problems.append(Problem(name, f"unknown variable{hint}"))
+    problems += _contradictions(of_options)
+    yield from of_options
 
 
-def _option_variable(option: Option, value: str) -> Iterator[Override]:
-    key = OPTIONS.get(option.dest.removeprefix("osmosis_"))
-    if key is not None:
-        values = value.replace(",", " ").split() if option.repeatable else value
-        yield Override(*key, values, option.variable, level="environment")
+def _option_variable(option: Option, value: str, problems: list[Problem]) -> Iterator[Override]:
+    if option not in options.OF_KEYS:
+        return
+    typed: object = value
+    if option.metavar is None:
+        if value.lower() not in (*_TRUE, *_FALSE):
+            problems.append(Problem(option.variable, f"must be 1 or 0, got {toml(value)}"))
+            return
+        typed = value.lower() in _TRUE
+    elif option.repeatable:
+        lines = option.name in _LINES
+        typed = list(filter(str.strip, value.splitlines())) if lines else value.replace(",", " ").split()
+    yield from _of_option(option, typed, option.variable, "environment", problems)
 
 
 def _key_variable(name: str, value: str) -> Setting | Problem:

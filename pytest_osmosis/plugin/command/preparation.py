@@ -13,6 +13,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, is_training_config
 from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.training_config import NOT_OF_TRAINING
 from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, baseline_path, prepare, prepare_training
@@ -150,7 +151,7 @@ class EvalPreparer:
             answers=self._options.answer_store,
             outlet=outlet_of(self._config),
         )
-        return replace(prepared, config=self._limited(prepared.config))
+        return replace(prepared, config=self._limited(prepared))
 
     def _prepare_training(self, path: Path, rows: Sequence[int]) -> Prepared:
         """Prepare the preflight of a training config: a smoke test, without rows if there is no model to ask."""
@@ -170,7 +171,7 @@ class EvalPreparer:
             named_rows=rows,
             outlet=outlet_of(self._config),
         )
-        prepared = replace(prepared, config=self._limited(prepared.config))
+        prepared = replace(prepared, config=self._limited(prepared))
         asks_model = prepared.preflight is not None and prepared.preflight.without_model is None
         n_rows = self._options.smoke if self._options.smoke is not None else session_options.SMOKE_ROWS
         return prepared.as_smoke(n_rows, rows) if asks_model else prepared.as_smoke(0)
@@ -195,7 +196,7 @@ class EvalPreparer:
             answers=self._options.answer_store,
             outlet=outlet_of(self._config),
         )
-        return replace(prepared, config=self._limited(prepared.config))
+        return replace(prepared, config=self._limited(prepared))
 
     def _rescore_problems(self) -> list[Problem]:
         """Return typed options that would change rollouts, which are not repeated when stored ones are rescored."""
@@ -225,8 +226,11 @@ class EvalPreparer:
             return overrides
         return (*overrides, Override(table, key, dataset, dataset))
 
-    def _limited(self, config: EvalConfig) -> EvalConfig:
-        limit, evaluation = self._options.max_in_flight, config.evaluation
+    def _limited(self, prepared: Prepared) -> EvalConfig:
+        limit, config, evaluation = self._options.max_in_flight, prepared.config, prepared.config.evaluation
+        if evaluation.batch_size == EVERY_RUN_AT_ONCE:
+            evaluation = replace(evaluation, batch_size=max(prepared.collected.n_rollouts, 1))
+            config = replace(config, evaluation=evaluation)
         if limit is None or evaluation.batch_size <= limit.n:
             return config
         overridden = (*config.overridden, f"batch_size = {limit.n} ({limit.origin})")

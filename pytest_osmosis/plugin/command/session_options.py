@@ -29,7 +29,8 @@ SHOW_FAILURES = 10
 _NOT_REPEATED = (
     "resume", "run", "retry-failed", "fresh", "shard", "output", "markdown", "overwrite", "inline",
     "stop-when-decided", "update-baseline", "show-failures",
-    "record",
+    "record", "resume-from", "save-results", "output-dir", "save-to-hf-hub", "hf-hub-dataset-name", "heartbeat-url",
+    "abbreviated-summary",
 )  # fmt: skip
 """Options that are left out of the command that repeats a single run."""
 
@@ -55,7 +56,7 @@ class SessionOptions(NamedTuple):
     `smoke` is the number of rows of a smoke test, None without one. `stop_when_decided` is the option or variable that
     requested it, None without one. `shard` is the only one of the evals' shards that runs. `update_baseline` writes
     results over the baseline. `show_failures` is how many failed runs pytest shows, None for all. Without `answers`,
-    the config decides if recorded answers are given again.
+    the config decides if recorded answers are given again. `resume_from` holds files of `prime eval` to go on with.
     """
 
     overrides: tuple[Override, ...]
@@ -77,6 +78,7 @@ class SessionOptions(NamedTuple):
     overwrite: bool
     show_failures: int | None
     answers: AnswersOption | None
+    resume_from: Path | None = None
 
     @property
     def answer_store(self) -> AnswerStore | None:
@@ -134,13 +136,14 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         overwrite=overwrite,
         show_failures=show_failures,
         answers=answers,
+        resume_from=_path(config, values["resume-from"].text),
     )
 
 
 def typed(config: pytest.Config) -> list[str]:
     """Return our options as they were typed, for commands that repeat a run."""
     words = []
-    for option in (*options.AGENTS, *options.OF_CONFIG, options.SET, *options.OF_SESSION):
+    for option in (*options.OF_KEYS, options.SET, *options.OF_SESSION):
         value = config.getoption(option.dest)
         if option.name in _NOT_REPEATED or not value:
             continue

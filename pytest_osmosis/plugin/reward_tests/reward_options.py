@@ -18,7 +18,7 @@ BUDGET_HELP = "Seconds that each test of the lab may take; the calls that it lea
 
 
 def add(parser: pytest.Parser) -> None:
-    group = parser.getgroup("osmosis")
+    group = parser.getgroup("osmosis-rewards", "osmosis: tests of reward functions")
     group.addoption(
         "--osmosis-lab",
         action="store_true",

@@ -383,7 +383,7 @@ BROKEN: dict[str, list[Case]] = {
         ),
     ],
     "execution": [
-        *got("execution", "hosts", "must be an integer from 1 to 512", "0"),
+        *got("execution", "hosts", 'must be an integer from 1 to 512, or "auto"', "0"),
         *got("execution", "granularity", 'must be one of "run", "row"', "1", '"rows"'),
         *got("execution", "watchdog_s", "must be a finite number above 0 and at most 31,536,000 (a year)", "0"),
         ("warnings = 1", ["2: [execution] warnings: not supported yet; leave it out"]),

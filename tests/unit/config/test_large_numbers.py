@@ -56,7 +56,7 @@ def test_the_problem_names_the_bounds(workspace: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         load_eval_config(path)
     for problem in (
-        "2: [execution] hosts: must be an integer from 1 to 512, got 1000",
+        '2: [execution] hosts: must be an integer from 1 to 512, or "auto", got 1000',
         "3: [execution] watchdog_s: must be a finite number above 0 and at most 31,536,000 (a year), got 1000000000.0",
         f"5: [evaluation] n: must be an integer of at least 1 and at most 9,223,372,036,854,775,807, got {10**30}",
     ):
