@@ -1,4 +1,4 @@
-"""`pytest-osmosis runs export`: where the results or the table of an eval run go."""
+"""`pytest-osmosis runs export`: where the results, the table or the files of an eval run go."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, ResultsError
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results import files
 from pytest_osmosis.results.export_table import ExportTable, read_table
 from pytest_osmosis.results.files import why_not_writable
+from pytest_osmosis.results.prime_files import METADATA, RESULTS, eval_run_of, write_prime_files
 from pytest_osmosis.results.publish import redacted, text_of
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.rebuild import differences, rebuild
@@ -74,6 +76,29 @@ def export_results(folder: Path, name: str, to: str | None, output: CommandOutpu
     except OSError as error:
         raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
     output.lines([f"{shown(path)}: the results of {run.directory.name}"])
+
+
+def export_prime_files(folder: Path, name: str, to: str | None, output: CommandOutput) -> None:
+    """Write results.jsonl and metadata.json of an eval run to the folder `to`, which is made if it is missing.
+
+    Files of another eval run, or of another program, are not replaced. Raises `OsmosisError` if the eval run cannot be
+    found or read, or the files cannot be written.
+    """
+    if to is None:
+        raise OsmosisError("--format=prime: writes two files; name a folder with -o DIR")
+    path = folder / to
+    run = stored(find_run(folder, name))
+    for file in (path / RESULTS, path / METADATA):
+        why_not = why_not_writable(file)
+        if why_not is not None:
+            raise OsmosisError(f"{to}: cannot be written: {why_not}")
+    if something_at(path / RESULTS) and eval_run_of(path) != run.directory.name:
+        raise OsmosisError(f"{to}: holds {RESULTS} of something else; name another folder")
+    try:
+        n_lines = write_prime_files(run, path, output.outlet.redaction)
+    except OSError as error:
+        raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
+    output.lines([f"{shown(path)}: {RESULTS} and {METADATA}, {plural(n_lines, 'run')} of {run.directory.name}"])
 
 
 def _results_of(run: StoredEvalRun) -> tuple[Mapping[str, Any], Sequence[str]]:

@@ -42,7 +42,11 @@ def check(draft: Draft, workspace: Path) -> None:
     _gates(draft)
     _baseline(draft)
     _cassette(draft)
-    for table, key in (("output", "dir"), ("output", "results"), ("baseline", "results"), ("cassette", "path")):
+    for table, key in (
+        *(("output", key) for key in ("dir", "results", "output_dir")),
+        ("baseline", "results"),
+        ("cassette", "path"),
+    ):
         _stays_inside(draft, workspace, table, key)
 
 

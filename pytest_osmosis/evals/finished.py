@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.conclude import Conclusion
 from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import add_facts_at_end
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.results import files
 from pytest_osmosis.results.conclude import corrected
+from pytest_osmosis.results.prime_files import env_id_of, prime_folder, write_prime_files
 from pytest_osmosis.results.publish import facts_at_end, published_text
 from pytest_osmosis.results.read import shard_at
 from pytest_osmosis.results.results import Results
@@ -34,13 +37,17 @@ def finish(runs: Sequence[EvalRun], grace_s: float = 0.0) -> list[FinishedEval]:
 
 
 class FinishedEval:
-    """An eval run that is over. `written` and `unwritten` say which files `write` could and could not write."""
+    """An eval run that is over. `written` and `unwritten` say which files `write` could and could not write.
+
+    `prime_folder` holds the files of `prime eval`, None if none were requested.
+    """
 
     def __init__(self, run: EvalRun, results: Results) -> None:
         self.run = run
         self.results = results
         self.written: list[Path] = []
         self.unwritten: list[str] = []
+        self.prime_folder: Path | None = None
 
     def add_verdicts(self, verdicts: Sequence[Verdict]) -> None:
         if verdicts:
@@ -89,6 +96,21 @@ class FinishedEval:
             self._write(self._place(output))
         if baseline is not None and self.run.updates_baseline and self.not_updated is None:
             self._write_baseline(baseline)
+        if config.output.save_results and self.run.began:
+            self._write_prime_files()
+
+    def _write_prime_files(self) -> None:
+        """Write the files of `prime eval` about all that the journal holds, also of earlier sessions."""
+        config, directory = self.run.prepared.config, self.run.directory
+        base = config.workspace / config.output.output_dir
+        try:
+            run = stored(directory)
+            folder = prime_folder(base, env_id_of(run), run.manifest.subject.model, directory.name)
+            write_prime_files(run, folder, self.run.prepared.redaction)
+            self.prime_folder = folder
+        except (OSError, OsmosisError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            self.unwritten.append(f"the files of save_results could not be written to {shown(base)}: {why}")
 
     def _add_facts(self) -> None:
         """Let the manifest hold what the journal cannot tell, so that the results can be made again."""

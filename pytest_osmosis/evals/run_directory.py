@@ -188,12 +188,27 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
             "timeout_s": prepared.target.timeout_s,
         },
         "versions": versions(),
+        **_environment(config),
         "cassette": None if prepared.cassette is None else prepared.cassette.to_json(),
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
         "workspace": str(config.workspace),
         "pid": os.getpid(),
     }
+
+
+def _environment(config: EvalConfig) -> dict[str, Any]:
+    """Return the description of the environment, if the eval has one."""
+    table = config.environment
+    if table.env_id is None:
+        return {}
+    described = {
+        "env_id": table.env_id,
+        "env_args": dict(table.env_args),
+        "extra_env_kwargs": dict(table.extra_env_kwargs),
+        "state_columns": list(table.state_columns),
+    }
+    return {"environment": described}
 
 
 def versions() -> dict[str, str | None]:

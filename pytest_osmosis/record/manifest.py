@@ -97,6 +97,7 @@ SHAPE = members(
         "versions": table(nullable(text)),
         "code": members({"rollouts": nullable(text), "rewards": table(text)}),
         "git": members({"git_commit": nullable(text), "git_dirty": nullable(flag)}),
+        "environment": table(anything),
         "result_facts": table(anything),
     },
 )
@@ -135,7 +136,8 @@ class Manifest:
     None if one is not installed. `code` holds digests: that of all code of `rollouts`, None if there is none, and those
     of `rewards`, by function. `git` is the state of the workspace when the eval run began. Both are None if no code was
     loaded. `cassette` is the `mode` and the `path` of the cassette or the cache that the eval run used, None without.
-    `result_facts` are what only the end of the last session could tell.
+    `environment` describes that of the eval, if it has one: its `env_id`, `env_args`, `version`, `framework` and
+    `state_columns`. `result_facts` are what only the end of the last session could tell.
     """
 
     eval: str
@@ -162,6 +164,7 @@ class Manifest:
     versions: Mapping[str, str | None] = field(default_factory=dict)
     code: Mapping[str, Any] | None = None
     git: Mapping[str, Any] | None = None
+    environment: Mapping[str, Any] = field(default_factory=dict)
     result_facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -221,6 +224,7 @@ def read_manifest(path: Path) -> Manifest:
         versions=data.get("versions", {}),
         code=data.get("code"),
         git=data.get("git"),
+        environment=data.get("environment", {}),
         result_facts=data.get("result_facts", {}),
     )
 

@@ -128,8 +128,35 @@ def test_texts_that_utf8_or_a_column_cannot_hold_do_not_break_a_table(
     assert [row[f"metrics.rewards:exact.b.c{suffix}"] for suffix in ("", "#2")] == [1.0, 2.0]
 
 
+def test_the_files_of_prime_eval_hold_all_runs_that_ended(there: Cli, real_runs: RealRuns, tmp_path: Path) -> None:
+    said = there("runs", "export", real_runs.then.name, "--format=prime", "-o", str(tmp_path / "new" / "x"))
+    assert said.endswith(f"results.jsonl and metadata.json, 14 runs of {real_runs.then.name}\n")
+    folder = tmp_path / "new" / "x"
+    lines, metadata = jsonl((folder / "results.jsonl").read_text()), json.loads((folder / "metadata.json").read_text())
+    table = jsonl(there("runs", "export", real_runs.then.name, "--format=jsonl"))
+    for line, run in zip(lines, table, strict=True):
+        assert (line["example_id"], line["run_index"], line["answer"]) == (
+            run["row_index"],
+            run["run_index"],
+            str(2 * run["row_index"]) if run["ground_truth"] is not None else "",
+        )
+        assert line["reward"] == run["scores"].get("rewards:score", 0.0)
+        assert [*line["prompt"], *line["completion"]] == run["messages"]
+        assert (line["error"] is None) == (run["error"] is None)
+        assert line["timing"]["generation_ms"] == run["duration_ms"]
+    assert (metadata["num_examples"], metadata["rollouts_per_example"]) == (7, 2)
+    assert metadata["avg_reward"] == 10 / 14
+    assert metadata["pass_at_k"] == metadata["pass_all_k"] == {"1": 5 / 7, "2": 5 / 7}
+    assert {path.name for path in folder.iterdir()} == {"results.jsonl", "metadata.json"}
+    again = ("runs", "export", real_runs.then.name, "--format=prime", "-o", str(folder))
+    assert there(*again) == said
+    other = there("runs", "export", real_runs.other.name, "--format=prime", "-o", str(folder), fails=1)
+    assert "results.jsonl of something else" in other
+
+
 def test_what_cannot_be_exported_says_why(there: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "-o FILE" in there("runs", "export", "x", "--format=parquet", fails=1)
+    assert "-o DIR" in there("runs", "export", "x", "--format=prime", fails=1)
     assert "it is a folder" in there("runs", "export", "x", "--format=csv", "-o", str(tmp_path), fails=1)
     assert 'did you mean "x"' in there("runs", "export", "xx", "--format=csv", fails=1)
     monkeypatch.setenv("CI", "true")

@@ -168,6 +168,8 @@ def _eval_lines(finished: FinishedEval, *, verbose: bool, columns: int | None) -
     yield from finished.unwritten
     for path in finished.written[-1:]:
         yield dim(f"results: {shown(path)}")
+    if finished.prime_folder is not None:
+        yield dim(f"results as prime eval has them: {shown(finished.prime_folder)}")
     if run.directory.host_log.exists():
         yield dim(f"user code also wrote to {shown(run.directory.host_log)}")
     yield ""
@@ -193,6 +195,9 @@ def _places(finished: Sequence[FinishedEval]) -> Iterator[str]:
         yield dim(f"results: {', '.join(map(shown, folders))} (pytest-osmosis runs lists them)")
     if elsewhere:
         yield dim(f"results: {listed(map(shown, elsewhere), MOST_LISTED)}")
+    saved = [shown(each.prime_folder) for each in finished if each.prime_folder is not None]
+    if saved:
+        yield dim(f"results as prime eval has them: {listed(saved, MOST_LISTED)}")
     logs = [name for name, each in zip(_names(finished), finished, strict=True) if each.run.directory.host_log.exists()]
     if logs:
         yield dim(f"user code also wrote to host.log of {listed(logs, MOST_LISTED)}")

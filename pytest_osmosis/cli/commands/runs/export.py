@@ -10,7 +10,7 @@ from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
 NAME = "export"
-FORMATS = ("json", "jsonl", "csv", "parquet")
+FORMATS = ("json", "jsonl", "csv", "parquet", "prime")
 _DESCRIPTION = """\
 Write the results of an eval run, also of one that died, as far as it got. Or
 write its runs as a table, a line for each run, for pandas and other programs:
@@ -22,6 +22,7 @@ examples:
   pytest-osmosis runs export sums --format=jsonl | head -1
   pytest-osmosis runs export latest --format=csv -o runs.csv
   pytest-osmosis runs export sums-2026 --format=parquet -o runs.parquet
+  pytest-osmosis runs export sums --format=prime -o outputs/sums
 """
 
 
@@ -40,19 +41,27 @@ def add_parser(commands: Commands) -> None:
         default="json",
         metavar="|".join(FORMATS),
         help="json (default): results.json, made again from the manifest and the journal; or a table of its runs as "
-        "JSON Lines with whole conversations, CSV, or Parquet (needs pytest-osmosis[parquet])",
+        "JSON Lines with whole conversations, CSV, or Parquet (needs pytest-osmosis[parquet]); or prime: results.jsonl "
+        "and metadata.json as prime eval writes them",
     )
     parser.add_argument(
-        "-o", "--output", type=filled, metavar="FILE", help="write this file (default: standard output)"
+        "-o",
+        "--output",
+        type=filled,
+        metavar="FILE",
+        help="write this file (default: standard output); with --format=prime, the folder for both files",
     )
     parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    from pytest_osmosis.cli.export import export_results, export_table
+    from pytest_osmosis.cli.export import export_prime_files, export_results, export_table
 
     if options.format == "json":
         export_results(folder, options.run, options.output, output)
+        return 0
+    if options.format == "prime":
+        export_prime_files(folder, options.run, options.output, output)
         return 0
     export_table(folder, options.run, options.format, options.output, output)
     return 0

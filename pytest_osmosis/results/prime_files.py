@@ -1,0 +1,383 @@
+"""The files of `prime eval`: results.jsonl, a line for each run that ended, and metadata.json.
+
+They are made from the manifest and the journal of any stored eval run, so that programs that read the files of
+`prime eval` read ours. Source: the page on evaluation of verifiers 0.1.13, and `save_utils.py` of verifiers 0.1.14.
+They differ from theirs in this:
+
+- all numbers are finite, and a metric never replaces a member of its line
+- `run_index` tells the runs of an example apart, and `timing` has the members of both versions
+- a run without a score has the reward 0.0 and says why in `error`
+- `osmosis` in metadata.json names our eval run
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.files import private
+from pytest_osmosis.files.reading import FileFault, read_text
+from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.models.providers import SERVICES
+from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.journal import EventReader
+from pytest_osmosis.record.run_id import plan_order
+from pytest_osmosis.record.run_record import Event, RunRecord
+from pytest_osmosis.results.read import read_settings
+from pytest_osmosis.results.stored_results import Replayed, pass_rule_of, replayed
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.verdicts.pass_rule import PassRule, reward_error
+
+RESULTS, METADATA = "results.jsonl", "metadata.json"
+REWARD = "reward"
+"""The name of the score that a Grader or an environment gives."""
+SCHEMA_VERSION = 1
+MOST_NAME_CHARS = 200
+MOST_METADATA_BYTES = 1 << 26
+Line = dict[str, Any]
+
+_MEMBERS = (
+    *("example_id", "run_index", "prompt", "completion", "answer", "task", "info", "reward", "error", "timing"),
+    *("is_completed", "is_truncated", "stop_condition", "metrics", "tool_defs", "token_usage", "error_chain"),
+    "long_error_chain",
+)
+"""The members of a line that no metric and no column of the state replaces."""
+_OWN = frozenset({"run_index", "reward", "metrics", "is_completed", "is_truncated", "timing"})
+_ERROR_NAME = re.compile(r"(?P<name>[A-Za-z_][\w.]*)(?::|$)")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]+")
+
+
+def prime_folder(base: Path, env_id: str, model: str, run: str) -> Path:
+    """Return the folder of an eval run's files below `base`, in which programs for `prime eval` look for them.
+
+    >>> prime_folder(Path("outputs"), "primeintellect/math-python", "openai/gpt-4.1-mini", "sums-1").as_posix()
+    'outputs/evals/math-python--openai--gpt-4.1-mini/sums-1'
+    """
+    name = f"{env_id.rpartition('/')[2]}--{model.replace('/', '--')}"
+    return base / "evals" / _UNSAFE.sub("_", name)[:MOST_NAME_CHARS] / run
+
+
+def env_id_of(run: StoredEvalRun) -> str:
+    """Return the id of an eval run's environment; of an ordinary eval its name."""
+    return str(run.manifest.environment.get("env_id") or run.manifest.eval)
+
+
+def eval_run_of(folder: Path) -> str | None:
+    """Return the name of the eval run whose files a folder holds, None if another program wrote them."""
+    try:
+        own = parsed(read_text(folder / METADATA, most_bytes=MOST_METADATA_BYTES))["osmosis"]
+        return own["run"] if isinstance(own["run"], str) else None
+    except (FileFault, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) -> int:
+    """Write both files, each whole or not at all, and return the number of lines.
+
+    Only their owner may read them. Raises `OsmosisError` if the eval run cannot be read, and `OSError`.
+    """
+    found = replayed(run.directory.journal)
+    rule = _rule(run, found)
+    totals = _Totals(run.manifest.subject.n, _threshold(rule))
+    private.make_folders(folder)
+    with ExitStack() as stack:
+        paths = [stack.enter_context(_replacing(folder / name)) for name in (RESULTS, METADATA)]
+        with open(paths[0], "w", encoding="utf-8", opener=private.opener) as file:
+            for line in _lines(run, found, rule, redaction):
+                totals.add(line)
+                file.write(json.dumps(line, allow_nan=False) + "\n")
+        with open(paths[1], "w", encoding="utf-8", opener=private.opener) as file:
+            metadata = redaction.value(_metadata(run, found, rule, totals), unchanged=frozenset({"osmosis"}))
+            file.write(json.dumps(metadata, allow_nan=False) + "\n")
+    return totals.n_lines
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Give a path to write to, and let that file replace the one at `path` at the end, or be gone after an error."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield scratch
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _rule(run: StoredEvalRun, found: Replayed) -> PassRule:
+    """Return the rule by which runs pass. Raises `OsmosisError` if an earlier version did not keep the thresholds."""
+    settings = None if run.results is None else read_settings(run.results)
+    rule = pass_rule_of(run, settings, found.ledger.scorers)
+    if rule is None:
+        raise OsmosisError(f"{run.directory.name}: nothing was scored, or its thresholds are not known")
+    return rule
+
+
+# -- results.jsonl ---------------------------------------------------------------------------------------
+
+
+def _lines(run: StoredEvalRun, found: Replayed, rule: PassRule, redaction: Redaction) -> Iterator[Line]:
+    """Yield the line of each run of the eval's model that ended, by example and run."""
+    ended = (
+        record
+        for record in found.ledger.records.values()
+        if not record.run.is_baseline and record.status in ("finished", "failed")
+    )
+    with EventReader(run.directory.journal) as reader:
+
+        def event(kind: str, record: RunRecord) -> Event:
+            at = found.positions.get((kind, record.run, record.attempt))
+            return {} if at is None else reader.at(at)
+
+        for record in sorted(ended, key=lambda record: plan_order(record.run)):
+            line = _line(record, rule, event("rollout", record), event("score", record))
+            yield redaction.value(line, unchanged=_OWN)
+
+
+def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event) -> Line:
+    environment = rollout.get("environment", {})
+    given = {**environment.get("state", {}), **environment}
+    messages, n_prompt = rollout.get("messages", []), rollout.get("n_prompt", 0)
+    metrics = _metrics(record)
+    columns = given.get("state_columns")
+    answer, info = score.get("ground_truth", given.get("answer")), given.get("info")
+    error = given.get("error") or _error(record, rule)
+    usage = given.get("token_usage") or _usage(record)
+    return {
+        **{name: value for name, value in metrics.items() if name not in _MEMBERS},
+        **{name: value for name, value in (columns or {}).items() if name not in _MEMBERS},
+        "example_id": given.get("example_id", record.run.row),
+        "run_index": record.run.index,
+        "prompt": [_message(message) for message in messages[:n_prompt]],
+        "completion": [_message(message) for message in messages[n_prompt:]],
+        **({"answer": answer} if answer not in (None, "") else {}),
+        **({"task": given["task"]} if given.get("task") else {}),
+        **({"info": info} if info else {}),
+        "reward": _reward(record, rule),
+        "error": error,
+        "timing": _timing(record, rollout, given.get("timing")),
+        "is_completed": given.get("is_completed", True),
+        "is_truncated": given.get("is_truncated", record.finish_reason == "length" or record.bound is not None),
+        "stop_condition": given.get("stop_condition", "has_error" if record.boundary else record.finish_reason),
+        "metrics": metrics,
+        "tool_defs": given.get("tool_defs") or [],
+        **({"token_usage": usage} if usage is not None else {}),
+        **(
+            {"error_chain": error["error_chain_repr"], "long_error_chain": error["error_chain_str"]}
+            if error is not None
+            else {}
+        ),
+    }
+
+
+def _message(message: Any) -> Any:
+    """Return a message with its tool calls as JSON texts, as verifiers writes them."""
+    calls = message.get("tool_calls") if isinstance(message, Mapping) else None
+    if not calls or not isinstance(calls, list):
+        return message
+    return {**message, "content": message.get("content") or "", "tool_calls": [_tool_call(call) for call in calls]}
+
+
+def _tool_call(call: Any) -> str:
+    """Return a tool call as a JSON text.
+
+    >>> _tool_call({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}})
+    '{"id": "c1", "name": "add", "arguments": "{}"}'
+    """
+    if isinstance(call, str):
+        return call
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if isinstance(function, Mapping):
+        call = {"id": call.get("id"), "name": function.get("name"), "arguments": function.get("arguments")}
+    return json.dumps(call)
+
+
+def _score_name(rule: PassRule) -> str | None:
+    """Return the function whose score is the reward, None if several decide."""
+    deciding = rule.deciding
+    return deciding[0] if len(deciding) == 1 else None
+
+
+def _reward(record: RunRecord, rule: PassRule) -> float:
+    """Return the score that decides; 1.0 or 0.0 if several functions decide, and 0.0 without a score."""
+    name = _score_name(rule)
+    if name is None:
+        return float(rule.passed(record))
+    return float(record.scores.get(name, 0.0)) if record.status == "finished" else 0.0
+
+
+def _threshold(rule: PassRule) -> float:
+    name = _score_name(rule)
+    return 1.0 if name is None else rule.threshold(name)
+
+
+def _metrics(record: RunRecord) -> dict[str, float]:
+    """Return the metrics of the environment or the Grader by their names, and further scores by their functions."""
+    found: dict[str, float] = {}
+    for source, metrics in record.metrics.items():
+        prefix = "" if source == REWARD else f"{source}."
+        found |= {f"{prefix}{name}": value for name, value in metrics.items()}
+    scores = record.scores if record.status == "finished" else {}
+    return {**found, **{name: value for name, value in scores.items() if name != REWARD}}
+
+
+def _error(record: RunRecord, rule: PassRule) -> dict[str, str] | None:
+    """Return why a run has no reward, as verifiers describes errors; None if it has one."""
+    if record.boundary is not None:
+        return _described(record.error or "", record.boundary)
+    broken = rule.broken(record)
+    if not broken:
+        return None
+    error = reward_error(record, broken[0])
+    return _described(error.message, error.boundary)
+
+
+def _described(text: str, boundary: str) -> dict[str, str]:
+    """Return an error by its text, which begins with its type if it was an exception.
+
+    >>> _described("ValueError: no number", "agent")["error"], _described("took 9 s", "timeout")["error"]
+    ('ValueError', 'timeout')
+    """
+    named = _ERROR_NAME.match(text)
+    name = named["name"] if named and (named["name"].endswith(("Error", "Exception")) or ":" in text) else boundary
+    name = name if name.endswith(("Error", "Exception", "Exit")) else boundary
+    return {"error": name, "error_chain_repr": text or name, "error_chain_str": name}
+
+
+def _usage(record: RunRecord) -> dict[str, float] | None:
+    if record.usage is None:
+        return None
+    return {name: float(record.usage.get(name, 0)) for name in ("input_tokens", "output_tokens")}
+
+
+def _timing(record: RunRecord, rollout: Event, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the times of a run: in milliseconds as 0.1.13 has them, and as spans in seconds like 0.1.14."""
+    rolled_s, scored_s = record.duration_ms / 1000, record.scoring_ms / 1000
+    ended = datetime.fromisoformat(rollout["at"]).timestamp() if "at" in rollout else rolled_s
+    begun = max(0.0, ended - rolled_s)
+    generation, scoring = _span(begun, rolled_s), _span(begun + rolled_s, scored_s)
+    return {
+        "generation_ms": record.duration_ms,
+        "scoring_ms": record.scoring_ms,
+        "total_ms": record.duration_ms + record.scoring_ms,
+        "start_time": begun,
+        "setup": _span(begun, 0.0),
+        "generation": generation,
+        "scoring": scoring,
+        "model": {"spans": [], "duration": 0.0},
+        "env": {"spans": [], "duration": 0.0},
+        "total": rolled_s + scored_s,
+        "overhead": 0.0,
+        **(known or {}),
+    }
+
+
+def _span(start: float, duration: float) -> dict[str, float]:
+    return {"start": start, "end": start + duration, "duration": duration}
+
+
+# -- metadata.json ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Mean:
+    """The mean of numbers, 0.0 without any."""
+
+    total: float = 0.0
+    n: int = 0
+
+    def add(self, value: float) -> None:
+        self.total += value
+        self.n += 1
+
+    @property
+    def value(self) -> float:
+        return self.total / self.n if self.n else 0.0
+
+
+@dataclass
+class _Totals:
+    """The means over lines, and passes by example. `runs` are those of a complete example."""
+
+    runs: int
+    threshold: float
+    n_lines: int = 0
+    reward: _Mean = field(default_factory=_Mean)
+    errors: _Mean = field(default_factory=_Mean)
+    metrics: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    usage: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    passes: dict[Any, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    tools: dict[str, Sequence[Any]] = field(default_factory=dict)
+
+    def add(self, line: Line) -> None:
+        self.n_lines += 1
+        self.reward.add(line["reward"])
+        self.errors.add(float(line["error"] is not None))
+        self.passes[json.dumps(line["example_id"])].append(line["reward"] >= self.threshold)
+        self.tools.setdefault(json.dumps(line["tool_defs"]), line["tool_defs"])
+        for means, values in ((self.metrics, line["metrics"]), (self.usage, line.get("token_usage", {}))):
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    means[name].add(value)
+
+    def pass_rates(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return pass@k and pass^k for powers of two, over complete examples; none for one run an example."""
+        at, hat = dict[str, float](), dict[str, float]()
+        complete = [sum(passes) for passes in self.passes.values() if len(passes) == self.runs]
+        n, k = self.runs, 1
+        while n > 1 and complete and k <= n:
+            ways = math.comb(n, k) * len(complete)
+            at[str(k)] = 1.0 - sum(math.comb(n - c, k) for c in complete) / ways
+            hat[str(k)] = sum(math.comb(c, k) for c in complete) / ways
+            k *= 2
+        return at, hat
+
+
+def _metadata(run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Totals) -> dict[str, Any]:
+    manifest, environment = run.manifest, run.manifest.environment
+    pass_at, pass_all = totals.pass_rates()
+    took_s = sum(found.session_ms) / 1000
+    tools = list(totals.tools.values())
+    sampling = {key: value for key, value in manifest.subject.extra.get("sampling", {}).items() if value is not None}
+    usage = {name: mean.value for name, mean in totals.usage.items()}
+    return {
+        "env_id": env_id_of(run),
+        "env_args": environment.get("env_args", {}),
+        "model": manifest.subject.model,
+        "base_url": _address(manifest.target),
+        "num_examples": len(totals.passes),
+        "rollouts_per_example": manifest.subject.n,
+        "sampling_args": {"max_tokens": None, **sampling},
+        "time": took_s,
+        "time_ms": took_s * 1000,
+        "avg_reward": totals.reward.value,
+        "avg_metrics": {name: mean.value for name, mean in totals.metrics.items()},
+        "avg_error": totals.errors.value,
+        "pass_at_k": pass_at,
+        "pass_all_k": pass_all,
+        "pass_threshold": _threshold(rule),
+        "usage": usage or None,
+        "version_info": {
+            "vf_version": environment.get("framework") or "",
+            "vf_commit": None,
+            "env_version": environment.get("version"),
+            "env_commit": (manifest.git or {}).get("git_commit"),
+        },
+        "state_columns": list(environment.get("state_columns", ())),
+        "tools": (tools[0] or None) if len(tools) == 1 else None,
+        "osmosis": {"schema_version": SCHEMA_VERSION, "run": run.directory.name, "folder": manifest.folder},
+    }
+
+
+def _address(target: Mapping[str, Any]) -> str:
+    service = SERVICES.get(target.get("provider", ""))
+    return str(target.get("base_url") or (service.base_url if service is not None else "") or "")
