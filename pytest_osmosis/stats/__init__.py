@@ -13,10 +13,12 @@ from pytest_osmosis.stats.paired import Paired, PairedTest, compare, holm, mcnem
 from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
 from pytest_osmosis.stats.power import ALPHA, POWER, chance_below
 from pytest_osmosis.stats.summary import PERCENTILES, RunScore, Summary, summarize
+from pytest_osmosis.stats.unpaired import Unpaired, compare_unpaired, fisher
 
 __all__ = [
     "ALPHA", "PERCENTILES", "POWER", "Agreement", "Clusters", "Figure", "Interval", "Paired", "PairedTest",
-    "RatedRow", "RunScore", "Summary", "VoteAgreement", "agreement", "chance_below", "clusters", "compare",
-    "effective_n", "gaffke", "holm", "ks_for", "mcnemar", "mean", "normal_quantile", "paired_test", "pass_at_k",
-    "pass_hat_k", "percentile", "sample_variance", "score_range", "sign_flip", "std", "summarize", "vote_agreement",
+    "RatedRow", "RunScore", "Summary", "Unpaired", "VoteAgreement", "agreement", "chance_below", "clusters",
+    "compare", "compare_unpaired", "effective_n", "fisher", "gaffke", "holm", "ks_for", "mcnemar", "mean",
+    "normal_quantile", "paired_test", "pass_at_k", "pass_hat_k", "percentile", "sample_variance", "score_range",
+    "sign_flip", "std", "summarize", "vote_agreement",
 ]  # fmt: skip

@@ -1,0 +1,96 @@
+"""Comparisons of different rows: against published vectors, by counting every table, and by their own rules."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_osmosis.stats import ALPHA, compare_unpaired, fisher, gaffke, mean
+
+
+def outcomes(passed: int, n: int) -> list[float]:
+    return [1.0] * passed + [0.0] * (n - passed)
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ((3, 10, 9, 10), 0.0197666111),
+        ((9, 10, 3, 10), 0.0197666111),
+        ((3, 4, 1, 4), 0.4857142857),  # Fisher's tea
+        ((0, 5, 5, 5), 2 / math.comb(10, 5)),
+        ((4, 4, 4, 4), 1.0),
+    ],
+)
+def test_fishers_test_gives_the_published_vectors(tables: tuple[int, int, int, int], expected: float) -> None:
+    assert fisher(*tables) == pytest.approx(expected, abs=1e-9)
+
+
+@given(st.data(), st.integers(1, 5), st.integers(1, 5))
+def test_fishers_test_counts_every_way_to_deal_the_passes(data: st.DataObject, n_new: int, n_old: int) -> None:
+    here, there = data.draw(st.integers(0, n_new)), data.draw(st.integers(0, n_old))
+    deals = [
+        sum(index < n_new for index in chosen) for chosen in itertools.combinations(range(n_new + n_old), here + there)
+    ]
+    likely = deals.count(here)
+
+    assert fisher(here, n_new, there, n_old) == pytest.approx(
+        sum(deals.count(deal) <= likely for deal in deals) / len(deals)
+    )
+
+
+def test_fishers_test_has_no_table_with_more_passes_than_rows() -> None:
+    with pytest.raises(ValueError, match="3 of 2 and 0 of 1 are not counts of rows"):
+        fisher(3, 2, 0, 1)
+
+
+SHARES = st.lists(st.integers(0, 4).map(lambda n: n / 4), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=15)
+@given(SHARES, SHARES)
+def test_p_and_interval_agree_and_change_sides_with_the_evals(new: list[float], old: list[float]) -> None:
+    found, mirrored = compare_unpaired(new, old), compare_unpaired(old, new)
+
+    assert (found.p < ALPHA) == (not found.interval.low <= 0 <= found.interval.high)
+    assert -1 <= found.interval.low <= found.difference <= found.interval.high <= 1
+    assert mirrored.p == pytest.approx(found.p, abs=1e-6)
+    assert mirrored.interval.low == pytest.approx(-found.interval.high, abs=1e-9)
+    assert 0 < found.p <= 1
+
+
+def test_every_small_table_of_passes_agrees_with_its_interval() -> None:
+    for n_new, n_old in itertools.product(range(2, 5), repeat=2):
+        for here, there in itertools.product(range(n_new + 1), range(n_old + 1)):
+            found = compare_unpaired(outcomes(here, n_new), outcomes(there, n_old))
+            assert (found.p < ALPHA) == (not found.interval.low <= 0 <= found.interval.high), found
+
+
+def test_the_interval_joins_those_of_both_means() -> None:
+    new, old = [1.0, 0.75, 1.0, 0.5, 0.75, 1.0], [0.25, 0.5, 0.0, 0.5, 0.25]
+    mine, theirs = gaffke([[value] for value in new]), gaffke([[value] for value in old])
+
+    found = compare_unpaired(new, old)
+
+    below, above = mean(new) - mine.low, theirs.high - mean(old)
+    assert found.interval.low == pytest.approx(found.difference - math.hypot(below, above))
+    assert (found.n_new, found.n_old, found.test) == (6, 5, "MOVER, inverted")
+    assert found.p < ALPHA
+
+
+def test_a_true_difference_of_nothing_is_rarely_significant() -> None:
+    random = Random(7)
+    ps = [compare_unpaired(*([random.randint(0, 3) / 3 for _ in range(n)] for n in (20, 30))).p for _ in range(200)]
+
+    assert sum(p < ALPHA for p in ps) <= 5  # 5% of 40, and two standard deviations
+
+
+def test_thousands_of_rows_are_compared() -> None:
+    assert compare_unpaired(outcomes(7000, 10_000), outcomes(7100, 10_000)).p == pytest.approx(0.125, abs=0.002)
+    assert compare_unpaired(outcomes(7000, 10_001), outcomes(7100, 10_001)).p == pytest.approx(0.12, abs=0.01)
+    assert compare_unpaired([0.5] * 1000, [0.0] * 1000).p < 1e-14
