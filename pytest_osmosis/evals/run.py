@@ -22,6 +22,7 @@ from pytest_osmosis.evals.cassettes import (
 )
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of
+from pytest_osmosis.evals.heartbeat import Heartbeat
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_facts import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text
@@ -59,6 +60,7 @@ class EvalRun:
     provenance: Mapping[str, Any]
     session: str
     git: GitQuery | None = None
+    heartbeat: Heartbeat | None = None
     cassette: FinishedCassette | None = None
     unrecorded: Mapping[RunId, str] = field(default_factory=dict)
     ended_at: datetime | None = None
@@ -114,7 +116,15 @@ class EvalRun:
         updates = settings.update_baseline and prepared.config.baseline.results is not None
         facts = facts_at_begin(prepared, selected, provenance, session, updates_baseline=updates)
         job = engine_job(prepared, selected, settings, directory, outcomes.describe, outcomes.shows, worktree, facts)
-        engine = Engine(job, journal, on_done)
+        url = prepared.config.output.heartbeat_url
+        heartbeat = None if url is None or not prepared.source.asks_models else Heartbeat(url, runs)
+
+        def done(run: RunId, outcome: Outcome) -> None:
+            on_done(run, outcome)
+            if heartbeat is not None:
+                heartbeat.run_done(run)
+
+        engine = Engine(job, journal, done)
         if journal.lock.notice is not None:
             engine.notices.add(journal.lock.notice)
         if cassette is not None and (missing := missing_text(cassette, runs)) is not None:
@@ -123,7 +133,7 @@ class EvalRun:
         kept = outcomes.conversations, outcomes.reasons
         return cls(
             prepared, selected, settings, directory, engine, *kept, provenance, session, git,
-            unrecorded=outcomes.unrecorded,
+            unrecorded=outcomes.unrecorded, heartbeat=heartbeat,
         )  # fmt: skip
 
     def host_log_text(self) -> str:
@@ -228,6 +238,8 @@ class EvalRun:
             self._complete_manifest(version)  # git took its time
         for note in self.prepared.source.notes(self):
             self.notices.add(note)
+        if self.heartbeat is not None and (notice := self.heartbeat.notice) is not None:
+            self.notices.add(notice)
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)
 

@@ -56,3 +56,20 @@ def test_a_folder_outside_the_workspace_is_refused(plain_workspace: Workspace) -
     result = plain_workspace.run("--osmosis-config=configs/eval/x.toml")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*output_dir: must be inside the workspace*"])
+
+
+def test_an_abbreviated_summary_shows_no_conversation(plain_workspace: Workspace) -> None:
+    plain_workspace.eval("x", ROWS, limits={"max_errors": 9})
+    command = "--osmosis-config=configs/eval/x.toml"
+    whole = plain_workspace.run(command, "-rfE").stdout.str()
+    brief = plain_workspace.run(
+        command, "--osmosis-abbreviated-summary", "--osmosis-heartbeat-url=http://127.0.0.1:9/", "-rfE"
+    )
+    assert "= FAILURES =" in whole
+    assert "ZeroDivisionError" in whole
+    text = brief.stdout.str()
+    assert "= FAILURES =" not in text
+    assert "Traceback" not in text
+    for line in ("*heartbeat* to 127.0.0.1 failed: *", "FAILED *row1-run0*", "ERROR *row2-run0*"):
+        brief.stdout.fnmatch_lines([line])
+    assert brief.ret == 1

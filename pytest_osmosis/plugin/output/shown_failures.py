@@ -32,10 +32,12 @@ def bounded(
     is_run: Callable[[pytest.TestReport], bool],
     write: Callable[[str], None],
     show: Callable[[Sequence[pytest.TestReport]], str],
+    is_brief: Callable[[pytest.TestReport], bool] = lambda report: False,
 ) -> Iterator[None]:
     """Let pytest print at most `most` blocks, and as many lines, of reports that are those of runs.
 
-    After them `write` gets a line with the number of the others, and the command that shows them, by `show`.
+    Reports that are brief have lines, and no blocks. After them `write` gets a line with the number of the others, and
+    the command that shows them, by `show`.
     """
     kept = shown_reports(terminal.stats, most, is_run)
 
@@ -50,9 +52,10 @@ def bounded(
         print_all = getattr(terminal, method)
 
         def print_some() -> None:
-            with _only(terminal.stats, {category: kept[category]}):
+            whole = [report for report in kept[category] if not is_brief(report)]
+            with _only(terminal.stats, {category: whole}):
                 print_all()
-            listed_below = not most and LINES[category] in terminal.reportchars
+            listed_below = not (most and whole) and LINES[category] in terminal.reportchars
             if _prints_blocks(terminal, category) and not listed_below:
                 rest([category])
 

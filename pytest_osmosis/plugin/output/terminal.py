@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -98,10 +99,19 @@ class TerminalSummary:
 
     def _bounded(self, terminal: pytest.TerminalReporter) -> AbstractContextManager[None]:
         most = self._evals.options.show_failures
-        if most is None:
+        brief = {
+            eval_id for eval_id, named in self._evals.named.items() if named.prepared.config.output.abbreviated_summary
+        }
+        if most is None and not brief:
             return nullcontext()
-        write = partial(write_line, terminal)
-        return shown_failures.bounded(terminal, most, is_run=self._is_run, write=write, show=self._show_command)
+        return shown_failures.bounded(
+            terminal,
+            sys.maxsize if most is None else most,
+            is_run=self._is_run,
+            write=partial(write_line, terminal),
+            show=self._show_command,
+            is_brief=lambda report: self._is_run(report) and eval_id_of(report.nodeid) in brief,
+        )
 
     def _is_run(self, report: pytest.TestReport) -> bool:
         key = unit_key(report.nodeid)
