@@ -7,7 +7,7 @@ problem, and the key still counts as set, so that nothing reports it as missing.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import Document
@@ -70,6 +70,16 @@ class Draft:
             self.values |= values
         self._check_required()
 
+    def set_default(self, table: str, key: str, value: object, origin: Origin | None = None) -> None:
+        """Set a key on the lowest level, for this eval alone. A remark names the `origin`, if there is one."""
+        place: TableKey = (table, key)
+        origin = origin or Origin("package", "default")
+        self._levels["package"][place] = value
+        self._origins.setdefault(place, origin)
+        self.values.setdefault(place, value)
+        if self._origins[place] is origin and isinstance(origin.source, Document):
+            self._add_remark(origin, place, (), value)
+
     @property
     def levels(self) -> Iterator[Mapping[TableKey, Any]]:
         """The values that each level sets, from the highest level to the lowest."""
@@ -118,6 +128,10 @@ class Draft:
             self._report(Origin("command", flag), f"missing; {hint}" if hint else text)
         else:
             self._report(origin, origin.prefix(table, key, *below) + text, *below)
+
+    def add(self, problems: Iterable[Problem]) -> None:
+        """Add problems of another file that the config leads to."""
+        self._problems += [((len(LEVELS), 0), problem) for problem in problems]
 
     def choose(self, table: str, *keys: str) -> None:
         """Keep, of keys that exclude each other, the one of the highest level. Two in one level are a problem."""

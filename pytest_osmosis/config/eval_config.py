@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.draft import Draft
+from pytest_osmosis.config.environment_module import name_of
+from pytest_osmosis.config.environment_rules import environment_of, is_environment
 from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.origins import Override, TableKey
@@ -67,22 +70,28 @@ def load_eval_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConf
     _reject_other_configs(document)
     workspace = workspace_of(document.path)
     draft = Draft({"file": document, **read_project(workspace, document.path.stem)}, overrides, EVAL_TABLES)
-    check(draft, workspace)
     return _accepted(draft, document.path, workspace)
 
 
 def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalConfig:
-    """Return the config of an eval without a TOML. It is named after its dataset, and takes all rows by default.
+    """Return the config of an eval without a TOML. It takes all rows by default, and is named after its dataset.
 
+    With an environment it is named after that, and its path is the environment's module.
     Raises `RejectedConfig` with all problems.
     """
-    datasets = [override.value for override in overrides if (override.table, override.key) == OPTIONS["dataset"]]
-    name = Path(str(datasets[-1])).stem if datasets else ""
+    name = name_of(_typed(overrides, "env")) or Path(_typed(overrides, "dataset")).stem
     draft = Draft(read_project(workspace, name), overrides, EVAL_TABLES)
     if not draft.is_set("data", "path") and draft.is_set("experiment", "dataset"):
         draft.fail("experiment", "dataset", "missing")
-    check(draft, workspace)
-    return _accepted(draft, absolute(workspace / (draft.get("data", "path") or "")), workspace)
+    config = _accepted(draft, absolute(workspace / (draft.get("data", "path") or "")), workspace)
+    module = config.environment_module
+    return config if module is None else replace(config, path=absolute(module.source), name=module.name)
+
+
+def _typed(overrides: Sequence[Override], option: str) -> str:
+    """Return the last value that was typed for an option, or ""."""
+    typed = [override.value for override in overrides if (override.table, override.key) == OPTIONS[option]]
+    return str(typed[-1]) if typed else ""
 
 
 def _reject_other_configs(document: Document) -> None:
@@ -98,8 +107,10 @@ def _reject_other_configs(document: Document) -> None:
 
 
 def _accepted(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
-    """Return the config of a draft that was checked. Raises `RejectedConfig` if it has problems."""
-    config = _build(draft, path, workspace)
+    """Check a draft, and return its config. Raises `RejectedConfig` if it has problems."""
+    module = environment_of(draft, workspace)
+    check(draft, workspace)
+    config = replace(_build(draft, path, workspace), environment_module=module)
     if problems := draft.problems:
         raise RejectedConfig(problems, config, draft.faulty)
     return config
@@ -123,7 +134,10 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         scoring=Scoring(**draft.table("scoring")),
         judge=JudgeTable(**draft.table("judge")),
         agent=_agent(draft),
-        environment=EnvironmentTable(**draft.table("environment")),
+        environment=EnvironmentTable(
+            **from_current_folder(draft, draft.table("environment"), "environment", "env_dir_path")
+        ),
+        own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
         data=Data(**from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
         execution=Execution(**draft.table("execution")),
         gates=gates_of(draft),
@@ -142,7 +156,9 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
 def _agent(draft: Draft) -> AgentTable:
     """Return the agent: the built-in chat, if the config names no other code."""
     values = from_current_folder(draft, draft.table("agent"), "agent", "mcp")
-    if not has_entrypoint(draft) and "mcp" not in values:
+    if is_environment(draft):
+        values = {key: value for key, value in values.items() if key not in ("agent", "mcp")}
+    elif not has_entrypoint(draft) and "mcp" not in values:
         values = {"agent": "chat"} | values
     return AgentTable(**values, bounds_turns="max_turns" in values)
 

@@ -11,14 +11,14 @@ from pytest_osmosis.config.kinds import key_text
 
 TableKey = tuple[str, str]
 
-ConfigLevel = Literal["ini", "project", "own", "file", "test", "environment", "command"]
-LEVELS: tuple[ConfigLevel, ...] = ("ini", "project", "own", "file", "test", "environment", "command")
-"""From lowest to highest: pytest's ini; pyproject.toml for all evals, then for this one; the TOML; the `osmosis_eval`
-marker of a test; environment variables; the command line."""
+ConfigLevel = Literal["package", "ini", "project", "own", "file", "test", "environment", "command"]
+LEVELS: tuple[ConfigLevel, ...] = ("package", "ini", "project", "own", "file", "test", "environment", "command")
+"""From lowest to highest: the package of a verifiers environment; pytest's ini; pyproject.toml for all evals, then for
+this one; the TOML; the `osmosis_eval` marker of a test; environment variables; the command line."""
 PROJECT_LEVELS: tuple[ConfigLevel, ...] = ("project", "own")
 LEVELS_ABOVE_FILE: tuple[ConfigLevel, ...] = ("test", "environment", "command")
 _REPORT_ORDER: Mapping[ConfigLevel, int] = {
-    "file": 0, "own": 1, "project": 1, "ini": 2, "test": 3, "environment": 4, "command": 5,
+    "file": 0, "own": 1, "project": 1, "ini": 2, "test": 3, "environment": 4, "command": 5, "package": 6,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.config.draft import Draft
+from pytest_osmosis.config.environment_rules import check_environment, is_environment
 from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, RUBRIC_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
@@ -28,13 +29,14 @@ _MOST_LISTED = 10
 
 def check(draft: Draft, workspace: Path) -> None:
     """Add the problems of all rules to the draft."""
+    check_environment(draft)
     draft.choose("experiment", "commit_sha", "branch")
     draft.choose("agent", "agent", "mcp")
     _model(draft)
     _code(draft, workspace)
     _mcp(draft, workspace)
     _dataset(draft, workspace)
-    _environment(draft)
+    _variables(draft)
     _scoring(draft)
     _rubric(draft, workspace)
     _score_names(draft)
@@ -56,7 +58,7 @@ def check_training(draft: Draft, workspace: Path) -> None:
     _rollout_folder(draft, workspace)
     if draft.is_set("data", "path"):
         _dataset(draft, workspace)
-    _environment(draft)
+    _variables(draft)
     for key in ("dir", "results"):
         _stays_inside(draft, workspace, "output", key)
 
@@ -91,6 +93,8 @@ def _model(draft: Draft) -> None:
 
 
 def _code(draft: Draft, workspace: Path) -> None:
+    if is_environment(draft):
+        return
     rollout, entrypoint = draft.is_set("experiment", "rollout"), draft.is_set("experiment", "entrypoint")
     if rollout and entrypoint:
         _rollout_folder(draft, workspace)
@@ -109,7 +113,7 @@ def _names_agent(draft: Draft) -> bool:
 
 def _mcp(draft: Draft, workspace: Path) -> None:
     path = draft.get("agent", "mcp")
-    if path is None or draft.is_set("agent", "agent"):
+    if path is None or draft.is_set("agent", "agent") or is_environment(draft):
         return
     folder = absolute(Path(path)) if draft.is_typed("agent", "mcp") else workspace / path
     if has_entrypoint(draft):
@@ -164,6 +168,8 @@ def _names(paths: Iterable[Path]) -> str:
 
 
 def _dataset(draft: Draft, workspace: Path) -> None:
+    if is_environment(draft):
+        return
     path = draft.get("data", "path")
     if path is None:
         if not draft.is_set("data", "path") and not draft.is_set("experiment", "dataset"):
@@ -183,13 +189,15 @@ def _dataset(draft: Draft, workspace: Path) -> None:
         draft.fail("data", "path", f"{toml(path)} {fault}")
 
 
-def _environment(draft: Draft) -> None:
+def _variables(draft: Draft) -> None:
     for name in draft.get("secrets", "required") or ():
         if draft.is_set("env", name):
             draft.fail("secrets", "required", f"{toml(name)} is also in [env]; keep it in one of them")
 
 
 def _scoring(draft: Draft) -> None:
+    if is_environment(draft):
+        return
     if _names_agent(draft) and not has_entrypoint(draft) and not _has_scoring(draft):
         text = 'missing; nothing scores the runs: set eval_fns = ["module:function"] or grader = "module:Class"'
         draft.fail("scoring", "eval_fns", f"{text}, or use the Grader of a rollout's entrypoint")
@@ -280,7 +288,7 @@ def _gates(draft: Draft) -> None:
 
 def _scores(draft: Draft) -> tuple[str, ...]:
     functions: tuple[str, ...] = draft.get("scoring", "eval_fns") or ()
-    has_grader = draft.is_set("scoring", "grader") or has_entrypoint(draft)
+    has_grader = draft.is_set("scoring", "grader") or has_entrypoint(draft) or is_environment(draft)
     has_rubric = draft.is_set("scoring", "rubric")
     return (*functions, *([GRADER_SCORE] if has_grader else []), *([RUBRIC_SCORE] if has_rubric else []))
 

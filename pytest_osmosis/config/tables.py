@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_osmosis.text.recorded import RECORDED
+
+if TYPE_CHECKING:
+    from pytest_osmosis.config.environment_module import EnvironmentModule
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
@@ -325,6 +328,8 @@ class EvalConfig:
     the TOML. `name` is the stem of `path`, and relative paths start from `workspace`. Keys of `prices` are models, as
     typed or as sent. `overridden` lists values of the command line and the environment, like "n = 5 (--osmosis-n)".
     `preset` lists values of pyproject.toml and pytest's ini that the TOML does not set. The header prints `notes`.
+    `environment_module` is the module of `[environment] env_id`, None without one; with
+    `own_threshold` the pass threshold is that environment's own.
     """
 
     path: Path
@@ -354,3 +359,5 @@ class EvalConfig:
     notes: tuple[str, ...] = ()
     text: str | None = field(default=None, repr=False, compare=False)
     training: Training | None = None
+    environment_module: EnvironmentModule | None = None
+    own_threshold: bool = False

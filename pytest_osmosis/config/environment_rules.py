@@ -1,0 +1,93 @@
+"""The rules of an eval of a verifiers environment, and its defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pytest_osmosis.config.draft import Draft
+from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentModule, Unfound, find_module
+from pytest_osmosis.config.origins import Origin, TableKey
+from pytest_osmosis.config.workspace import inside
+from pytest_osmosis.errors import ConfigError
+from pytest_osmosis.text.paths import absolute
+
+BUILT_IN: dict[TableKey, int] = {("evaluation", "limit"): 5, ("evaluation", "n"): 3, ("evaluation", "batch_size"): 32}
+"""The defaults of `prime eval`, which hold for environments only."""
+_OF_PACKAGE: dict[str, TableKey] = {
+    "num_examples": ("evaluation", "limit"),
+    "rollouts_per_example": ("evaluation", "n"),
+}
+_INSTEAD: tuple[tuple[TableKey, str], ...] = (
+    (("experiment", "rollout"), "the environment rolls out"),
+    (("experiment", "entrypoint"), "the environment rolls out"),
+    (("experiment", "dataset"), "the environment has the rows"),
+    (("experiment", "commit_sha"), "the environment's package has the code; name its version as owner/name@version"),
+    (("experiment", "branch"), "the environment's package has the code; name its version as owner/name@version"),
+    (("agent", "agent"), "the environment rolls out"),
+    (("agent", "mcp"), "the environment has its own tools"),
+    (("agent", "prompt"), "the environment writes the prompt"),
+    (("data", "path"), "the environment has the rows"),
+    (("data", "columns"), "the environment has the rows"),
+    (("scoring", "grader"), 'the environment scores as "reward" itself; eval_fns may score besides'),
+    (("scoring", "calibrate"), "the rows of an environment have no scores by humans"),
+)
+"""Keys that contradict an environment, and why."""
+
+
+def is_environment(draft: Draft) -> bool:
+    """Return True if an environment has the rows, rolls out and scores."""
+    return draft.is_set("environment", "env_id")
+
+
+def environment_of(draft: Draft, workspace: Path) -> EnvironmentModule | None:
+    """Return the module of the environment, and give the draft its defaults. None without an environment.
+
+    A module that is not found, and defaults that are not valid, are problems of the draft.
+    """
+    env_id = draft.get("environment", "env_id")
+    if not is_environment(draft):
+        return None
+    module = None
+    try:
+        if env_id is not None and (folder := _folder(draft, workspace)) is not None:
+            module = find_module(env_id, folder)
+    except Unfound as error:
+        draft.fail("environment", "env_id", str(error))
+    except ConfigError as error:
+        draft.add(error.problems)
+    origins: dict[TableKey, Origin] = {}
+    values: dict[TableKey, int | Literal["all"]] = {**BUILT_IN}
+    if module is not None and module.document is not None:
+        for name, value in module.defaults.items():
+            place = _OF_PACKAGE[name]
+            values[place] = value
+            origins[place] = Origin("package", module.document, (*DEFAULTS, name))
+    for place, value in values.items():
+        draft.set_default(*place, value, origins.get(place))
+    return module
+
+
+def _folder(draft: Draft, workspace: Path) -> Path | None:
+    """Return the folder of environments that are not installed, None if it cannot be one."""
+    path: str | None = draft.get("environment", "env_dir_path")
+    if path is None:
+        return None if draft.is_set("environment", "env_dir_path") else workspace / "environments"
+    if draft.is_typed("environment", "env_dir_path"):
+        return absolute(Path(path))
+    if inside(workspace, path) is None:
+        draft.fail("environment", "env_dir_path", f'must be inside the workspace (symlinks resolved), got "{path}"')
+        return None
+    return workspace / path
+
+
+def check_environment(draft: Draft) -> None:
+    """Add the problems of keys that contradict an environment, or need one."""
+    if not is_environment(draft):
+        for key in draft.table("environment"):
+            if draft.is_set("environment", key) and not draft.is_shared("environment", key):
+                draft.fail("environment", key, "needs env_id, the environment that it is for")
+        return
+    for (table, key), why in _INSTEAD:
+        if draft.is_set(table, key) and not draft.is_shared(table, key):
+            draft.fail(table, key, f"cannot be used with [environment] env_id: {why}")
