@@ -1,0 +1,7 @@
+"""Fixtures of tests with environments: those of the end-to-end tests."""
+
+from __future__ import annotations
+
+from tests.plugin.conftest import plain_workspace, plugin_args, workspace
+
+__all__ = ["plain_workspace", "plugin_args", "workspace"]
