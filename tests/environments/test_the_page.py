@@ -1,8 +1,8 @@
 """The page on evaluation of verifiers 0.1.13: each of its commands and TOML examples, as a user of it would type them.
 
-Of the commands, `prime eval run ID` is `pytest --osmosis-env=ID`, `prime eval run FILE` is `pytest FILE`, and a flag is
-the option of the same name. The TOMLs stand here as they are on the page. The environments have its names, but load
-offline (`page_environments`); a server on loopback answers 42.
+`prime eval run ID` is `pytest --osmosis-env=ID`, `prime eval run FILE` is `pytest FILE`, and each flag is an option. The
+TOMLs are those of the page, word by word. Environments are named as there, and load offline (`page_environments`); a
+server on loopback answers 42.
 """
 
 from __future__ import annotations
