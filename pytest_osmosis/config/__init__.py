@@ -1,10 +1,12 @@
 """Configs: a TOML, pyproject.toml and the command line become a frozen `EvalConfig`, or a list of all problems.
 
-`load_eval_config` and `typed_eval_config` make one. `tables` defines its classes, `eval_tables` declares every key, and
-`named_keys` lists the keys that have an option. `load_training_config` makes one of a training config.
+`load_eval_config` and `typed_eval_config` make one, and `load_entries` all of a file with `[[eval]]` or `[[ablation]]`.
+`tables` defines its classes, `eval_tables` declares every key, and `named_keys` lists the keys that have an option.
+`load_training_config` makes one of a training config.
 """
 
-from pytest_osmosis.config.eval_config import RejectedConfig, load_eval_config, typed_eval_config
+from pytest_osmosis.config.entries import read_entries
+from pytest_osmosis.config.eval_config import RejectedConfig, load_entries, load_eval_config, typed_eval_config
 from pytest_osmosis.config.origins import Override
 from pytest_osmosis.config.secrets import resolve_secrets
 from pytest_osmosis.config.tables import EvalConfig
@@ -16,8 +18,10 @@ __all__ = [
     "Override",
     "RejectedConfig",
     "is_training_config",
+    "load_entries",
     "load_eval_config",
     "load_training_config",
+    "read_entries",
     "resolve_secrets",
     "typed_eval_config",
     "workspace_of",

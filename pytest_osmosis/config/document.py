@@ -30,6 +30,10 @@ class Document:
     def line(self, *keys: str) -> int:
         return self.lines.of(*self.prefix, *keys)
 
+    def title(self, *keys: str) -> str | None:
+        """Return a key as messages name it, None for its table and its own name."""
+        return None
+
     def where(self, *keys: str) -> str:
         """Return the place of a key: "configs/eval/x.toml:9"."""
         return f"{self.label}:{self.line(*keys)}"

@@ -1,23 +1,415 @@
-"""The entries of a config with several evals: `[[eval]]`, and what `[[ablation]]` expands to."""
+"""The entries of a config with several evals: `[[eval]]`, and what `[[ablation]]` expands to.
+
+The keys outside of both hold for all entries. Of equal keys, that of the block counts, and that of its sweep before it.
+The grammar is that of verifiers 0.1.13 (docs/evaluation.md, verifiers/utils/eval_utils.py), with tables of ours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-Keys = tuple[str | int, ...]
+from pytest_osmosis.config.document import Document, read_document
+from pytest_osmosis.config.entry_keys import (
+    HEADER_LINES,
+    NAME,
+    SAMPLING_ARGS,
+    EntrySetting,
+    KeyFault,
+    UnknownKey,
+    settings_of,
+    swept_settings,
+    title_of,
+)
+from pytest_osmosis.config.entry_names import VALID, entry_name, is_valid, with_number
+from pytest_osmosis.config.key_lines import Place
+from pytest_osmosis.config.kinds import toml, type_text
+from pytest_osmosis.errors import Problem
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.suggest import suggestion
+
+BLOCKS = ("eval", "ablation")
+SWEEP = "sweep"
+MOST_ENTRIES = 1_000
+_MOST_LISTED = 20
+_NAMED_BY_ENTRY = (("output", "results"), ("output", "dir"), ("cassette", "path"), ("baseline", "results"))
+"""Paths in which `{name}` stands for the name of the entry."""
+_SUBJECTS = (
+    ("environment", "env_id"),
+    ("experiment", "rollout"),
+    ("experiment", "dataset"),
+    ("data", "path"),
+    ("agent", "agent"),
+    ("agent", "mcp"),
+)
+"""The keys that say which eval an entry is, and after which it is named."""
+_INSTEAD: Sequence[tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]] = (
+    ((_SUBJECTS[0],), (*_SUBJECTS[1:], ("experiment", "entrypoint"))),
+    (_SUBJECTS[1:], (_SUBJECTS[0],)),
+    ((("experiment", "dataset"),), (("data", "path"),)),
+    ((("data", "path"),), (("experiment", "dataset"),)),
+    ((("agent", "mcp"),), (("agent", "agent"), ("experiment", "rollout"), ("experiment", "entrypoint"))),
+    ((("agent", "agent"), ("experiment", "rollout")), (("agent", "mcp"),)),
+    ((("experiment", "model_path"),), (("model", "endpoint_id"),)),
+    ((("model", "endpoint_id"),), (("experiment", "model_path"),)),
+    ((("model", "client"),), (("model", "api_client_type"),)),
+    ((("model", "api_client_type"),), (("model", "client"),)),
+    ((("experiment", "commit_sha"),), (("experiment", "branch"),)),
+    ((("experiment", "branch"),), (("experiment", "commit_sha"),)),
+    ((("baseline", "model_path"),), (("baseline", "results"),)),
+    ((("baseline", "results"),), (("baseline", "model_path"), ("baseline", "base_url"), ("baseline", "api_key_env"))),
+    ((("data", "rows"),), (("data", "offset"), ("evaluation", "limit"))),
+    ((("data", "offset"), ("evaluation", "limit")), (("data", "rows"),)),
+)
+"""Keys that, in a higher layer, stand for others: an entry's `endpoint_id` for the `model` of all entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One eval of a config with several: its `name`, and its `content` in the tables of an eval config.
 
-    `places` leads from a key of the content to the keys in the file that set it. `swept` are the values of a sweep that
-    made this entry, as `~key=value` shows them.
+    `places` leads from a key of the content to the place in the file that set it, `home` is that of its block. `swept`
+    are the values of the sweep that made this entry, by the keys in its name, and `swept_keys` the keys that they set.
     """
 
     name: str
     content: Mapping[str, Mapping[str, Any]]
-    places: Mapping[tuple[str, ...], Keys]
-    swept: Mapping[str, Any]
+    places: Mapping[tuple[str, ...], Place]
+    home: Place
+    swept: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    swept_keys: frozenset[tuple[str, ...]] = frozenset()
+
+    def document(self, file: Document) -> Document:
+        """Return this entry as the content of a config, with the lines of `file`."""
+        content = {table: dict(keys) for table, keys in self.content.items()}
+        return EntryDocument(file.path, file.label, file.text, content, file.lines, (), self.places, self.home)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDocument(Document):
+    """The content of one entry. Its keys have the lines and names of those in the file that set them."""
+
+    places: Mapping[tuple[str, ...], Place] = field(default_factory=dict)
+    home: Place = ()
+
+    def line(self, *keys: str) -> int:
+        return self.lines.of(*(self._place(keys) or self.home))
+
+    def title(self, *keys: str) -> str | None:
+        place = self._place(keys)
+        return None if place is None else title_of(place)
+
+    def _place(self, keys: tuple[str, ...]) -> Place | None:
+        for size in range(len(keys), 1, -1):
+            if keys[:size] in self.places:
+                return (*self.places[keys[:size]], *keys[size:])
+        return None
+
+
+class SeveralEvals(NamedTuple):
+    """A config with several evals. `problems` are those of its keys and sweeps; the values are checked later."""
+
+    file: Document
+    entries: tuple[Entry, ...]
+    problems: tuple[Problem, ...]
+
+    def named(self, name: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+    def not_found(self, name: str | None) -> str:
+        """Return the problem with a name that no entry has, or with its absence."""
+        names = [entry.name for entry in self.entries]
+        if name is None:
+            text = f"holds {plural(len(names), 'eval')}; name one of them"
+        else:
+            text = f'no eval of this file is called "{name}"{suggestion(name, names)}'
+        return f"{text} (they are: {listed(names, _MOST_LISTED)})"
+
+    def in_order(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Return problems by line, each once, those of other places last."""
+
+        def line(problem: Problem) -> float:
+            label, _, number = problem.where.rpartition(":")
+            return int(number) if label == self.file.label and number.isdigit() else math.inf
+
+        return sorted(dict.fromkeys(problems), key=line)
+
+
+def has_several(document: Document) -> bool:
+    """Return True for a config with `[[eval]]` or `[[ablation]]`."""
+    return any(name in document.content for name in BLOCKS)
+
+
+def read_entries(path: Path) -> SeveralEvals | None:
+    """Return the entries of a config, None if it holds a single eval. Raises `ConfigError` if it cannot be read."""
+    document = read_document(path)
+    return _expanded(_Text(document)) if has_several(document) else None
+
+
+class _Text:
+    """A document that equals others with the same path and text."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self._key = (document.path, document.label, document.text)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Text) and self._key == other._key
+
+
+@functools.lru_cache(maxsize=8)
+def _expanded(text: _Text) -> SeveralEvals:
+    expansion = _Expansion(text.document)
+    entries = tuple(expansion.entries())
+    problems = sorted(dict.fromkeys(expansion.problems), key=lambda pair: pair[0])
+    return SeveralEvals(text.document, entries, tuple(problem for _, problem in problems))
+
+
+class _SweptValue(NamedTuple):
+    """One value of a swept key, and what it sets."""
+
+    value: Any
+    settings: tuple[EntrySetting, ...]
+
+
+class _Axis(NamedTuple):
+    """A swept key: its `keys` below [ablation.sweep], and its values."""
+
+    keys: tuple[str, ...]
+    values: Sequence[_SweptValue]
+
+
+class _Layer(NamedTuple):
+    """The settings of one place: all evals, a block, or one combination of swept values.
+
+    `name` is that of the eval. `misspelt` if a key is unknown, which may be any.
+    """
+
+    settings: Sequence[EntrySetting]
+    name: str | None = None
+    misspelt: bool = False
+
+
+class _Expansion:
+    """The pass over one config that makes its entries. `problems` are those found so far, with their lines."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[tuple[int, Problem]] = []
+        self._names: set[str] = set()
+
+    def entries(self) -> Iterator[Entry]:
+        shared = {key: value for key, value in self.document.content.items() if key not in BLOCKS}
+        if NAME in shared:
+            self._fail((NAME,), "belongs to one eval; move it below [[eval]] or [[ablation]]")
+            del shared[NAME]
+        base = self._layer(shared, ())
+        blocks = {name: self._blocks(name) for name in BLOCKS}
+        if not self.problems and not any(blocks.values()):
+            first = next(name for name in BLOCKS if name in self.document.content)
+            self._fail((first,), f"holds no eval; add [[{first}]] with the keys of one")
+        for place, keys in blocks["eval"]:
+            yield from self._entry([base, self._layer(keys, place)], place, {})
+        for place, keys in blocks["ablation"]:
+            yield from self._ablation(base, keys, place)
+
+    def _blocks(self, name: str) -> list[tuple[Place, Mapping[str, Any]]]:
+        content = self.document.content.get(name, [])
+        if not isinstance(content, list) or not all(isinstance(each, dict) for each in content):
+            self._fail((name,), f"must be an array of tables; write [[{name}]]", title=f"[{name}]")
+            return []
+        return [((name, index), each) for index, each in enumerate(content)]
+
+    def _layer(self, keys: Mapping[str, Any], at: Place) -> _Layer:
+        misspelt, settings = False, list[EntrySetting]()
+        name = keys.get(NAME)
+        if name is not None and not is_valid(name):
+            self._fail((*at, NAME), f"must be a name of {VALID}, got {toml(name)}")
+        for key, value in sorted(keys.items(), key=lambda pair: pair[0] == SAMPLING_ARGS):
+            if key == NAME:
+                continue
+            try:
+                settings += settings_of(key, value, (*at, key))
+            except KeyFault as fault:
+                misspelt = misspelt or isinstance(fault, UnknownKey)
+                self._fail(fault.at, fault.text)
+        return _Layer(settings, name if is_valid(name) else None, misspelt)
+
+    def _ablation(self, base: _Layer, keys: Mapping[str, Any], place: Place) -> Iterator[Entry]:
+        fixed = {key: value for key, value in keys.items() if key != SWEEP}
+        block = self._layer(fixed, place)
+        sweep = keys.get(SWEEP)
+        if not isinstance(sweep, dict) or not sweep:
+            text = "needs a table [ablation.sweep] with at least one key and its values, like temperature = [0, 1]"
+            self._fail((*place, SWEEP) if SWEEP in keys else place, text, title="[[ablation]]")
+            return
+        n_problems = len(self.problems)
+        self._refuse_fixed(fixed, sweep, place)
+        axes = list(self._axes(sweep, (*place, SWEEP)))
+        n_entries = math.prod(len(axis.values) for axis in axes)
+        if n_entries > MOST_ENTRIES:
+            text = f"crosses to {n_entries:,} evals; at most {MOST_ENTRIES:,} can be in one block"
+            self._fail((*place, SWEEP), text, title="[ablation.sweep]")
+        if len(self.problems) > n_problems:
+            return
+        labels = _labels(axes)
+        for values in itertools.product(*(axis.values for axis in axes)):
+            settings = [setting for value in values for setting in value.settings]
+            swept = {label: value.value for label, value in zip(labels, values, strict=True) if label is not None}
+            name = next((value.value for axis, value in zip(axes, values, strict=True) if axis.keys == (NAME,)), None)
+            yield from self._entry([base, block, _Layer(settings, name)], place, swept)
+
+    def _refuse_fixed(self, fixed: Mapping[str, Any], sweep: Mapping[str, Any], place: Place) -> None:
+        """Report keys inside a table, like those of `env_args`, that a block both fixes and sweeps."""
+        for key, inner in sweep.items():
+            both = fixed[key].keys() & inner if isinstance(inner, dict) and isinstance(fixed.get(key), dict) else ()
+            for each in sorted(both):
+                text = f"is fixed in this block too ({key}.{each} = {toml(fixed[key][each])}); keep one of them"
+                self._fail((*place, SWEEP, key, each), text)
+
+    def _axes(self, sweep: Mapping[str, Any], at: Place) -> Iterator[_Axis]:
+        tables = {key: value for key, value in sweep.items() if isinstance(value, dict)}
+        for key, values in {**{key: value for key, value in sweep.items() if key not in tables}, **tables}.items():
+            yield from self._axes_below((key,), values, (*at, key))
+
+    def _axes_below(self, keys: tuple[str, ...], values: Any, at: Place) -> Iterator[_Axis]:
+        if isinstance(values, dict):
+            if not values:
+                self._fail(at, "holds no key to sweep; add one with its values, or leave the table out")
+            for key, inner in values.items():
+                yield from self._axes_below((*keys, key), inner, (*at, key))
+        elif not isinstance(values, list):
+            fix = f"write [{toml(values)}], or fix it in [[ablation]]"
+            self._fail(at, f"must be an array of the values to sweep, got {type_text(values)}; {fix}")
+        elif not values:
+            self._fail(at, "has no value, so the block would hold no eval; add one, or leave the key out")
+        else:
+            yield _Axis(keys, list(self._swept_values(keys, values, at)))
+
+    def _swept_values(self, keys: tuple[str, ...], values: list[Any], at: Place) -> Iterator[_SweptValue]:
+        for index, value in enumerate(values):
+            place = (*at, index)
+            if keys == (NAME,):
+                if not is_valid(value):
+                    self._fail(place, f"must be a name of {VALID}, got {toml(value)}")
+                yield _SweptValue(value, ())
+                continue
+            try:
+                yield _SweptValue(value, tuple(swept_settings(keys[0], keys[1:], value, place)))
+            except UnknownKey as fault:
+                self._fail(at, fault.text)
+                return
+            except KeyFault as fault:
+                self._fail(fault.at, fault.text)
+
+    def _entry(self, layers: Sequence[_Layer], home: Place, swept: Mapping[str, Any]) -> Iterator[Entry]:
+        """Yield the entry of these layers, the highest one last, unless it says of nothing that it is evaluated."""
+        settings = _merged([layer.settings for layer in layers])
+        subject = next((path for path in _SUBJECTS for each in settings if each.path == path), None)
+        scores = any(each.path[0] == "scoring" for each in settings)
+        if subject is None and not scores:
+            if not any(layer.misspelt for layer in layers):
+                text = 'names no eval; set env_id = "..." for an environment, or rollout, entrypoint and dataset'
+                self._fail(home, text)
+            return
+        names = [layer.name for layer in layers if layer.name is not None]
+        name = self._name(names, subject, settings, swept)
+        content: dict[str, dict[str, Any]] = {"secrets": {"required": []}}
+        places: dict[tuple[str, ...], Place] = {}
+        for setting in settings:
+            _set(content, setting)
+            places[setting.path] = setting.at
+        _expand_name(content, name)
+        _select_all(content)
+        of_sweep = frozenset(each.path for each in layers[-1].settings) if len(layers) > 2 else frozenset()
+        yield Entry(name, content, places, home, swept, of_sweep)
+
+    def _name(
+        self,
+        names: Sequence[str],
+        subject: tuple[str, str] | None,
+        settings: Sequence[EntrySetting],
+        swept: Mapping[str, Any],
+    ) -> str:
+        """Return the entry's name: its own, or that of what it evaluates, with the other values of the sweep."""
+        base, shown = self.document.path.stem, dict(swept)
+        if names:
+            base = names[-1]
+        elif subject is not None:
+            base = str(next(each.value for each in settings if each.path == subject))
+            if subject[0] in ("data", "experiment") and subject[1] in ("path", "dataset"):
+                base = Path(base).stem or base
+            shown.pop(subject[1], None)
+        name = base if names and not shown else entry_name(base, shown)
+        numbers = (with_number(name, number) for number in itertools.count(2))
+        free = next(each for each in itertools.chain((name,), numbers) if each.casefold() not in self._names)
+        self._names.add(free.casefold())
+        return free
+
+    def _fail(self, at: Place, text: str, title: str | None = None) -> None:
+        line = self.document.lines.of(*at)
+        self.problems.append((line, Problem(f"{self.document.label}:{line}", f"{title or title_of(at)}: {text}")))
+
+
+def _labels(axes: Sequence[_Axis]) -> list[str | None]:
+    """Return the keys of a sweep as names show them: the last part of each, or all of it where that is not unique.
+
+    It is None for the names themselves.
+    """
+    last = [None if axis.keys == (NAME,) else axis.keys[-1].rpartition(".")[2] for axis in axes]
+    return [
+        each if each is None or last.count(each) == 1 else ".".join(axis.keys)
+        for each, axis in zip(last, axes, strict=True)
+    ]
+
+
+def _merged(layers: Sequence[Sequence[EntrySetting]]) -> list[EntrySetting]:
+    """Return the settings that count, in the order in which they are made. Higher layers come last."""
+    merged: list[EntrySetting] = []
+    for layer in layers:
+        sources, paths = {each.source for each in layer}, {each.path for each in layer}
+        replaced = {path for keys, others in _INSTEAD if paths.intersection(keys) for path in others} - paths
+        merged = [each for each in merged if each.source not in sources and each.path[:2] not in replaced]
+        merged += layer
+    return sorted(merged, key=lambda each: each.source.partition(".")[0] in HEADER_LINES)
+
+
+def _set(content: dict[str, dict[str, Any]], setting: EntrySetting) -> None:
+    table, key, *below = setting.path
+    keys = content.setdefault(table, {})
+    if setting.value is None:
+        keys.pop(key, None)
+        return
+    for each in below:
+        inner = keys.get(key)
+        keys[key] = dict(inner) if isinstance(inner, dict) else {}
+        keys, key = keys[key], each
+    if below and setting.path[:2] in (("model", "headers"), ("model", "headers_from_state")):
+        for name in [name for name in keys if name.casefold() == key.casefold()]:
+            del keys[name]
+    keys[key] = setting.value
+
+
+def _expand_name(content: Mapping[str, dict[str, Any]], name: str) -> None:
+    for table, key in _NAMED_BY_ENTRY:
+        value = content.get(table, {}).get(key)
+        if isinstance(value, str):
+            content[table][key] = value.replace("{name}", name)
+
+
+def _select_all(content: dict[str, dict[str, Any]]) -> None:
+    """Select all rows where `limit` is "all", as a config says it: by an offset alone."""
+    evaluation = content.get("evaluation", {})
+    if evaluation.get("limit") == "all":
+        del evaluation["limit"]
+        content.setdefault("data", {}).setdefault("offset", 0)

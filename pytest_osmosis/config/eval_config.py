@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.draft import Draft
+from pytest_osmosis.config.entries import Entry, SeveralEvals, read_entries
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.environment_rules import environment_of, is_environment
 from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
@@ -59,18 +60,74 @@ class RejectedConfig(ConfigError):
         self.faulty = faulty
 
 
-def load_eval_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConfig:
+def load_eval_config(path: Path, overrides: Sequence[Override] = (), entry: str | None = None) -> EvalConfig:
     """Return the eval config at `path`. Each key has the value of its highest level (`origins.LEVELS`).
 
+    `entry` is the name of one eval in a config with several; it may be left out if there is only one.
     Raises `RejectedConfig` with all problems: those of the file in the order of its lines, then those of
     pyproject.toml, then those of the overrides. A file that cannot be read, is not TOML, or is not an eval config is
     one problem, a `ConfigError`.
     """
+    several = read_entries(path)
+    if several is not None:
+        return _entry_config(several.file, _entry_named(several, entry), overrides)
     document = read_document(path)
     _reject_other_configs(document)
     workspace = workspace_of(document.path)
     draft = Draft({"file": document, **read_project(workspace, document.path.stem)}, overrides, EVAL_TABLES)
     return _accepted(draft, document.path, workspace)
+
+
+def load_entries(path: Path, overrides: Sequence[Override] = ()) -> Sequence[EvalConfig]:
+    """Return the configs of all evals in the file at `path`, in their order. Overrides hold for each of them.
+
+    Raises `ConfigError` with all problems, those of the file in the order of its lines.
+    """
+    several = read_entries(path)
+    if several is None:
+        return [load_eval_config(path, overrides)]
+    problems, configs = list(several.problems), []
+    for entry in several.entries:
+        try:
+            configs.append(_entry_config(several.file, entry, overrides))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(several.in_order(problems))
+    return configs
+
+
+def _entry_named(several: SeveralEvals, name: str | None) -> Entry:
+    """Return one entry. Raises `ConfigError` if none has the name, or if it is not clear which one is meant."""
+    if several.problems:
+        raise ConfigError(several.problems)
+    if name is None and len(several.entries) == 1:
+        return several.entries[0]
+    entry = None if name is None else several.named(name)
+    if entry is None:
+        raise ConfigError([Problem(several.file.label, several.not_found(name))])
+    return entry
+
+
+def _entry_config(file: Document, entry: Entry, overrides: Sequence[Override]) -> EvalConfig:
+    document, workspace = entry.document(file), workspace_of(file.path)
+    _reject_other_configs(document)
+    draft = Draft({"file": document, **read_project(workspace, file.path.stem)}, overrides, EVAL_TABLES)
+    _refuse_overridden_sweep(draft, entry, overrides)
+    return _accepted(draft, file.path, workspace, entry.name)
+
+
+def _refuse_overridden_sweep(draft: Draft, entry: Entry, overrides: Sequence[Override]) -> None:
+    """Report overrides of keys that a sweep varies, which would make its evals equal."""
+    for override in overrides:
+        path = (override.table, override.key, *override.below)
+        if override.level == "ini" or (override.table, override.key) in draft.faulty:
+            continue
+        for swept in entry.swept_keys:
+            size = min(len(path), len(swept))
+            if path[:size] == swept[:size]:
+                text = f"the config sweeps {'.'.join(swept)}, so its evals would be the same; leave one of the two out"
+                draft.fail(override.table, override.key, text)
 
 
 def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalConfig:
@@ -95,10 +152,6 @@ def _typed(overrides: Sequence[Override], option: str) -> str:
 
 
 def _reject_other_configs(document: Document) -> None:
-    for name in ("eval", "ablation"):
-        if isinstance(document.content.get(name), list):
-            text = "multi-eval configs are not supported yet; an eval config has [experiment] and [secrets]"
-            raise ConfigError([Problem(document.where(name), f"[[{name}]]: {text}")])
     for name in ("training", "checkpoints"):
         if name in document.content:
             raise ConfigError([Problem(document.where(name), f"[{name}]: {_OF_TRAINING}")])
@@ -106,11 +159,12 @@ def _reject_other_configs(document: Document) -> None:
         raise ConfigError([Problem(document.where(), _OF_TRAINING)])
 
 
-def _accepted(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
+def _accepted(draft: Draft, path: Path, workspace: Path, entry: str | None = None) -> EvalConfig:
     """Check a draft, and return its config. Raises `RejectedConfig` if it has problems."""
     module = environment_of(draft, workspace)
     check(draft, workspace)
-    config = replace(_build(draft, path, workspace), environment_module=module)
+    config = _build(draft, path, workspace)
+    config = replace(config, environment_module=module, name=entry or config.name, entry=entry)
     if problems := draft.problems:
         raise RejectedConfig(problems, config, draft.faulty)
     return config

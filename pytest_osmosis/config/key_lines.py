@@ -8,14 +8,18 @@ Grammar: https://toml.io/en/v1.1.0
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from pytest_osmosis.config.kinds import key_text
 
 Keys = tuple[str, ...]
+Place = tuple[str | int, ...]
+"""Keys that lead to a value, with the positions of elements in arrays: `("eval", 1, "temperature")`."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
@@ -34,13 +38,19 @@ class Lines:
     """The line on which each table and key of a TOML text first appears."""
 
     def __init__(self, text: str) -> None:
-        self._lines = _Scanner(text).lines()
+        scanner = _Scanner(text)
+        self._lines: dict[Place, int] = scanner.elements
+        self._lines.update(scanner.lines().items())
 
-    def of(self, *keys: str) -> int:
+    def of(self, *keys: str | int) -> int:
         """Return the line of a key, or else of the innermost table around it with a known line, or else 1.
+
+        Without the position of an element, the first one counts.
 
         >>> Lines("[model]\\nheaders = {a = 'b'}").of("model", "headers", "a")
         2
+        >>> Lines("[[eval]]\\n[[eval]]\\nn = [1,\\n2]").of("eval", 1, "n", 1)
+        4
         """
         for size in range(len(keys), 0, -1):
             line = self._lines.get(keys[:size])
@@ -82,7 +92,10 @@ class _Unknown(Exception):
 
 
 class _Scanner:
-    """One pass over a text. `written` holds the keys and headers of the text, `implied` the tables above them."""
+    """One pass over a text. `written` holds the keys and headers of the text, `implied` the tables above them.
+
+    `elements` holds the places that lead through an array.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -92,6 +105,8 @@ class _Scanner:
         self.implied: dict[Keys, int] = {}
         self.given: dict[Keys, int] = {}  # without those of earlier elements of an array of tables
         self.repeated: Repeated | None = None
+        self.elements: dict[Place, int] = {}
+        self._sizes: dict[Keys, int] = {}  # of the arrays of tables so far
 
     def lines(self) -> dict[Keys, int]:
         with suppress(_Unknown, RecursionError):
@@ -100,12 +115,14 @@ class _Scanner:
 
     def document(self) -> None:
         table: Keys = ()
+        place: Place = ()
         self.match(_BLANK)
         while self.at < len(self.text):
             if self.peek() == "[":
                 table = self.header()
+                place = self.place_of(table)
             else:
-                self.pair(table)
+                self.pair(table, place)
             self.match(_REST_OF_LINE)
             self.match(_BLANK)
 
@@ -118,27 +135,46 @@ class _Scanner:
         keys = self.key()
         if brackets > 1:
             self.given = {given: at for given, at in self.given.items() if given[: len(keys)] != keys}
+            size = self._sizes.get(keys, 0)
+            self._sizes = {array: n for array, n in self._sizes.items() if array[: len(keys)] != keys}
+            self._sizes[keys] = size + 1
         self.record((), keys, line, is_table=True)
+        self.record_element(self.place_of(keys), line)
         return keys
 
-    def pair(self, table: Keys | None) -> None:
+    def place_of(self, keys: Keys) -> Place:
+        """Return the place of a table: each array of tables on the way is at its last element."""
+        place: Place = ()
+        for size in range(1, len(keys) + 1):
+            n = self._sizes.get(keys[:size])
+            place += (keys[size - 1],) if n is None else (keys[size - 1], n - 1)
+        return place
+
+    def pair(self, table: Keys | None, place: Place) -> None:
         line = self.line
         keys = self.key()
         if table is not None:
             self.record(table, keys, line)
+        for size in range(1, len(keys) + 1):
+            self.record_element((*place, *keys[:size]), line)
         self.expect("=")
         self.match(_SPACE)
-        self.value(None if table is None else table + keys)
+        self.value(None if table is None else table + keys, (*place, *keys))
 
-    def value(self, keys: Keys | None) -> None:
+    def value(self, keys: Keys | None, place: Place) -> None:
         if self.peek() == "{":
-            self.items("}", lambda: self.pair(keys))
+            self.items("}", lambda: self.pair(keys, place))
         elif self.peek() == "[":
-            self.items("]", lambda: self.value(None))
+            self.items("]", partial(self.element, place, itertools.count()))
         elif self.peek() in "\"'":
             self.match(_STRING)
         else:
             self.match(_SCALAR)
+
+    def element(self, place: Place, positions: Iterator[int]) -> None:
+        at = (*place, next(positions))
+        self.record_element(at, self.line)
+        self.value(None, at)
 
     def items(self, end: str, item: Callable[[], None]) -> None:
         self.step()
@@ -173,6 +209,10 @@ class _Scanner:
         if self.repeated is None and table + keys in self.given:
             self.repeated = Repeated(table + keys, is_table, self.given[table + keys], line)
         self.given[table + keys] = line
+
+    def record_element(self, place: Place, line: int) -> None:
+        if any(isinstance(key, int) for key in place):
+            self.elements.setdefault(place, line)
 
     def peek(self) -> str:
         if self.at >= len(self.text):

@@ -62,7 +62,7 @@ def setting(text: str, origin: str) -> Setting | Problem:
     Setting(table='gate', key='rewards:f', below=('pass_rate',), value='>= 0.5')
     """
     for at in (at for at, char in enumerate(text) if char == "="):  # a quoted key can contain one
-        keys = _keys(text[:at])
+        keys = dotted_keys(text[:at])
         if len(keys) == 1:
             home = OPTIONS.get(keys[0])
             meant = did_you_mean(f'"{home[0]}.{home[1]}={text[at + 1 :]}"' if home else None)
@@ -72,7 +72,7 @@ def setting(text: str, origin: str) -> Setting | Problem:
     return Problem(origin, f"must be table.key=value, got {toml(text)}")
 
 
-def _keys(path: str) -> tuple[str, ...]:
+def dotted_keys(path: str) -> tuple[str, ...]:
     """Return the parts of a dotted TOML key, or () if `path` is not one."""
     import tomli
 

@@ -68,6 +68,9 @@ class Origin:
             return f"{_dotted(below)}: " if below and not self.source.endswith(f".{_dotted(below)}") else ""
         if self.is_option:
             return f"{_dotted((*self.keys, *below))}: "
+        title = self.source.title(table, key, *below)
+        if title is not None:
+            return f"{title}: "
         return f"{place_text(table, key, *below)}: "
 
 

@@ -325,11 +325,11 @@ class EvalConfig:
     """The config of one eval, or of the preflight of a training config: `training` is then set.
 
     `path` is the file that pytest collects: the TOML, or the dataset of an eval without one. `text` is the content of
-    the TOML. `name` is the stem of `path`, and relative paths start from `workspace`. Keys of `prices` are models, as
-    typed or as sent. `overridden` lists values of the command line and the environment, like "n = 5 (--osmosis-n)".
-    `preset` lists values of pyproject.toml and pytest's ini that the TOML does not set. The header prints `notes`.
-    `environment_module` is the module of `[environment] env_id`, None without one; with
-    `own_threshold` the pass threshold is that environment's own.
+    the TOML. `name` is that of the `entry` in a config with several evals, or the stem of `path`. Relative paths start
+    from `workspace`. Keys of `prices` are models, as typed or as sent. `overridden` lists values of the command line
+    and the environment, like "n = 5 (--osmosis-n)". `preset` lists values of pyproject.toml and pytest's ini that the
+    TOML does not set. The header prints `notes`. `environment_module` is the module of `[environment] env_id`, None
+    without one; with `own_threshold` the pass threshold is that environment's own.
     """
 
     path: Path
@@ -361,3 +361,4 @@ class EvalConfig:
     training: Training | None = None
     environment_module: EnvironmentModule | None = None
     own_threshold: bool = False
+    entry: str | None = None

@@ -582,7 +582,7 @@ BROKEN: dict[str, list[Case]] = {
         ("n = 1", [f"1: [zzz]: unknown table {TABLES}"]),
     ],
     "eval": [
-        ("n = 1", [f"1: [eval]: unknown table {TABLES}"]),
+        ("n = 1", ["1: [eval]: must be an array of tables; write [[eval]]"]),
     ],
     "[zzz]": [
         ("n = 1", [f"1: [zzz]: unknown table {TABLES}"]),
@@ -675,14 +675,6 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            'x = 1\n[[eval]]\nname = "a"\n',
-            "2: [[eval]]: multi-eval configs are not supported yet; an eval config has [experiment] and [secrets]",
-        ),
-        (
-            '[[ablation]]\nname = "a"\n',
-            "1: [[ablation]]: multi-eval configs are not supported yet; an eval config has [experiment] and [secrets]",
-        ),
         (
             "[experiment]\n[training]\nlr = 1\n",
             f"2: [training]: {OF_TRAINING}",

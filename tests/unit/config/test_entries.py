@@ -1,0 +1,283 @@
+"""Configs with several evals: what `[[eval]]` and `[[ablation]]` result in, and every problem with them."""
+
+# ruff: noqa: E501 (messages are not broken)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.config import EvalConfig, Override, load_entries, load_eval_config
+from pytest_osmosis.errors import ConfigError
+
+SHARED = 'model = "demo/arithmetic"\ndataset = "multiply"\neval_fn = ["rewards:exact"]\n'
+"""Three lines that complete any entry."""
+
+Evals = Callable[..., dict[str, EvalConfig]]
+Problems = Callable[..., list[str]]
+
+
+@pytest.fixture
+def evals(workspace: Path) -> Evals:
+    """Load a text and overrides as configs/eval/x.toml of the workspace: its evals by name."""
+
+    def evals(text: str, *overrides: Override) -> dict[str, EvalConfig]:
+        (workspace / "configs/eval/x.toml").write_text(text)
+        configs = load_entries(workspace / "configs/eval/x.toml", overrides)
+        by_name = {config.name: config for config in configs}
+        assert len(by_name) == len(configs)
+        assert all(config.entry == config.name for config in configs)
+        return by_name
+
+    return evals
+
+
+@pytest.fixture
+def problems(evals: Evals) -> Problems:
+    def problems(text: str, *overrides: Override) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            evals(text, *overrides)
+        return [str(problem).removeprefix("configs/eval/x.toml:") for problem in caught.value.problems]
+
+    return problems
+
+
+def test_keys_of_an_entry_replace_those_of_all_entries(evals: Evals) -> None:
+    text = (
+        'num_examples = 50\nrollouts_per_example = 2\n[[eval]]\nname = "a"\nnum_examples = 100\n[[eval]]\nname = "b"\n'
+    )
+    found = evals(SHARED + text)
+    assert {name: (each.selection.limit, each.evaluation.n) for name, each in found.items()} == {
+        "a": (100, 2),
+        "b": (50, 2),
+    }
+
+
+def test_a_table_like_env_args_is_replaced_as_a_whole_and_tables_of_ours_key_by_key(evals: Evals) -> None:
+    shared = "sampling_args = {temperature = 0, top_p = 0.5, min_p = 0.1}\n[limits]\nmax_errors = 1\nmax_tokens = 9\n"
+    text = '[[eval]]\nname = "a"\nsampling_args = {top_p = 0.9}\n[eval.limits]\nmax_errors = 2\n[[eval]]\nname = "b"\n'
+    a, b = evals(SHARED + shared + text).values()
+    assert (a.sampling.temperature, a.sampling.top_p, dict(a.sampling.extra_body)) == (None, 0.9, {})
+    assert (b.sampling.temperature, b.sampling.top_p, dict(b.sampling.extra_body)) == (0, 0.5, {"min_p": 0.1})
+    assert [(each.limits.max_errors, each.limits.max_tokens) for each in (a, b)] == [(2, 9), (1, 9)]
+
+
+def test_sampling_args_come_before_keys_of_the_same_block_and_after_those_of_a_higher_one(evals: Evals) -> None:
+    text = 'sampling_args = {temperature = 0.1}\ntemperature = 0.2\n[[eval]]\nname = "a"\n[[eval]]\nname = "b"\ntemperature = 0.3\n'
+    assert [each.sampling.temperature for each in evals(SHARED + text).values()] == [0.1, 0.3]
+
+
+def test_header_lines_are_added_to_the_table_of_headers(evals: Evals) -> None:
+    text = '[[eval]]\nheader = ["X-B: line", "X-C: c:d"]\nheaders = {x-b = "table", X-A = "1"}\n'
+    (config,) = evals(SHARED + text).values()
+    assert dict(config.model.headers) == {"X-A": "1", "X-B": "line", "X-C": "c:d"}
+
+
+def test_minus_one_means_all_rows_and_no_limit_of_concurrency(evals: Evals) -> None:
+    text = 'num_examples = 5\n[[eval]]\nnum_examples = -1\nmax_concurrent = -1\nnum_workers = "auto"\n'
+    (config,) = evals(SHARED + text).values()
+    assert (config.selection.limit, config.selection.offset) == ("all", 0)
+    assert config.evaluation.batch_size == 1_000_000
+    assert config.execution.hosts is None
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "keys"),
+    [
+        ('endpoint_id = "e"', 'model = "openai/x"', {"experiment.model_path": "openai/x", "model.endpoint_id": None}),
+        ("[data]\nrows = '1'", "num_examples = 3", {"selection.rows": None, "selection.limit": 3}),
+        ("num_examples = 3", "data.rows = '1'", {"selection.rows": ((1, 1),), "selection.limit": None}),
+        ('branch = "main"', 'commit_sha = "abcdef1"', {"experiment.branch": None, "experiment.commit_sha": "abcdef1"}),
+    ],
+)
+def test_a_key_of_an_entry_replaces_another_that_excludes_it(
+    evals: Evals, shared: str, own: str, keys: dict[str, Any]
+) -> None:
+    text = SHARED if "endpoint" not in shared else SHARED.partition("\n")[2]
+    (config,) = evals(f"{text}{shared}\n[[eval]]\n{own}\n").values()
+    found = {key: getattr(getattr(config, key.partition(".")[0]), key.partition(".")[2]) for key in keys}
+    assert found == keys
+
+
+def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
+    text = (
+        "[[ablation]]\ntemperature = 9\nsampling_args = {fixed = 1}\n[ablation.sweep]\ntemperature = [0.0, 0.5]\n"
+        '"agent.prompt" = ["Be brief.", "Be kind."]\n[ablation.sweep.sampling_args]\nlevel = ["easy", "hard"]\n'
+    )
+    found = evals(SHARED + text)
+    assert list(found) == [
+        "multiply~temperature=0.0~prompt=Be-brief.~level=easy",
+        "multiply~temperature=0.0~prompt=Be-brief.~level=hard",
+        "multiply~temperature=0.0~prompt=Be-kind.~level=easy",
+        "multiply~temperature=0.0~prompt=Be-kind.~level=hard",
+        "multiply~temperature=0.5~prompt=Be-brief.~level=easy",
+        "multiply~temperature=0.5~prompt=Be-brief.~level=hard",
+        "multiply~temperature=0.5~prompt=Be-kind.~level=easy",
+        "multiply~temperature=0.5~prompt=Be-kind.~level=hard",
+    ]
+    second = found["multiply~temperature=0.0~prompt=Be-brief.~level=hard"]
+    assert (second.sampling.temperature, second.agent.prompt) == (0.0, "Be brief.")
+    assert dict(second.sampling.extra_body) == {"fixed": 1, "level": "hard"}
+
+
+def test_an_ordinary_config_is_swept_in_six_lines(evals: Evals, load: Callable[..., EvalConfig]) -> None:
+    ordinary = '[experiment]\nmodel_path = "demo/arithmetic"\ndataset = "multiply"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["rewards:exact"]\n'
+    sweep = '[[ablation]]\n[ablation.sweep]\nmodel_path = ["openai/a", "openai/b", "openai/c"]\n[ablation.sweep.agent]\nprompt = ["Be brief.", "Be kind."]\n'
+    found = evals(ordinary + sweep)
+    assert len(found) == 6
+    assert {each.experiment.model_path for each in found.values()} == {"openai/a", "openai/b", "openai/c"}
+    assert {each.agent.prompt for each in found.values()} == {"Be brief.", "Be kind."}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "names"),
+    [
+        ("[[eval]]\n[[eval]]\n[[eval]]\n", ["multiply", "multiply-2", "multiply-3"]),
+        ('[[eval]]\nname = "a"\n[[eval]]\nname = "A"\n', ["a", "A-2"]),
+        ('[[eval]]\ndataset = "data/multiply.jsonl"\n', ["multiply"]),
+        ('[[eval]]\nrollout = "multiply"\nentrypoint = "main.py"\n', ["multiply"]),
+        ("[[ablation]]\nsweep.n = [1, 2, 1]\n", ["multiply~n=1", "multiply~n=2", "multiply~n=1-2"]),
+        ('[[ablation]]\nname = "x"\nsweep.n = [1, 2]\n', ["x~n=1", "x~n=2"]),
+        ('[[ablation]]\nsweep.name = ["x", "y"]\n', ["x", "y"]),
+        ('[[ablation]]\nsweep.model = ["openai/gpt 4[1]::x"]\n', ["multiply~model=openai-gpt-4-1-x"]),
+        ("[[ablation]]\nsweep.sampling_args = [{temperature = 0}]\n", ["multiply~sampling_args=temperature-0"]),
+        ("[[ablation]]\nsweep.save_results = [true]\n", ["multiply~save_results=true"]),
+        (
+            "[[ablation]]\nsweep.sampling.max_tokens = [1]\nsweep.limits.max_tokens = [2]\n",
+            ["multiply~sampling.max_tokens=1~limits.max_tokens=2"],
+        ),
+    ],
+)
+def test_names_are_those_of_what_is_evaluated_with_the_swept_values(
+    evals: Evals, blocks: str, names: list[str]
+) -> None:
+    assert list(evals(SHARED + blocks)) == names
+
+
+def test_a_long_name_is_cut_and_stays_unique(evals: Evals) -> None:
+    prompts = [f'"{"x" * 60}"', f'"{"x" * 61}"']
+    text = f'[[ablation]]\nname = "{"n" * 90}"\nsweep."agent.prompt" = [{", ".join(prompts)}]\n'
+    names = list(evals(SHARED + text))
+    assert [len(name) for name in names] == [100, 100]
+    assert names[1].endswith("-2")
+
+
+def test_paths_can_hold_the_name_of_the_entry(evals: Evals) -> None:
+    text = 'output.results = "results/{name}.json"\n[[eval]]\nname = "a"\n[[eval]]\nname = "b"\n'
+    assert [each.output.results for each in evals(SHARED + text).values()] == ["results/a.json", "results/b.json"]
+
+
+def test_overrides_hold_for_every_entry(evals: Evals) -> None:
+    found = evals(SHARED + '[[eval]]\nn = 4\n[[eval]]\nname = "b"\n', Override("evaluation", "n", "7", "--osmosis-n"))
+    assert [(each.evaluation.n, each.overridden) for each in found.values()] == [(7, ("n = 7 (--osmosis-n)",))] * 2
+
+
+def test_an_override_of_a_swept_key_is_a_problem(problems: Problems) -> None:
+    text = SHARED + "[[ablation]]\nsweep.temperature = [0, 1]\n"
+    assert problems(text, Override("sampling", "temperature", "0.5", "--osmosis-temperature")) == [
+        "--osmosis-temperature: the config sweeps sampling.temperature, so its evals would be the same; leave one of the two out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[eval]\nn = 1\n", ["4: [eval]: must be an array of tables; write [[eval]]"]),
+        ("[ablation]\nn = 1\n", ["4: [ablation]: must be an array of tables; write [[ablation]]"]),
+        ("eval = []\n", ["4: [[eval]]: holds no eval; add [[eval]] with the keys of one"]),
+        ('name = "x"\n[[eval]]\n', ["4: name: belongs to one eval; move it below [[eval]] or [[ablation]]"]),
+        ("num_exmples = 1\n[[eval]]\n", ['4: num_exmples: unknown key, did you mean "num_examples"?']),
+        ("[sampilng]\nn = 1\n[[eval]]\n", ['4: sampilng: unknown key, did you mean "sampling"?']),
+        ("[[eval]]\nenv_idd = 1\n", ['5: [[eval]] env_idd: unknown key, did you mean "env_id"?']),
+        (
+            "[[eval]]\n[eval.sampling]\ntemprature = 1\n",
+            [
+                '6: [eval.sampling] temprature: unknown key, did you mean "temperature"? (valid: temperature, top_p, max_tokens, seed, stop, extra_body)'
+            ],
+        ),
+        ("[[eval]]\n[[eval]]\nn = 0\n", ["6: [[eval]] n: must be an integer of at least 1, got 0"]),
+        ("temperature = -1\n[[eval]]\n[[eval]]\n", ["4: temperature: must be a finite number of at least 0, got -1"]),
+        ("[[eval]]\nnum_examples = 0\n", ["5: [[eval]] num_examples: must be an integer of at least 1, got 0"]),
+        ('[[eval]]\nheader = "x"\n', ['5: [[eval]] header: must be lines like "Name: Value", got "x"']),
+        ("[[eval]]\nsampling_args = 1\n", ["5: [[eval]] sampling_args: must be a table, got 1"]),
+        ("limits = 1\n[[eval]]\n", ["4: limits: must be a table, got 1"]),
+        (
+            '[[eval]]\nname = "a b"\n',
+            [
+                '5: [[eval]] name: must be a name of letters, digits and - _ . + = ~; it begins with a letter or a digit, and has at most 100 characters, got "a b"'
+            ],
+        ),
+        (
+            "[[eval]]\nprovider = 'x'\nresume = true\nverbose = true\n",
+            [
+                "5: [[eval]] provider: not offered; name the server with api_base_url and api_key_var, or with endpoint_id",
+                "6: [[eval]] resume: not offered in a config; pass --osmosis-resume to go on with the newest run",
+                "7: [[eval]] verbose: has no effect here; leave it out",
+            ],
+        ),
+        (
+            "[[ablation]]\n[[ablation]]\nsweep = {}\n[[ablation]]\nsweep = 3\n",
+            [
+                f"{line}: [[ablation]]: needs a table [ablation.sweep] with at least one key and its values, like temperature = [0, 1]"
+                for line in (4, 6, 8)
+            ],
+        ),
+        (
+            "[[ablation]]\nsweep.temperature = []\nsweep.env_args = {}\nsweep.n = 3\n",
+            [
+                "5: [ablation.sweep] temperature: has no value, so the block would hold no eval; add one, or leave the key out",
+                "6: [ablation.sweep] env_args: holds no key to sweep; add one with its values, or leave the table out",
+                "7: [ablation.sweep] n: must be an array of the values to sweep, got an integer; write [3], or fix it in [[ablation]]",
+            ],
+        ),
+        (
+            "[[ablation]]\nenv_args = {a = 1, b = 2}\nsweep.env_args = {a = [3], c = [4]}\n",
+            ["6: [ablation.sweep.env_args] a: is fixed in this block too (env_args.a = 1); keep one of them"],
+        ),
+        (
+            "[[ablation]]\nsweep.temprature = [1, 2]\nsweep.smapling.n = [1]\n",
+            [
+                '5: [ablation.sweep] temprature: unknown key, did you mean "temperature"?',
+                '6: [ablation.sweep.smapling] n: unknown key, did you mean "sampling"?',
+            ],
+        ),
+        (
+            "[[ablation]]\nsweep.n = [1,\n0]\nsweep.temperature = [0, 1]\n",
+            ["6: [ablation.sweep] n: must be an integer of at least 1, got 0"],
+        ),
+        (
+            f"[[ablation]]\nsweep.n = {list(range(1, 41))}\nsweep.temperature = {list(range(40))}\n",
+            ["5: [ablation.sweep]: crosses to 1,600 evals; at most 1,000 can be in one block"],
+        ),
+    ],
+)
+def test_problems_are_reported_once_with_their_lines(problems: Problems, text: str, expected: list[str]) -> None:
+    assert problems(SHARED + text) == expected
+
+
+def test_an_entry_that_evaluates_nothing_is_a_problem(problems: Problems) -> None:
+    assert problems('model = "demo/arithmetic"\n[[eval]]\n[[ablation]]\nsweep.n = [1, 2]\n') == [
+        f'{line}: [[{block}]]: names no eval; set env_id = "..." for an environment, or rollout, entrypoint and dataset'
+        for line, block in ((2, "eval"), (3, "ablation"))
+    ]
+
+
+def test_several_problems_come_in_the_order_of_their_lines(problems: Problems) -> None:
+    text = "[[eval]]\nn = 0\n[[ablation]]\nsweep.n = []\n[[eval]]\nbatch_size = 0\nfoo = 1\n"
+    assert [problem.partition(":")[0] for problem in problems(SHARED + text)] == ["5", "7", "9", "10"]
+
+
+def test_one_entry_is_loaded_by_its_name(workspace: Path) -> None:
+    path = workspace / "configs/eval/x.toml"
+    path.write_text(SHARED + '[[eval]]\nname = "a"\n[[eval]]\nname = "bb"\nn = 2\n')
+    assert load_eval_config(path, entry="bb").evaluation.n == 2
+    for name, text in [
+        (None, "holds 2 evals; name one of them (they are: a, bb)"),
+        ("bbb", 'no eval of this file is called "bbb", did you mean "bb"? (they are: a, bb)'),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            load_eval_config(path, entry=name)
+        assert str(caught.value) == f"configs/eval/x.toml: {text}"
