@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parent
 if str(DOCS.parent) not in sys.path:  # when run as a file
     sys.path.insert(0, str(DOCS.parent))
 
-from docs.pages import api, command_line, config_keys, hooks, providers, results_keys, run_table  # noqa: E402
+from docs.pages import api, command_line, config_keys, hooks, prime_eval, providers, results_keys, run_table  # noqa: E402
 
 
 def security() -> str:
@@ -27,6 +27,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/config.md": config_keys.page,
     "reference/command-line.md": command_line.page,
     "reference/hooks.md": hooks.page,
+    "reference/prime-eval.md": prime_eval.page,
     "reference/providers.md": providers.page,
     "reference/results.md": results_keys.page,
     "reference/run-table.md": run_table.page,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from docs.pages import prime_eval
 from docs.pages.command_line import registered
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
@@ -40,9 +41,20 @@ FLAG_TABLES = (
     "## `osmosis eval submit` and `osmosis eval run`",
     "## `osmosis eval list`, `info` and `stop`",
     "## `osmosis eval-rubric`",
-    "## `prime eval`",
 )
-FLAG_ROWS = [row for heading in FLAG_TABLES for row in rows("flags.md", heading)]
+PRIME_TABLES = tuple(f"## {title}" for title in prime_eval.GROUPS)
+PRIME_ROWS = [row for heading in PRIME_TABLES for row in rows("prime-eval.md", heading)]
+FLAG_ROWS = [*(row for heading in FLAG_TABLES for row in rows("flags.md", heading)), *PRIME_ROWS]
+PRIME_FLAGS = """
+    env_id_or_path -a --env-args -x --extra-env-kwargs -p --env-dir-path -m --model -b --api-base-url -k --api-key-var
+    --api-client-type -e --endpoints-path --header --header-from-state -p --provider -t --max-tokens -T --temperature
+    -S --sampling-args -n --num-examples -r --rollouts-per-example -c --max-concurrent --max-concurrent-generation
+    --max-concurrent-scoring -N --no-interleave-scoring -i --independent-scoring --max-retries -w --num-workers
+    --timeout -v --verbose -f --fullscreen -d --disable-tui -A --abbreviated-summary -o --output-dir -s --save-results
+    -R --resume -C --state-columns -H --save-to-hf-hub -D --hf-hub-dataset-name --heartbeat-url --disable-env-server
+    --hosted --follow --timeout-minutes --allow-sandbox-access --custom-secrets
+"""
+"""The flags of the page on evaluation of verifiers 0.1.13, and those of its parser that the page omits."""
 OPTIONS = {
     flag
     for option in registered().options
@@ -86,6 +98,13 @@ def test_each_flag_appears_in_its_table_once() -> None:
     for heading in FLAG_TABLES:
         flags = [flag for row in rows("flags.md", heading) for flag in re.findall(r"`(--?[\w-]+)", row[0])]
         assert sorted(set(flags)) == sorted(flags)
+
+
+def test_every_flag_of_prime_eval_has_an_equivalent_or_a_reason() -> None:
+    listed = [*PRIME_ROWS, *rows("prime-eval.md", "## Not offered")]
+
+    assert sorted(re.findall(r"`([\w-]+)`", " ".join(row[0] for row in listed))) == sorted(PRIME_FLAGS.split())
+    assert [row[0] for row in listed if not any(row[1:])] == []
 
 
 # -- outcomes ---------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The page on evaluation of verifiers 0.1.13: each of its commands and TOML examples, as a user of it would type them.
 
-`prime eval run ID` is `pytest --osmosis-env=ID`, `prime eval run FILE` is `pytest FILE`, and each flag is an option. The
+`prime eval run ID` is `pytest --osmosis-env=ID`, `prime eval run FILE` is `pytest FILE`, and flags are options. The
 TOMLs are those of the page, word by word. Environments are named as there, and load offline (`page_environments`); a
 server on loopback answers 42.
 """
