@@ -15,6 +15,7 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.results import files
 from pytest_osmosis.results.conclude import corrected
+from pytest_osmosis.results.entry_table import EntryPlace, entry_table
 from pytest_osmosis.results.prime_files import env_id_of, prime_folder, write_prime_files
 from pytest_osmosis.results.publish import facts_at_end, published_text
 from pytest_osmosis.results.read import shard_at
@@ -24,16 +25,34 @@ from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import Verdict
 
 
-def finish(runs: Sequence[EvalRun], grace_s: float = 0.0) -> list[FinishedEval]:
-    """Close all eval runs of a session and make their results. Runs in flight get `grace_s` seconds to finish."""
+def finish(
+    runs: Sequence[EvalRun], grace_s: float = 0.0, together: Sequence[Sequence[EvalRun]] = ()
+) -> list[FinishedEval]:
+    """Close all eval runs of a session and make their results. Runs in flight get `grace_s` seconds to finish.
+
+    `together` holds those that are entries of one config, which are compared with the first of them.
+    """
     for run in runs:
         run.close(grace_s)
     conclusions = [Conclusion(run) for run in runs]
     comparisons = corrected([conclusion.comparison for conclusion in conclusions])
-    return [
+    finished = [
         FinishedEval(run, conclusion.results(compared))
         for run, conclusion, compared in zip(runs, conclusions, comparisons, strict=True)
     ]
+    for entries in together:
+        _compare_entries([each for each in finished if each.run in entries])
+    return finished
+
+
+def _compare_entries(entries: Sequence[FinishedEval]) -> None:
+    if len(entries) < 2:
+        return
+    table = entry_table(
+        shown(entries[0].run.prepared.config.path), {each.results.description.name: each.results for each in entries}
+    )
+    for each in entries:
+        each.results = replace(each.results, among=EntryPlace(each.results.description.name, table))
 
 
 class FinishedEval:

@@ -1,28 +1,37 @@
-"""The table of several evals, and the line on all of them."""
+"""The table of several evals, and the line on all of them.
+
+Evals that are entries of one config are compared with the first of them, in columns of their own.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.columns import fitted_tables, table_width
 from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.report.style import bad, dim, good, joined, separated, warning
+from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.results import ModelResults, Results
 from pytest_osmosis.stats import Summary
-from pytest_osmosis.text.numbers import count, money, plural, score, seconds
-from pytest_osmosis.text.safe import fitted_middle, width
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import count, difference, money, p_value, plural, score, seconds
+from pytest_osmosis.text.safe import fitted_middle, one_line, width
 from pytest_osmosis.verdicts.gates import State, Verdict
 
 HEAD = ("eval", "model", "pass rate (95% interval)", "mean", "gate", "cost", "time")
-MODEL = HEAD.index("model")
+RUNS = "runs"
+DIFFERENCE = ("to the first (95% interval)", "p")
+"""The columns of entries, which come after the model and after the mean."""
+MODEL, MEAN = HEAD.index("model"), HEAD.index("mean")
 NAMES: tuple[int, ...] = (HEAD.index("eval"), MODEL)
 """The columns that hold names, which may be shortened."""
-WORDS: tuple[int, ...] = (*NAMES, HEAD.index("gate"))
+LEFT = ("eval", "model", "gate")
 """The columns that are aligned to the left."""
 LEAST_NAME = 8
-"""Names are not shortened to fewer columns of the terminal."""
+"""Names are not shortened to fewer columns of the terminal. Those of entries, which are alike, stay longer."""
 NAME_OF_A_PART = 20
 """The columns of names in a table that does not fit even so and is split."""
 WORST_FIRST: Mapping[State, int] = {"fails": 0, "not measured": 1, "partial": 2, "not decided": 2, "holds": 3}
@@ -34,33 +43,108 @@ def overview_lines(evals: Sequence[Results], columns: int | None = None) -> list
 
     If the table is too wide, a model that all evals share is named below it only, and names lose their middles.
     """
-    rows, names, words = overview_rows(evals), NAMES, WORDS
+    rows, names = overview_rows(evals), NAMES
     models, model = {row[MODEL] for row in rows[1:]}, None
     if columns is not None and table_width(rows) > columns and len(models) == 1:
         model = models.pop()
         rows = [[*row[:MODEL], *row[MODEL + 1 :]] for row in rows]
-        names, words = names[:1], tuple(column - (column > MODEL) for column in words if column != MODEL)
-    tables = fitted_tables(_with_short_names(rows, names, columns), [1] * len(rows[0]), columns, left=words)
+        names = names[:1]
+    words = [column for column, title in enumerate(rows[0]) if title in LEFT]
+    several = RUNS in rows[0]
+    together = (
+        [1] * len(rows[0])
+        if not several
+        else [2 if title in (DIFFERENCE[0], "cost") else 1 for title in rows[0] if title not in (DIFFERENCE[1], "time")]
+    )
+    tables = fitted_tables(_with_short_names(rows, names, columns), together, columns, left=words)
     return [*tables, *footnotes(evals), "", total_line(evals, model)]
 
 
 def overview_rows(evals: Sequence[Results]) -> list[list[str]]:
     """Return the cells of the table, head first: a row for each eval, and one for the model of its baseline."""
     named = [(results.description.name, str(results.description.extra.get("path", ""))) for results in evals]
-    rows = [list(HEAD)]
+    several = any(results.among is not None for results in evals)
+    rows = [_with_entry(HEAD, RUNS, DIFFERENCE) if several else list(HEAD)]
     for name, results in zip(distinct_names(named), evals, strict=True):
-        rows.append(_own_row(f"{name} (replayed)" if results.is_replay else name, results))
+        own = _own_row(f"{name} (replayed)" if results.is_replay else name, results)
+        rows.append(_with_entry(own, *_entry_cells(results)) if several else own)
         if results.baseline is not None:
-            rows.append(_baseline_row(results, results.baseline))
+            row = _baseline_row(results, results.baseline)
+            rows.append(_with_entry(row, count(results.baseline.overall.n_runs), ("", "")) if several else row)
+    if several and all(row[-3] == "-" for row in rows[1:]):  # without a gate, the column is left out
+        rows = [[*row[:-3], *row[-2:]] for row in rows]
     return rows
 
 
 def footnotes(evals: Sequence[Results]) -> list[str]:
-    """Return what the marks in the table mean, nothing if there are none."""
+    """Return what the marks in the table mean, and what entries are compared with; nothing if there are none."""
     overalls = [model.overall for results in evals for model in (results, results.baseline) if model is not None]
-    if not any(_n_unmeasured(overall) and overall.n_measured for overall in overalls):
-        return []
-    return [warning(f"{MARK} counts runs that were not measured as not passed")]
+    notes: list[str] = []
+    if any(_n_unmeasured(overall) and overall.n_measured for overall in overalls):
+        notes.append(warning(f"{MARK} counts runs that were not measured as not passed"))
+    tables = {results.among.table.config: results.among.table for results in evals if results.among is not None}
+    for table in tables.values():
+        notes += entry_notes(table, f"{table.config}: " if len(tables) > 1 else "")
+    return notes
+
+
+def entry_notes(table: EntryTable, begin: str = "") -> Iterator[str]:
+    """Yield how the entries of a config were compared, and why some of them were not."""
+    paired = [found for found in table.differences if found.paired]
+    unpaired = [found for found in table.differences if not found.paired]
+    if table.n_compared:
+        rows = f", over the {_numbers(found.n_rows for found in paired)} that both measured" if paired else ""
+        holm = f"; p by Holm's method for {plural(table.n_compared, 'comparison')}" if table.n_compared > 1 else ""
+        yield dim(f"{begin}compared with {table.first}{rows}{holm}")
+    if unpaired:
+        rows, first = _numbers(found.n_rows for found in unpaired), plural(unpaired[0].n_first_rows, "row")
+        yield warning(f"{begin}{OTHER_ROWS} not paired: {rows} that are not the {first} of {table.first}")
+    if (least := table.least_p) is not None:
+        rows = _numbers(found.n_rows for found in paired)
+        yield warning(f"{begin}{rows} cannot show a difference: p is at least {least:.2g}, whatever the rows are")
+    reasons: dict[str, list[str]] = {}
+    for entry in table.entries:
+        if entry.reason is not None:
+            reasons.setdefault(entry.reason, []).append(entry.name)
+    for reason, names in reasons.items():
+        yield warning(f"{begin}{listed(names, MOST_LISTED)}: not compared: {one_line(reason)}")
+
+
+def _numbers(rows: Iterable[int]) -> str:
+    """Return the smallest and the largest number of rows.
+
+    >>> _numbers([20, 20]), _numbers([1, 20])
+    ('20 rows', '1 to 20 rows')
+    """
+    numbers = sorted(rows)
+    return (
+        plural(numbers[-1], "row")
+        if numbers[0] == numbers[-1]
+        else f"{count(numbers[0])} to {plural(numbers[-1], 'row')}"
+    )
+
+
+def _with_entry(row: Sequence[str], runs: str, found: Sequence[str]) -> list[str]:
+    """Return a row with the cells that only entries have."""
+    return [*row[: MODEL + 1], runs, *row[MODEL + 1 : MEAN + 1], *found, *row[MEAN + 1 :]]
+
+
+def _entry_cells(results: Results) -> tuple[str, tuple[str, str]]:
+    """Return the cells of an eval that only entries have: its runs, its difference to the first one, and p."""
+    runs = count(results.overall.n_runs)
+    if results.among is None:
+        return runs, ("-", "-")
+    place = results.among
+    found = place.figures.difference
+    if found is None:
+        return runs, ("first" if place.name == place.table.first else "-", "-")
+    style = {"better": good, "worse": bad}.get(found.meaning, str)
+    mark = "" if found.paired else warning(OTHER_ROWS)
+    interval = f" ({difference(found.interval.low)} to {difference(found.interval.high)})"
+    return runs, (
+        joined(mark, style(difference(found.difference)), dim(interval)),
+        p_value(found.p_adjusted).lstrip("= "),
+    )
 
 
 def distinct_names(named: Sequence[tuple[str, str]]) -> list[str]:
@@ -122,7 +206,7 @@ def _own_row(name: str, results: Results) -> list[str]:
 
 def _baseline_row(results: Results, baseline: ModelResults) -> list[str]:
     return [
-        "  baseline",
+        BASELINE,
         baseline.model,
         *_estimates(results, baseline.records, baseline.by_function, baseline.overall),
         "-",
@@ -176,6 +260,10 @@ def _n_unmeasured(overall: Summary) -> int:
 
 MARK = "*"
 """Marks a pass rate that counts runs which were not measured."""
+BASELINE = "  baseline"
+OTHER_ROWS = "~"
+"""Marks the difference of an entry whose rows are not those of the first."""
+MOST_LISTED = 5
 
 
 def _known(results: Results, records: Sequence[RunRecord]) -> tuple[float | None, int]:
@@ -192,12 +280,42 @@ def _cost(records: Sequence[RunRecord], usd: float | None, n_unknown: int) -> st
 
 
 def _with_short_names(rows: Sequence[Sequence[str]], names: Sequence[int], columns: int | None) -> list[list[str]]:
-    """Return the rows with shorter names, the longest column first, if the table would be wider than `columns`."""
-    widths = [max(width(row[column]) for row in rows) for column in names]
+    """Return the rows with shorter names, the longest column first, if the table would be wider than `columns`.
+
+    Those of a sweep then lose what all of them have in common, and no names become the same.
+    """
     over = 0 if columns is None else table_width(rows) - columns
-    while over > 0 and max(widths) > LEAST_NAME:
+    if over <= 0:
+        return [list(row) for row in rows]
+    shorter = _parts_that_differ([row[0] for row in rows[1:]])
+    rows = [rows[0], *([name, *row[1:]] for name, row in zip(shorter, rows[1:], strict=True))]
+    over = table_width(rows) - (columns or 0)
+    widths = [max(width(row[column]) for row in rows) for column in names]
+    least = NAME_OF_A_PART if RUNS in rows[0] else LEAST_NAME
+    while over > 0 and max(widths) > least:
         widths[widths.index(max(widths))] -= 1
         over -= 1
     if over > 0:  # the table is split, which leaves room for names
         widths = [NAME_OF_A_PART] * len(names)
+    evals = {row[0] for row in rows}
+    while len({fitted_middle(name, widths[0]) for name in evals}) < len(evals):
+        widths[0] += 1
     return [[*map(fitted_middle, row, widths), *row[len(names) :]] for row in rows]
+
+
+def _parts_that_differ(names: Sequence[str]) -> list[str]:
+    """Return names of entries without the values that all have in common, if the names are those of one sweep.
+
+    >>> _parts_that_differ(["sums~t=0~k=5", "sums~t=1~k=5"]), _parts_that_differ(["sums", "sums~t=1"])
+    (['~t=0', '~t=1'], ['sums', 'sums~t=1'])
+    """
+    parts = [name.split("~") for name in names if name != BASELINE]
+    if len(parts) < 2 or len(set(map(len, parts))) > 1:
+        return list(names)
+    differs = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
+    if differs[0] or not any(differs):
+        return list(names)
+    return [
+        name if name == BASELINE else "".join(f"~{part}" for part in compress(name.split("~"), differs))
+        for name in names
+    ]

@@ -41,7 +41,7 @@ def published(results: Results) -> dict[str, Any]:
 
 def facts_at_end(results: Results) -> dict[str, Any]:
     """Return what no journal can tell about an eval run that has ended: times, answers of git, verdicts of plugins,
-    p corrected for the other evals of its session, and the comparison with verdicts before.
+    p corrected for the other evals of its session, the comparison with verdicts before, and that with other entries.
     """
     compared, judges, rescored = results.comparison, results.judges, results.rescored
     before = None if rescored is None else rescored.comparison
@@ -60,6 +60,7 @@ def facts_at_end(results: Results) -> dict[str, Any]:
         "verdicts": [_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
         "rescored": None if rescored is None else _rescored(rescored),
         "changed_rows": [] if before is None else [_changed_row("rescored", row) for row in before.changed_rows],
+        "comparison": None if results.among is None else results.among.to_json(),
     }
 
 
@@ -162,6 +163,7 @@ def _members(results: Results) -> dict[str, Any]:
         "last_run": None if results.previous is None else _previous(results.previous),
         "baseline": None if results.comparison is None else _baseline(results.comparison),
         "rescored": None if results.rescored is None else _rescored(results.rescored),
+        **({"comparison": results.among.to_json()} if results.among is not None else {}),
         "calibration": None if results.calibration is None else _calibration(results.calibration),
         "gates": [_gate(verdict) for verdict in results.verdicts],
         "rows": _rows(results),

@@ -9,6 +9,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import results
 from pytest_osmosis.results.calibration import HumanScores
+from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.read_back import (
@@ -88,6 +89,7 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         ),
         judge_price=_judge_price(data["summary"].get("judges")),
         cassette=cassette_of(data["provenance"].get("cassette")),
+        among=EntryPlace.from_json(data.get("comparison")),
     )
 
 

@@ -41,6 +41,7 @@ from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.causes import causes_of, too_many
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous
+from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.publish import published, published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults, changed_rows_of, read_head, read_results
@@ -157,6 +158,7 @@ class _Rebuilding:
             verdicts=[*made.verdicts, *map(verdict_of, self._end.get("verdicts", ()))],
             previous=self._since_previous(measured),
             rescored=self._rescored(len({record.run.row for record in measured.all_records})),
+            among=EntryPlace.from_json(self._end.get("comparison")),
         )
         document = published(made)
         if not self._lifecycle.has_ended:

@@ -22,6 +22,7 @@ from pytest_osmosis.record.stop import Stop, StopReason, ending_of
 from pytest_osmosis.results.calibration import Calibration, HumanScores, calibration
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.causes import Cause, causes_of
+from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.judge_totals import JudgeTotals, PriceOf, judge_totals, no_price
 from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
 from pytest_osmosis.results.shards import ShardFacts
@@ -108,11 +109,11 @@ class Results:
     A run without a score counts as 0.0. Runs that were removed or never ran are in no denominator.
     """
 
-    # `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is None
-    # unless the rollouts were stored ones. `n_planned` is the number of the plan's runs, for a part of them. `reasons`
-    # holds a line on each run that was reported as failed or as an error: its scores, and the answer next to its ground
-    # truth. Counts and sums over all records are cached, because the summary, the file and the Markdown page all use
-    # them.
+    # `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is
+    # None unless the rollouts were stored ones. `n_planned` is the number of the plan's runs, for a part of them.
+    # `reasons` holds a line on each run that was reported as failed or as an error: its scores, and the answer
+    # next to its ground truth. `among` compares it with the other entries of its config that ran with it. Counts
+    # and sums over all records are cached, because the summary, the file and the Markdown page all use them.
     description: EvalDescription
     pass_rule: PassRule
     records: Sequence[RunRecord]
@@ -146,6 +147,7 @@ class Results:
     shard: ShardFacts | None = None
     judge_price: PriceOf = no_price
     cassette: CassetteUse | None = None
+    among: EntryPlace | None = None
 
     @property
     def is_replay(self) -> bool:

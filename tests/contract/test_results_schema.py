@@ -174,8 +174,12 @@ def test_the_schema_is_a_valid_json_schema() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
 
-ELSEWHERE = {"repeated", "shards"}
-"""Keys of runs whose host crashed, and of merged shards: `unit/results/test_merge.py` writes and reads them."""
+OF_ENTRIES = {
+    name for table in ("entries", "entry", "entry_difference") for name in SCHEMA["$defs"][table]["properties"]
+} | {"comparison"}
+"""Keys of evals that ran with others of their config: `unit/results/test_entry_table.py` writes and reads them."""
+ELSEWHERE = OF_ENTRIES | {"repeated", "shards"}
+"""Also those of runs whose host crashed, and of merged shards: see `unit/results/test_merge.py`."""
 
 
 def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluate: Evaluate) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pytest_osmosis.config.tables import TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.report.overview import overview_lines, overview_rows, total_line
+from pytest_osmosis.results.entry_table import EntryPlace, entry_table
 from pytest_osmosis.results.results import EvalDescription, Results
 from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.gates import State, Verdict
@@ -182,3 +184,84 @@ def test_evals_of_one_name_are_told_apart_by_their_paths() -> None:
     same = [replace(results_of(HALF), description=EvalDescription("x", "m", 1, {"path": path})) for path in ("a", "b")]
 
     assert [row[0] for row in overview_rows(same)[1:]] == ["x (a)", "x (b)"]
+
+
+def entries(made: dict[str, Results]) -> list[Results]:
+    """The results of evals that are entries of one config, each compared with the first."""
+    table = entry_table("x.toml", made)
+    return [replace(named(name, results), among=EntryPlace(name, table)) for name, results in made.items()]
+
+
+BETTER = results_of([finished({A: 1.0}, row) for row in range(20)])
+FIRST = results_of([finished({A: float(row % 2)}, row) for row in range(20)])
+OTHERS = results_of([finished({A: 1.0}, row) for row in range(100, 120)])
+
+
+def test_entries_of_a_config_are_compared_with_the_first() -> None:
+    lines = overview_lines(entries({"a": FIRST, "a~t=1": BETTER, "a~t=2": FIRST}))
+
+    assert [re.split(r" {2,}", line)[2:] for line in lines[:4]] == [
+        ["runs", "pass rate (95% interval)", "mean", "to the first (95% interval)", "p", "cost", "time"],
+        ["20", "0.500 (0.279 to 0.721)", "0.500", "first", "-", "unknown", "3.2 s"],
+        ["20", "1.000 (0.861 to 1.000)", "1.000", "+0.500 (+0.216 to +0.721)", "0.0039", "unknown", "3.2 s"],
+        ["20", "0.500 (0.279 to 0.721)", "0.500", "0.000 (-0.139 to +0.139)", "1", "unknown", "3.2 s"],
+    ]
+    assert lines[4] == "compared with a, over the 20 rows that both measured; p by Holm's method for 2 comparisons"
+
+
+def test_an_entry_with_other_rows_is_marked_and_one_that_is_not_measured_says_so() -> None:
+    unmeasured = results_of([failed("provider", row) for row in range(20)], stopped="401: no key")
+
+    head, _, other, missing = overview_rows(made := entries({"a": FIRST, "b": OTHERS, "c": unmeasured}))
+
+    assert dict(zip(head, other, strict=True))["to the first (95% interval)"].startswith("~+0.500 (")
+    assert dict(zip(head, missing, strict=True)) == {
+        "eval": "c",
+        "model": "vendor/some-model",
+        "runs": "20",
+        "pass rate (95% interval)": "not measured",
+        "mean": "-",
+        "to the first (95% interval)": "-",
+        "p": "-",
+        "cost": "unknown",
+        "time": "3.2 s",
+    }
+    assert [line for line in overview_lines(made) if "compared" in line or line.startswith("~")] == [
+        "compared with a",
+        "~ not paired: 20 rows that are not the 20 rows of a",
+        "c: not compared: not measured: 401: no key",
+    ]
+
+
+def test_few_rows_are_said_to_show_nothing() -> None:
+    few = results_of([finished({A: 1.0}, row) for row in range(5)])
+
+    assert "5 rows cannot show a difference: p is at least 0.062, whatever the rows are" in overview_lines(
+        entries({"a": FIRST, "b": few})
+    )
+
+
+def test_gates_of_entries_and_evals_of_other_configs_share_the_table() -> None:
+    gated = replace(BETTER, verdicts=verdicts("holds"))
+
+    head, *rows = overview_rows([named("z", HALF_RESULTS), *entries({"a": FIRST, "b": gated})])
+
+    at = {title: column for column, title in enumerate(head)}
+    assert [row[at["gate"]] for row in rows] == ["-", "-", "HOLDS"]
+    assert [row[at["p"]] for row in rows] == ["-", "-", "0.002"]
+
+
+HALF_RESULTS = results_of(HALF)
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_the_table_of_entries_fits_the_terminal_and_its_names_stay_different(columns: int) -> None:
+    made = entries({f"some-environment~temperature={n}~max_tokens=512": FIRST for n in range(12)})
+
+    lines = overview_lines(made, columns)
+
+    table = lines[: next(number for number, line in enumerate(lines) if line.startswith("compared with"))]
+    assert all(width(line) <= columns for line in table)
+    names = [line.split()[0] for line in table[1:13]]
+    assert len(set(names)) == 12
+    assert all(name.startswith("~temp") for name in names)

@@ -1,0 +1,206 @@
+"""The table that compares the entries of a config: their figures, and the difference of each to the first.
+
+The same table is printed, written into the results of each entry, and read back from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_osmosis.stats import Interval
+from pytest_osmosis.verdicts.entries import EntryDifference, compared_with_first, least_p
+
+if TYPE_CHECKING:
+    from pytest_osmosis.results.results import Results
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFigures:
+    """The figures of one entry. `run` is the name of its run directory.
+
+    `pass_rate` and `mean` count unmeasured runs as not passed, as the results of the entry do; `mean` is that of the
+    function that decides, None if several do. `difference` is None for the first entry, and for one that cannot be
+    compared with it, because of `reason`.
+    """
+
+    name: str
+    model: str
+    run: str
+    status: str
+    rows: int
+    runs: int
+    measured: int
+    passed: int
+    pass_rate: float | None
+    pass_rate_interval: Interval | None
+    mean: float | None
+    tokens: int
+    cost_usd: float | None
+    cost_unknown: int
+    duration_ms: float
+    difference: EntryDifference | None = None
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        difference = None if self.difference is None else _difference_json(self.difference)
+        return {**asdict(self), "pass_rate_interval": _interval_json(self.pass_rate_interval), "difference": difference}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> EntryFigures:
+        difference = None if data["difference"] is None else _difference_of(data["difference"])
+        interval = _interval_of(data["pass_rate_interval"])
+        return cls(**{**data, "pass_rate_interval": interval, "difference": difference})
+
+
+@dataclass(frozen=True, slots=True)
+class EntryTable:
+    """The entries of `config`, in order: all others are compared with the first."""
+
+    config: str
+    entries: Sequence[EntryFigures]
+
+    @property
+    def first(self) -> str:
+        """The name of the first entry."""
+        return self.entries[0].name
+
+    @property
+    def differences(self) -> list[EntryDifference]:
+        return [entry.difference for entry in self.entries if entry.difference is not None]
+
+    @property
+    def n_compared(self) -> int:
+        """The number of comparisons for which p is corrected."""
+        return len(self.differences)
+
+    @property
+    def least_p(self) -> float | None:
+        """The smallest corrected p that so few rows can give, None if there are enough for a significant one."""
+        return least_p(self.differences)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "config": self.config,
+            "first": self.first,
+            "compared": self.n_compared,
+            "least_p": self.least_p,
+            "entries": [entry.to_json() for entry in self.entries],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> EntryTable:
+        return cls(data["config"], [EntryFigures.from_json(entry) for entry in data["entries"]])
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPlace:
+    """The place of an eval run among the entries of its config."""
+
+    name: str
+    table: EntryTable
+
+    @property
+    def figures(self) -> EntryFigures:
+        return next(entry for entry in self.table.entries if entry.name == self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"entry": self.name, **self.table.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | None) -> EntryPlace | None:
+        return None if data is None else cls(data["entry"], EntryTable.from_json(data))
+
+
+def entry_table(config: str, entries: Mapping[str, Results]) -> EntryTable:
+    """Compare the entries of a config, by their names in order, with the first of them."""
+    figures = [_figures(name, results) for name, results in entries.items()]
+    (first, *others), reasons = entries.values(), [_why_not_compared(results) for results in entries.values()]
+    rows = [None if reason else results.row_runs() for results, reason in zip(others, reasons[1:], strict=True)]
+    found = compared_with_first(None if reasons[0] else first.row_runs(), rows)
+    head = replace(figures[0], reason=reasons[0])
+    no_first = f"the first entry, {head.name}, cannot be compared: {reasons[0]}" if reasons[0] else None
+    compared = [
+        replace(each, difference=difference, reason=None if difference else reason or no_first or "not measured")
+        for each, difference, reason in zip(figures[1:], found, reasons[1:], strict=True)
+    ]
+    return EntryTable(config, [head, *compared])
+
+
+def _why_not_compared(results: Results) -> str | None:
+    """Return why the rows of an eval run are no fair sample of its plan, None if they are."""
+    if not results.measured:
+        return f"not measured: {results.stopped}" if results.stopped else "not measured"
+    if results.decided:
+        return "it stopped once its gates were decided, and the runs until then favour that verdict"
+    if results.partial and results.shard is None:
+        return "only a part of its plan was selected"
+    return None
+
+
+def _figures(name: str, results: Results) -> EntryFigures:
+    overall, deciding = results.overall, results.pass_rule.deciding
+    ended = [record for record in results.records if record.status in ("finished", "failed")]
+    mean = results.by_function[deciding[0]].mean if len(deciding) == 1 and deciding[0] in results.by_function else None
+    return EntryFigures(
+        name=name,
+        model=results.description.model,
+        run=str(results.provenance.get("run_dir", "")).rpartition("/")[2],
+        status=results.end.status,
+        rows=len({record.run.row for record in ended}),
+        runs=len(ended),
+        measured=results.measured,
+        passed=results.passed,
+        pass_rate=overall.pass_rate if results.measured else None,
+        pass_rate_interval=overall.pass_rate_interval if results.measured else None,
+        mean=mean if results.measured else None,
+        tokens=results.total_tokens,
+        cost_usd=results.cost_usd,
+        cost_unknown=results.n_cost_unknown,
+        duration_ms=round(results.duration_ms, 3),
+    )
+
+
+def _difference_json(found: EntryDifference) -> dict[str, Any]:
+    return {
+        "paired": found.paired,
+        "rows": found.n_rows,
+        "first_rows": found.n_first_rows,
+        "left_out": found.n_left_out,
+        "better": found.better,
+        "worse": found.worse,
+        "difference": found.difference,
+        "interval": _interval_json(found.interval),
+        "p_value": found.p,
+        "p_adjusted": found.p_adjusted,
+        "test": found.test,
+        "meaning": found.meaning,
+    }
+
+
+def _difference_of(data: Mapping[str, Any]) -> EntryDifference:
+    return EntryDifference(
+        paired=data["paired"],
+        n_rows=data["rows"],
+        n_first_rows=data["first_rows"],
+        n_left_out=data["left_out"],
+        difference=data["difference"],
+        interval=Interval(**data["interval"]),
+        p=data["p_value"],
+        p_adjusted=data["p_adjusted"],
+        test=data["test"],
+        better=data["better"],
+        worse=data["worse"],
+    )
+
+
+def _interval_json(interval: Interval | None) -> dict[str, Any] | None:
+    return None if interval is None else interval._asdict()
+
+
+def _interval_of(data: Mapping[str, Any] | None) -> Interval | None:
+    return None if data is None else Interval(**data)

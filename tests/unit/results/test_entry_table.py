@@ -1,0 +1,169 @@
+"""The table of the entries of a config: who is compared with whom, how, and what is said where nothing can be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import pytest_osmosis
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.entry_table import EntryPlace, EntryTable, entry_table
+from pytest_osmosis.results.publish import published
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.stats import compare, compare_unpaired, holm
+from pytest_osmosis.verdicts.entries import EntryDifference
+from tests.unit.made import A, B, failed, finished, pending, results_of
+
+SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
+
+
+def scored(scores: Sequence[float], first: int = 0) -> list[RunRecord]:
+    """One run for each row, from row `first` on."""
+    return [finished({A: score}, row) for row, score in enumerate(scores, first)]
+
+
+def table_of(entries: Mapping[str, Results]) -> EntryTable:
+    return entry_table("x.toml", entries)
+
+
+def difference(table: EntryTable, name: str) -> EntryDifference:
+    found = EntryPlace(name, table).figures.difference
+    assert found is not None
+    return found
+
+
+FIRST = results_of(scored([1.0, 0.0] * 10))
+BETTER = results_of(scored([1.0] * 20))
+ALIKE = results_of(scored([1.0, 0.0] * 9 + [0.0, 1.0]))
+OTHERS = results_of(scored([1.0] * 20, first=100))
+
+
+def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_together() -> None:
+    table = table_of({"a": FIRST, "b": BETTER, "c": ALIKE})
+
+    paired = [compare([1.0] * 20, [1.0, 0.0] * 10), compare([1.0, 0.0] * 9 + [0.0, 1.0], [1.0, 0.0] * 10)]
+    assert (table.first, table.n_compared) == ("a", 2)
+    assert [entry.name for entry in table.entries] == ["a", "b", "c"]
+    for name, expected in zip("bc", paired, strict=True):
+        found = difference(table, name)
+        assert (found.paired, found.n_rows, found.n_first_rows, found.n_left_out) == (True, 20, 20, 0)
+        assert (found.difference, found.interval, found.p) == (expected.difference, expected.interval, expected.p)
+        assert (found.better, found.worse, found.test) == (expected.better, expected.worse, expected.test)
+    assert [found.p_adjusted for found in table.differences] == holm([each.p for each in paired])
+    assert [found.meaning for found in table.differences] == ["better", "chance"]
+    assert [found.meaning for found in table_of({"b": BETTER, "a": FIRST}).differences] == ["worse"]
+
+
+def test_entries_with_other_rows_are_compared_unpaired_and_so_is_said() -> None:
+    table = table_of({"a": FIRST, "b": OTHERS})
+
+    found, expected = difference(table, "b"), compare_unpaired([1.0] * 20, [1.0, 0.0] * 10)
+    assert not found.paired
+    assert (found.n_rows, found.n_first_rows, found.p, found.interval) == (20, 20, expected.p, expected.interval)
+
+
+@pytest.mark.parametrize(("n_common", "paired"), [(20, True), (10, True), (9, False)])
+def test_rows_are_paired_if_at_least_half_of_them_are_the_same(n_common: int, paired: bool) -> None:
+    found = difference(table_of({"a": FIRST, "b": results_of(scored([1.0] * 20, first=20 - n_common))}), "b")
+
+    assert found.paired == paired
+    assert found.n_rows == (n_common if paired else 20)
+    assert found.n_left_out == (2 * (20 - n_common) if paired else 0)
+
+
+def test_a_smaller_entry_is_compared_over_its_rows() -> None:
+    found = difference(table_of({"a": FIRST, "b": results_of(scored([1.0] * 4))}), "b")
+
+    assert (found.paired, found.n_rows, found.n_left_out, found.difference) == (True, 4, 16, 0.5)
+
+
+def test_rows_that_one_side_did_not_measure_are_left_out() -> None:
+    unmeasured = results_of([*scored([1.0] * 18), failed("provider", 18), failed("host", 19)])
+
+    found = difference(table_of({"a": FIRST, "b": unmeasured}), "b")
+
+    assert (found.n_rows, found.n_left_out, found.difference) == (18, 2, 0.5)
+
+
+NOTHING = results_of([failed("provider", row) for row in range(20)], stopped="the code does not load")
+
+
+def test_entries_that_cannot_be_compared_say_why() -> None:
+    entries = {
+        "a": FIRST,
+        "unmeasured": NOTHING,
+        "part": replace(BETTER, partial=True),
+        "decided": replace(BETTER, stop_reason="decided", stopped="a gate fails"),
+        "b": BETTER,
+    }
+
+    table = table_of(entries)
+
+    assert {entry.name: entry.reason for entry in table.entries} == {
+        "a": None,
+        "unmeasured": "not measured: the code does not load",
+        "part": "only a part of its plan was selected",
+        "decided": "it stopped once its gates were decided, and the runs until then favour that verdict",
+        "b": None,
+    }
+    assert [entry.difference is not None for entry in table.entries] == [False, False, False, False, True]
+    assert (table.n_compared, difference(table, "b").p_adjusted) == (1, difference(table, "b").p)
+    assert EntryPlace("unmeasured", table).figures.pass_rate is None
+
+
+def test_nothing_is_compared_with_a_first_entry_that_was_not_measured() -> None:
+    table = table_of({"a": NOTHING, "b": BETTER, "c": results_of([pending(0)])})
+
+    reason = "the first entry, a, cannot be compared: not measured: the code does not load"
+    assert [entry.reason for entry in table.entries] == [
+        "not measured: the code does not load", reason, "not measured",
+    ]  # fmt: skip
+    assert table.differences == []
+
+
+@pytest.mark.parametrize(("n_rows", "least"), [(5, 0.0625), (6, None), (1, 1.0)])
+def test_few_rows_cannot_show_a_difference(n_rows: int, least: float | None) -> None:
+    assert table_of({"a": FIRST, "b": results_of(scored([1.0] * n_rows))}).least_p == least
+
+
+def test_more_comparisons_need_more_rows() -> None:
+    entries = {"a": FIRST, **{str(n): results_of(scored([1.0] * 6)) for n in range(2)}}
+
+    assert table_of(entries).least_p == 2 * 2**-5
+
+
+def test_a_stopped_entry_is_compared_over_the_rows_that_it_measured() -> None:
+    stopped = results_of([*scored([1.0] * 10), *(pending(row) for row in range(10, 20))], stopped="interrupted")
+
+    found = difference(table_of({"a": FIRST, "b": stopped}), "b")
+
+    assert (found.n_rows, found.n_left_out, found.difference) == (10, 10, 0.5)
+
+
+def test_the_figures_are_those_of_each_entrys_own_results() -> None:
+    several = results_of([finished({A: 1.0, B: 0.5}, row) for row in range(3)], scorers=[A, B])
+
+    first, second = table_of({"a": FIRST, "b": several}).entries
+
+    assert (first.rows, first.runs, first.measured, first.passed, first.pass_rate) == (20, 20, 20, 10, 0.5)
+    assert (first.mean, second.mean, second.run, second.model) == (0.5, None, "x-1", "vendor/some-model")
+    assert first.pass_rate_interval == FIRST.overall.pass_rate_interval
+
+
+def test_published_and_read_back_it_is_the_same_and_fits_the_schema() -> None:
+    table = table_of({"a": FIRST, "b": BETTER, "c": OTHERS, "d": NOTHING})
+    place = EntryPlace("b", table)
+
+    data = json.loads(json.dumps(published(replace(BETTER, among=place))["comparison"], allow_nan=False))
+
+    assert EntryPlace.from_json(data) == place
+    assert EntryPlace.from_json(None) is None
+    schema = {**SCHEMA["$defs"]["entries"], "$defs": SCHEMA["$defs"]}
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(data)] == []
+    declared = {key for name in ("entries", "entry", "entry_difference") for key in SCHEMA["$defs"][name]["properties"]}
+    assert {*data, *data["entries"][1], *data["entries"][1]["difference"]} == declared
