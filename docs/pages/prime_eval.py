@@ -122,8 +122,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             remark='"auto" is the number given to xdist\'s `-n`, or 1: one process rolls out thousands at once',
         ),
         Flag(
-            "--timeout", "",
-            here="`[evaluation] agent_workflow_timeout_s`",
+            "--timeout", "", "timeout",
             remark="of one rollout; 450 s by default. `[evaluation] grader_timeout_s` is that of scoring",
         ),
     ),

@@ -126,6 +126,7 @@ PRIME_KEYS: Mapping[str, PrimeKey] = {
         PrimeKey("temperature", "sampling", "temperature"),
         PrimeKey("num_examples", "evaluation", "limit", _all_if_minus_1),
         PrimeKey("rollouts_per_example", "evaluation", "n"),
+        PrimeKey("timeout", "evaluation", "agent_workflow_timeout_s"),
         PrimeKey("max_concurrent", "evaluation", "batch_size", _unlimited_if_minus_1),
         PrimeKey("max_concurrent_generation", "execution", "max_concurrent_generation", _unlimited_if_minus_1),
         PrimeKey("max_concurrent_scoring", "execution", "max_concurrent_scoring", _unlimited_if_minus_1),

@@ -141,6 +141,7 @@ OF_PRIME = (
     Option("state-columns", "A,B", "Keys of the state to keep with each run ([environment] state_columns)."),
     Option("num-examples", "N", "Only the first N rows; -1: all. The same as --osmosis-limit."),
     Option("rollouts-per-example", "N", "Runs of every row. The same as --osmosis-n."),
+    Option("timeout", "SECONDS", "Time limit of a rollout ([evaluation] agent_workflow_timeout_s; default: 450)."),
     Option("max-concurrent", "N", "Rollouts that run at once; -1: all. The same as --osmosis-batch-size."),
     Option(
         "max-concurrent-generation",
