@@ -32,7 +32,15 @@ from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
-from pytest_osmosis.host.protocol import EventSink, Key, RunRequest, ScoreRequest, ScoringFields, Setup
+from pytest_osmosis.host.protocol import (
+    EventSink,
+    Key,
+    RunRequest,
+    ScoreGroupRequest,
+    ScoreRequest,
+    ScoringFields,
+    Setup,
+)
 from pytest_osmosis.host.pulse import in_frame_of
 from pytest_osmosis.host.slots import RolloutSlot, unlimited_slot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
@@ -41,7 +49,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.record.events import ROLLOUT, NoteFields, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError
 from pytest_osmosis.record.run_record import Boundary
-from pytest_osmosis.rewards.graders import RolloutToGrade
+from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import RolloutOutput
@@ -50,6 +58,7 @@ from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.user_frames import suspended_stack
 
 T = TypeVar("T")
+E = TypeVar("E", ScoreEvent, RemovalEvent, ScoreEvent | RemovalEvent)
 OnError = Callable[[Key, BaseException], None]
 
 BRIEFLY_S = 2.0
@@ -124,7 +133,7 @@ class HostCore:
                 chat.slot.end()
             rollout["output"] = sink.take()
             self._emit(rollout)
-        names = self._code.asynchronous
+        names = self._code.scored_at_once
         if rollout.get("boundary") is None and names:
             await self.score(
                 {
@@ -158,6 +167,28 @@ class HostCore:
         finally:
             slot.end()
 
+    async def score_group(self, request: ScoreGroupRequest) -> None:
+        """Score the runs of a row together. Emits `scoring` and `score` for each run and function.
+
+        One deadline holds for all runs. What the code prints is in the event of the first.
+        """
+        runs = request["runs"]
+        await self._limits.scorings.acquire()
+        clock = ScoringClock()
+        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, clock)
+        try:
+            for name in request["names"]:
+                with output.captured() as sink:
+                    for run in runs:
+                        self._emit({"ev": "scoring", **Key.of(run).to_json(), "name": name})
+                    self._flush()
+                    events = await self._score_group_with(name, runs, slot, clock)
+                    events[0]["output"] = sink.take()
+                    for event in events:
+                        self._emit(event)
+        finally:
+            slot.end()
+
     async def replay(self, request: ScoringFields, name: str) -> Reward:
         """Return the reward by the function `name`, without a score if a Grader removes the run.
 
@@ -167,7 +198,10 @@ class HostCore:
         key = Key.of(request)
         running = MonitoredCode(key, self._deadline(key, math.inf))
         with self._judges_of_replay(key, name, running), self._user_code(running):
-            return await self._reward(name, request, running)
+            reward = (await self._rewards(name, [request], running))[0]
+        if isinstance(reward, BaseException):
+            raise reward
+        return reward
 
     @contextmanager
     def _judges_of_replay(self, key: Key, name: str, running: MonitoredCode) -> Iterator[None]:
@@ -199,6 +233,8 @@ class HostCore:
             _refuse_refusal(messages[n_prompt:])
             chat.totals.raise_outage()
             notes, samples, environment = _notes_of(output), output.samples, output.environment
+            if self._code.environment is not None:
+                self._code.environment.keep(chat.key, output.state)
         except BaseException as error:
             if self.closing:
                 raise
@@ -207,6 +243,7 @@ class HostCore:
             failure = await self._described(chat.key, "agent", error, describe)
             messages = await self._messages_so_far(chat.key, context) or prompt
             n_prompt = prompt_length(prompt, messages)
+            environment = getattr(error, "facts", environment) if self._code.environment is not None else environment
         event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure, notes)
         if samples:
             event["samples"] = samples
@@ -256,9 +293,11 @@ class HostCore:
                 return await in_frame_of(key, called)
 
     async def close(self) -> None:
-        """Close the clients of judges that functions needed."""
+        """Close the clients of judges that functions needed, and what an environment holds."""
         if self._judges is not None:
             await self._judges.close()
+        if self._code.environment is not None:
+            await self._code.environment.close()
 
     def _context(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> ChatContext:
         run = chat.key.run
@@ -268,7 +307,10 @@ class HostCore:
         ) -> ChatReply:
             self._end_forks()
             sampling = {**self._setup.sampling, **sampling}
-            return await chat.send(ChatRequest(messages, tools, sampling, seed=request["seed"], run=str(run)))
+            headers = sampling.pop("extra_headers", {})
+            return await chat.send(
+                ChatRequest(messages, tools, sampling, seed=request["seed"], run=str(run), headers=headers)
+            )
 
         return ChatContext(
             prompt=request["prompt"],
@@ -288,7 +330,16 @@ class HostCore:
         self, name: str, request: ScoringFields, slot: RolloutSlot, clock: ScoringClock
     ) -> ScoreEvent | RemovalEvent:
         """Return the event of the function `name`, which runs under its own deadline."""
-        key = Key.of(request)
+        return (await self._score_group_with(name, [request], slot, clock))[0]
+
+    async def _score_group_with(
+        self, name: str, runs: Sequence[ScoringFields], slot: RolloutSlot, clock: ScoringClock
+    ) -> list[ScoreEvent | RemovalEvent]:
+        """Return the events of the function `name`, which scores the runs together, under its own deadline.
+
+        Only the first has the requests to judges.
+        """
+        key = Key.of(runs[0])
         begun = time.perf_counter()
         running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s))
         clock.deadline = running.deadline
@@ -297,34 +348,52 @@ class HostCore:
         try:
             async with running.deadline:
                 rubric = self._code.rubric if name == RUBRIC else None
+                rewards: Sequence[Reward | BaseException]
                 if rubric is not None:
-                    reward = await rubric.score(request, partial(judges.send_to_configured, rubric.model))
+                    rewards = [await rubric.score(runs[0], partial(judges.send_to_configured, rubric.model))]
                 else:
                     with self._user_code(running):
-                        reward = await in_frame_of(key, lambda: self._reward(name, request, running))
+                        rewards = await in_frame_of(key, lambda: self._rewards(name, runs, running))
                 judges.counts.raise_unrecorded()
+            outcomes = [await self._scoring_outcome(reward, running, judges.counts) for reward in rewards]
         except BaseException as error:
             if self.closing:
                 raise
-            self._on_error(key, error)
-            describe = partial(reward_failure, error, running, copy(judges.counts))
-            failure = await self._described(key, "reward", error, describe)
-            scoring_error: ScoringError = {"message": failure.message, "details": failure.details}
-            if failure.boundary != "reward":
-                scoring_error["boundary"] = failure.boundary
-            return _with_judges(_score_event(request, begun, {}, {name: scoring_error}), judges.counts)
+            outcomes = [await self._scoring_outcome(error, running, judges.counts)] * len(runs)
         finally:
             judges.end()
             REQUESTS.reset(token)
-        scores = {} if reward.score is None else {name: reward.score}
-        event = _with_judges(_with_notes(_score_event(request, begun, scores, {}), name, reward), judges.counts)
-        return event if scores else {**event, "removed": True, "name": name}
+        events = [_scored_event(run, begun, name, outcome) for run, outcome in zip(runs, outcomes, strict=True)]
+        return [_with_judges(events[0], judges.counts), *events[1:]]
+
+    async def _scoring_outcome(
+        self, reward: Reward | BaseException, running: MonitoredCode, counts: JudgeCounts
+    ) -> Reward | ScoringError:
+        """Return a reward, or the error of a function as data."""
+        if isinstance(reward, Reward):
+            return reward
+        self._on_error(running.key, reward)
+        describe = partial(reward_failure, reward, running, copy(counts))
+        failure = await self._described(running.key, "reward", reward, describe)
+        scoring_error: ScoringError = {"message": failure.message, "details": failure.details}
+        if failure.boundary != "reward":
+            scoring_error["boundary"] = failure.boundary
+        return scoring_error
 
     def _judge_gateway(self) -> JudgeGateway:
         if self._judges is None:
             stalls = self._monitor.stalls
             self._judges = JudgeGateway(self._setup, self._clients, self._limits, stalls, self._events, self._store)
         return self._judges
+
+    async def _rewards(
+        self, name: str, runs: Sequence[ScoringFields], running: MonitoredCode
+    ) -> Sequence[Reward | BaseException]:
+        """Return the rewards of runs by the function `name`, which scores them together."""
+        environment = self._code.environment if name == REWARD else None
+        if environment is not None:
+            return await environment.score(runs)
+        return [await self._reward(name, request, running) for request in runs]
 
     async def _reward(self, name: str, request: ScoringFields, running: MonitoredCode) -> Reward:
         """Return the reward by the function `name`, without a score if a Grader removes the run."""
@@ -448,6 +517,16 @@ def _score_event(
     }
 
 
+def _scored_event(
+    run: ScoringFields, begun: float, name: str, outcome: Reward | ScoringError
+) -> ScoreEvent | RemovalEvent:
+    if not isinstance(outcome, Reward):
+        return _score_event(run, begun, {}, {name: outcome})
+    scores = {} if outcome.score is None else {name: outcome.score}
+    event = _with_notes(_score_event(run, begun, scores, {}), name, outcome)
+    return event if scores else {**event, "removed": True, "name": name}
+
+
 def _with_notes(event: ScoreEvent, name: str, reward: Reward) -> ScoreEvent:
     if reward.metrics:
         event["metrics"] = {name: reward.metrics}
@@ -458,7 +537,7 @@ def _with_notes(event: ScoreEvent, name: str, reward: Reward) -> ScoreEvent:
     return event
 
 
-def _with_judges(event: ScoreEvent, counts: JudgeCounts) -> ScoreEvent:
+def _with_judges(event: E, counts: JudgeCounts) -> E:
     if judges := counts.to_json():
         event["judges"] = judges
     return event

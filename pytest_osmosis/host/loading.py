@@ -54,6 +54,7 @@ from pytest_osmosis.text.user_frames import user_traceback, with_names
 from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, error_in_words
 
 if TYPE_CHECKING:
+    from pytest_osmosis.host.environment_code import EnvironmentCode
     from pytest_osmosis.host.rubric_scorer import RubricScorer
     from pytest_osmosis.rollouts.mcp import McpAgent
 
@@ -82,11 +83,12 @@ class UserCode:
     max_rollouts: int | None = None
     max_scorings: int | None = None
     rollout_code: RolloutCode = NO_CODE
+    environment: EnvironmentCode | None = None
 
     @property
     def scorers(self) -> tuple[str, ...]:
         """The names of all scores, in the order of the results."""
-        further = [*([REWARD] if self.grader else []), *([RUBRIC] if self.rubric else [])]
+        further = [*([REWARD] if self.grader or self.environment else []), *([RUBRIC] if self.rubric else [])]
         return (*(function.name for function in self.functions), *further)
 
     @property
@@ -100,6 +102,16 @@ class UserCode:
     def asynchronous(self) -> tuple[str, ...]:
         """The names of scores that are computed on the host's event loop."""
         return tuple(name for name in self.scorers if name not in self.synchronous)
+
+    @property
+    def grouped(self) -> tuple[str, ...]:
+        """The names of scores for which all runs of a row are needed."""
+        return (REWARD,) if self.environment is not None and self.environment.is_grouped else ()
+
+    @property
+    def scored_at_once(self) -> tuple[str, ...]:
+        """The names of scores that follow each rollout."""
+        return tuple(name for name in self.asynchronous if name not in self.grouped)
 
     def eval_function(self, name: str) -> EvalFunction | None:
         """Return the eval function of that name, or None if the Grader scores under it."""
@@ -118,6 +130,7 @@ class UserCode:
             "max_scorings": self.max_scorings,
             "rollout_code": self.rollout_code.digests,
             "rollout_sources": self.rollout_code.sources,
+            "grouped": self.grouped,
         }
 
     def function(self, name: str) -> object:
@@ -150,25 +163,33 @@ def _loaded(setup: Setup) -> UserCode:
     entrypoint = errors.collect(lambda: _entrypoint(Path(file))) if file else None
     functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
+    environment = errors.collect(lambda: _environment(setup))
     rubric = _rubric_scorer(setup)
-    if not functions and grader is None and rubric is None and not errors:
+    if not functions and grader is None and rubric is None and environment is None and not errors:
         raise CodeError(
             f"{setup.entrypoint}: nothing scores the runs: the module has no Grader, and [scoring] names no eval_fns, "
             "grader or rubric"
         )
-    agent = errors.collect(lambda: _agent(setup, imports, entrypoint)) if setup.role == "roll" else None
+    agent: Agent | None = environment.agent if environment is not None else None
+    if setup.environment is None and setup.role == "roll":
+        agent = errors.collect(lambda: _agent(setup, imports, entrypoint))
     errors.raise_all()
     return UserCode(
         agent,
         functions,
         grader,
-        _digests(functions, grader, setup.roots) | ({RUBRIC: rubric.digest} if rubric is not None else {}),
+        _digests(functions, grader, setup.roots)
+        | ({REWARD: environment.digest} if environment is not None else {})
+        | ({RUBRIC: rubric.digest} if rubric is not None else {}),
         rubric,
-        notes=_notes(mcp, agent),
+        notes=environment.notes if environment is not None else _notes(mcp, agent),
         scored_apart=setup.endpoint == "env",
         max_rollouts=max_concurrent("the workflow's config", getattr(agent, "config", None)),
         max_scorings=max_concurrent("the Grader's config", getattr(grader, "config", None)),
-        rollout_code=_rollout_code(setup, functions, grader),
+        rollout_code=(
+            _rollout_code(setup, functions, grader) if environment is None else _code_of_environment(setup, environment)
+        ),
+        environment=environment,
     )
 
 
@@ -262,6 +283,18 @@ def _rubric_scorer(setup: Setup) -> RubricScorer | None:
     from pytest_osmosis.host.rubric_scorer import RubricScorer
 
     return RubricScorer.of(setup.judge)
+
+
+def _environment(setup: Setup) -> EnvironmentCode | None:
+    if setup.environment is None:
+        return None
+    from pytest_osmosis.host.environment_code import load_environment
+
+    return load_environment(setup, setup.environment)
+
+
+def _code_of_environment(setup: Setup, environment: EnvironmentCode) -> RolloutCode:
+    return environment.rollout_code if setup.role == "roll" else NO_CODE
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:

@@ -82,6 +82,8 @@ class HostServer:
                     self._accept(request)
                 case "score":
                     self._spawn(self._core.score(request), Key.of(request))
+                case "score_group":
+                    self._spawn(self._core.score_group(request), Key.of(request["runs"][0]))
                 case "limit":
                     self._limits.resize(request["limit"], request["begun"], request["scorings"])
                 case "hold":

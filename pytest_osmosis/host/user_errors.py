@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_osmosis.environments.faults import EnvironmentFault
 from pytest_osmosis.errors import BoundError, JudgeError, ModelError
 from pytest_osmosis.host.chat import RequestTotals
 from pytest_osmosis.host.deadline import DeadlineExpired
@@ -58,6 +59,8 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
     if failure is not None:  # the agent's own client made another error of it
         details = failure.details or user_traceback(error)
         return Failure(failure.boundary, str(failure), details, failure.systemic)
+    if isinstance(error, EnvironmentFault):
+        return Failure(error.boundary, str(error), error.details)
     return _code_failure("agent", error)
 
 

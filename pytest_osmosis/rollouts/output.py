@@ -20,7 +20,8 @@ class RolloutOutput(NamedTuple):
     """The conversation, finite numbers by name, and plain JSON by name.
 
     `samples` are the fields of the samples that a Grader of `osmosis_ai` gets, as plain JSON; none if it gets the
-    conversation and the metrics alone. `environment` is that of the `RolloutEvent`.
+    conversation and the metrics alone. `environment` is that of the `RolloutEvent`. By `state` an environment scores
+    while its host lives.
     """
 
     messages: Sequence[Message]
@@ -28,6 +29,7 @@ class RolloutOutput(NamedTuple):
     info: Mapping[str, Any]
     samples: Sequence[Mapping[str, Any]] = ()
     environment: Mapping[str, Any] = MappingProxyType({})
+    state: Any = None
 
 
 def output_of(returned: object, ctx: ChatContext, who: str) -> RolloutOutput:

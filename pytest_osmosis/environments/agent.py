@@ -1,0 +1,145 @@
+"""The agent of an environment: the environment rolls out, and asks the eval's model through the rollout's context.
+
+A rollout that the environment ends with an error fails with an `EnvironmentFault`: at boundary `host` if what the
+environment needs broke (an `InfraError` of verifiers says nothing about the model), `model` if the model gave no usable
+answer, and `agent` otherwise. Errors of our own requests are found in its causes, with their boundary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pytest_osmosis.environments.client import client_for
+from pytest_osmosis.environments.concurrency import Concurrency
+from pytest_osmosis.environments.faults import EnvironmentFault, FaultBoundary
+from pytest_osmosis.environments.state import finished
+from pytest_osmosis.models.base import ChatReply, Message
+from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.output import RolloutOutput
+from pytest_osmosis.text.user_frames import user_traceback
+from pytest_osmosis.text.user_objects import error_in_words
+
+RETRIED = frozenset({"InfraError", "InvalidModelResponseError"})
+"""The errors of verifiers after which `rollout_retries` rolls out once more. Errors that derive from them count too."""
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSettings:
+    """The config's settings for rollouts. `timeout_s` is the time of one, further tries included."""
+
+    retries: int = 0
+    columns: Sequence[str] = ()
+    headers_from_state: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 450.0
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentAgent:
+    """Rolls out rows of an environment. Each row of the dataset has the environment's own row as `input`."""
+
+    environment: Any
+    settings: EnvironmentSettings
+    concurrency: Concurrency
+
+    async def roll(self, ctx: ChatContext) -> RolloutOutput:
+        """Return the conversation, the facts and the state of one rollout. Raises `EnvironmentFault`."""
+        self.concurrency.apply(self.environment)
+        given = ctx.metadata["input"]
+        until = time.monotonic() + self.settings.timeout_s
+        retries = 0
+        while True:
+            state = await self._state(ctx, given)
+            error = state.get("error")
+            wait_s = _wait_s(retries)
+            if not _is_retried(error) or retries >= self.settings.retries or time.monotonic() + wait_s >= until:
+                break
+            await _clean_up(self.environment, state)
+            await asyncio.sleep(wait_s)
+            retries += 1
+        done = finished(state, given, self.settings.columns, getattr(self.environment, "tool_defs", None))
+        facts = {**done.facts, **({"retries": retries} if retries else {})}
+        if error is not None:
+            ctx.last_conversation = list(done.messages)
+            await _clean_up(self.environment, state)
+            raise _fault(error, facts) from (error if isinstance(error, BaseException) else None)
+        return RolloutOutput(done.messages, {}, {}, environment=facts, state=state)
+
+    async def _state(self, ctx: ChatContext, given: Mapping[str, Any]) -> Any:
+        """Return the state of one try."""
+        client = client_for(self.environment, partial(self._ask, ctx), lambda: (ctx.base_url, ctx.api_key))
+        try:
+            return await self.environment.rollout(
+                deepcopy(given), client, ctx.model, _sampling(self.environment, ctx.sampling)
+            )
+        finally:
+            await client.close()
+
+    async def _ask(
+        self,
+        ctx: ChatContext,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Mapping[str, Any],
+        state: Any,
+    ) -> ChatReply:
+        """Send a request, with the headers whose values are in the state now."""
+        headers = {}
+        for header, name in self.settings.headers_from_state.items():
+            value = state.get(name) if isinstance(state, Mapping) else None
+            if value is not None:
+                headers[header] = str(value)
+        if headers:
+            sampling = {**sampling, "extra_headers": {**sampling.get("extra_headers", {}), **headers}}
+        return await ctx.chat(messages, tools, **sampling)
+
+
+def _sampling(environment: Any, sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environment's sampling, in which that of the config replaces key by key."""
+    own = deepcopy(dict(getattr(environment, "sampling_args", None) or {}))
+    if isinstance(own.get("extra_body"), Mapping):
+        own["extra_body"] = {name: value for name, value in own["extra_body"].items() if name not in sampling}
+    return {**own, **sampling}
+
+
+def _wait_s(retries: int) -> float:
+    """Return the wait before the next try: it doubles, with up to a second at random."""
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**retries + random.random())
+
+
+async def _clean_up(environment: Any, state: Any) -> None:
+    """Let the rubric clean up after a rollout that is not scored."""
+    clean_up = getattr(getattr(environment, "rubric", None), "cleanup", None)
+    if callable(clean_up):
+        await clean_up(state)
+
+
+def _names(error: object) -> frozenset[str]:
+    """Return the names of an error's classes. The error of newer environments is data with those of its causes."""
+    if isinstance(error, Mapping):
+        return frozenset(str(error.get("error_chain_str") or error.get("error") or "").split(" -> "))
+    return frozenset(cls.__name__ for cls in type(error).__mro__)
+
+
+def _is_retried(error: object) -> bool:
+    return error is not None and not RETRIED.isdisjoint(_names(error))
+
+
+def _fault(error: object, facts: Mapping[str, Any]) -> EnvironmentFault:
+    names = _names(error)
+    boundary: FaultBoundary = "host" if "InfraError" in names else "model" if "ModelError" in names else "agent"
+    if not isinstance(error, BaseException):
+        return EnvironmentFault(facts["error"]["error_chain_repr"], boundary, facts)
+    text = error_in_words(error)
+    cause = error.__cause__
+    if cause is not None:
+        text = f"{text} ({error_in_words(cause)})"
+    return EnvironmentFault(text, boundary, facts, user_traceback(error))

@@ -1,0 +1,30 @@
+"""The size of an environment's thread pools: the number of its rollouts in flight in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pytest_osmosis.environments.load import CONCURRENCY
+
+
+class Concurrency:
+    """Applies `n` once, on the event loop that rolls out or scores: `set_concurrency(n)`, and the loop's own pool.
+
+    An environment for which extra_env_kwargs has set `concurrency` keeps that.
+    """
+
+    def __init__(self, n: int, kwargs: Any = ()) -> None:
+        self._n = int(kwargs[CONCURRENCY]) if isinstance(kwargs, dict) and CONCURRENCY in kwargs else n
+        self._applied = False
+
+    def apply(self, environment: Any) -> None:
+        if self._applied:
+            return
+        self._applied = True
+        set_concurrency = getattr(environment, "set_concurrency", None)
+        if callable(set_concurrency):
+            set_concurrency(self._n)  # that of verifiers sizes the loop's pool too
+        else:
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=self._n))

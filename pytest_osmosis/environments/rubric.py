@@ -1,0 +1,242 @@
+"""The scores of an environment: its rubric scores the states of rollouts, as verifiers itself lets it.
+
+verifiers turns an error of a reward function into a score of 0.0. Here it is an error of the run: its functions are
+called in a frame that remembers what they raised, and what they returned instead of a finite number.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from pytest_osmosis.environments.client import client_for
+from pytest_osmosis.environments.concurrency import Concurrency
+from pytest_osmosis.environments.state import remade
+from pytest_osmosis.models.base import ChatReply, Message
+from pytest_osmosis.rewards.reward import NotAScore, Reward, score_of
+from pytest_osmosis.text.user_objects import described, type_name
+
+CALLS = ("_call_individual_reward_func", "_call_group_reward_func")
+"""The methods in which verifiers' rubrics call a function, and turn its error into 0.0. If they have other names, such
+errors are scores again; tests/verifiers notices."""
+
+Faults = dict[int, list[BaseException]]
+FAULTS: ContextVar[Faults] = ContextVar("FAULTS")
+"""The errors of reward functions in this scoring, by the id of the state that they scored."""
+
+
+def rubrics_of(environment: Any) -> Iterator[Any]:
+    """Yield the rubric of an environment, and those that it holds, of groups of rubrics and of environments."""
+    waiting, seen = [getattr(environment, "rubric", None)], set()
+    while waiting:
+        rubric = waiting.pop(0)
+        if rubric is None or id(rubric) in seen:
+            continue
+        seen.add(id(rubric))
+        yield rubric
+        waiting += list(getattr(rubric, "rubrics", None) or ())
+        members = getattr(rubric, "env_map", None)
+        waiting += [
+            getattr(each, "rubric", None) for each in (members.values() if isinstance(members, Mapping) else ())
+        ]
+
+
+def is_grouped(environment: Any) -> bool:
+    """Return True if a reward function of the environment needs all runs of a row."""
+    return any(_is_grouped(rubric) for rubric in rubrics_of(environment))
+
+
+def _is_grouped(rubric: Any) -> bool:
+    """Return True for a rubric with functions of groups, and for one of verifiers that scores groups in its own way."""
+    if getattr(rubric, "has_group_rewards", None) is True:
+        return True
+    is_group = getattr(rubric, "_is_group_func", None)
+    if callable(is_group) and any(is_group(function) for function in getattr(rubric, "funcs", None) or ()):
+        return True
+    defining = [cls for cls in type(rubric).__mro__ if "score_group" in vars(cls)]
+    return len(defining) > 1 and not _is_of_verifiers(defining[0]) and _is_of_verifiers(defining[-1])
+
+
+def _is_of_verifiers(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "verifiers"
+
+
+def function_names(environment: Any) -> tuple[str, ...]:
+    """Return the names of the environment's reward functions and metrics, as far as they are known."""
+    names = (
+        getattr(function, "__name__", None)
+        for rubric in rubrics_of(environment)
+        for function in getattr(rubric, "funcs", None) or ()
+    )
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+class EnvironmentRubric:
+    """Scores the states of an environment's rollouts. With `independent` each is scored alone."""
+
+    def __init__(self, environment: Any, concurrency: Concurrency, *, independent: bool = False) -> None:
+        self._environment = environment
+        self._concurrency = concurrency
+        self._independent = independent
+        self.is_grouped = is_grouped(environment)
+        for rubric in rubrics_of(environment):
+            _remember_faults(rubric)
+
+    async def score(self, states: Sequence[Any]) -> list[Reward | BaseException]:
+        """Return the reward of each state, or the error of a function that scored it. Raises other errors of rubrics.
+
+        The states are those of all runs of a row if the environment is grouped, and otherwise a single one.
+        """
+        self._concurrency.apply(self._environment)
+        faults: Faults = {id(state): [] for state in states}
+        token = FAULTS.set(faults)
+        try:
+            await self._score(states)
+        finally:
+            FAULTS.reset(token)
+            await self._clean_up(states)
+        return [_first(faults[id(state)]) or _reward(state) for state in states]
+
+    async def _score(self, states: Sequence[Any]) -> None:
+        rubric = getattr(self._environment, "rubric", None)
+        if rubric is None:
+            return  # it scores as it rolls out
+        kind = "score" if getattr(self._environment, "score_rollouts", True) else "dummy_score"
+        of_group = getattr(rubric, f"{kind}_group", None)
+        if callable(of_group) and not self._independent:
+            await of_group(list(states))
+            return
+        for state in states:
+            await getattr(rubric, f"{kind}_rollout")(state)
+
+    async def _clean_up(self, states: Sequence[Any]) -> None:
+        """Let the rubric clean up. Its errors are shown in the run's output, and change no score."""
+        clean_up = getattr(getattr(self._environment, "rubric", None), "cleanup", None)
+        for state in states if callable(clean_up) else ():
+            try:
+                await clean_up(state)  # type: ignore[misc]
+            except Exception:
+                traceback.print_exc()
+
+    async def remade(self, record: Mapping[str, Any], messages: Sequence[Message], facts: Mapping[str, Any]) -> Any:
+        """Return the state of a stored rollout of the row `record`, made again."""
+        given = record["input"]
+        begin = getattr(self._environment, "init_state", None)
+        state: Any = {}
+        if callable(begin):
+            state = await begin(dict(given), client_for(self._environment, _refuse, _no_endpoint), "", {})
+        return remade(state, given, messages, facts)
+
+
+async def _refuse(*_: object) -> ChatReply:
+    raise RuntimeError("a stored rollout asks no model")
+
+
+def _no_endpoint() -> tuple[str, str]:
+    raise RuntimeError("a stored rollout asks no model")
+
+
+def _first(faults: Sequence[BaseException]) -> BaseException | None:
+    if len(faults) > 1:
+        faults[0].add_note(f"{len(faults) - 1} more of its reward functions failed")
+    return faults[0] if faults else None
+
+
+def _reward(state: Any) -> Reward | BaseException:
+    """Return the reward and the metrics of a state. Metrics that are no numbers are left out, as verifiers does."""
+    try:
+        reward = state.get("reward")
+        if reward is None:
+            raise NotAScore('the rubric left no number in state["reward"]')
+        metrics = {}
+        for name, value in (state.get("metrics") or {}).items():
+            if isinstance(value, (int, float)) or getattr(value, "shape", None) == ():
+                metrics[str(name)] = _finite(value, f"metric {name}")
+        return Reward(score_of(reward), metrics=metrics)
+    except NotAScore as fault:
+        return fault
+
+
+def _finite(value: Any, who: str) -> float:
+    """Return a number that a reward function returned, as verifiers takes it. Raises `NotAScore`."""
+    try:
+        number = float(value)
+    except Exception:
+        raise NotAScore(f"{who}: must return a number, got {type_name(value)}: {described(value)}") from None
+    if not math.isfinite(number):
+        raise NotAScore(f"{who}: must return a finite number, got {number}")
+    return number
+
+
+# -- functions -------------------------------------------------------------------------------------------
+
+
+def _remember_faults(rubric: Any) -> None:
+    """Let the methods of a rubric's class that call its functions remember what those raise. Does nothing twice."""
+    for cls in type(rubric).__mro__:
+        for name in CALLS:
+            method = vars(cls).get(name)
+            if method is not None and not hasattr(method, "__wrapped__"):
+                setattr(cls, name, _remembering(method))
+
+
+def _remembering(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return a method of rubrics that keeps the errors of the function that it calls.
+
+    The method's second argument is the state that the function scores, or the list of all states of the row.
+    """
+
+    @functools.wraps(method)
+    async def call(rubric: Any, func: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        scored = (*args, *named.values())[0]
+        is_group = isinstance(scored, list)
+        states = scored if is_group else [scored]
+        errors: list[BaseException] = []
+        returned = await method(rubric, _noting(func, errors, len(states) if is_group else None), *args, **named)
+        if not errors:
+            return returned
+        faults = FAULTS.get({})
+        for state in states:
+            faults.setdefault(id(state), []).extend(errors)
+        return [0.0] * len(states) if is_group else 0.0
+
+    return call
+
+
+def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | None) -> Callable[..., Any]:
+    """Return a function that notes its error, and a result other than a finite number, or `n` of them for a group."""
+    name = getattr(function, "__name__", repr(function))
+
+    async def awaited(result: Any) -> Any:
+        try:
+            return checked(await result)
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    def checked(result: Any) -> Any:
+        if n is None:
+            return _finite(result, name)
+        values = list(result) if isinstance(result, Sequence) or hasattr(result, "tolist") else None
+        if values is None or len(values) != n:
+            got = (
+                f"{type_name(result)}: {described(result)}" if values is None else f"{len(values)}: {described(result)}"
+            )
+            raise NotAScore(f"{name}: must return {n} numbers, one for each run of the row, got {got}")
+        return [_finite(value, name) for value in values]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = function(*args, **kwargs)
+            return awaited(result) if inspect.isawaitable(result) else checked(result)
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    return call

@@ -1,0 +1,98 @@
+"""A verifiers environment in a host: loaded once, it is the agent, and scores under the name `reward`.
+
+The states of rollouts stay in memory until they are scored. A rollout of another process has none here: its state is
+made again of what the engine sends.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.environments.agent import EnvironmentAgent, EnvironmentSettings
+from pytest_osmosis.environments.concurrency import Concurrency
+from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment, load
+from pytest_osmosis.environments.rubric import EnvironmentRubric, function_names
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.host.code_digest import read_source
+from pytest_osmosis.host.protocol import EnvironmentFields, Key, ScoringFields, Setup
+from pytest_osmosis.host.rollout_code import RolloutCode
+from pytest_osmosis.rewards.reward import Reward
+
+
+class EnvironmentCode:
+    """An environment that is loaded. `digest` is that of its code, its arguments and verifiers."""
+
+    def __init__(self, fields: EnvironmentFields, loaded: LoadedEnvironment, timeout_s: float) -> None:
+        settings = EnvironmentSettings(
+            fields["rollout_retries"], fields["state_columns"], fields["headers_from_state"], timeout_s
+        )
+        concurrency = Concurrency(fields["concurrency"], fields["kwargs"])
+        self.agent = EnvironmentAgent(loaded.environment, settings, concurrency)
+        self.notes = loaded.notes
+        self.rollout_code = _code_of(loaded)
+        self.digest = _digest(fields, self.rollout_code)
+        self._rubric = EnvironmentRubric(loaded.environment, concurrency, independent=fields["independent_scoring"])
+        self._loaded = loaded
+        self._states: dict[Key, Any] = {}
+        if fields["independent_scoring"] and self._rubric.is_grouped:
+            names = ", ".join(function_names(loaded.environment))
+            raise CodeError(
+                f"environment {fields['env_id']}: some of its reward functions need all runs of a row, so "
+                f"independent_scoring cannot score each run alone (its functions: {names}); leave it out"
+            )
+
+    @property
+    def is_grouped(self) -> bool:
+        """True if all runs of a row are scored together."""
+        return self._rubric.is_grouped
+
+    def keep(self, key: Key, state: Any) -> None:
+        """Keep the state of a rollout until it is scored."""
+        self._states[key] = state
+
+    async def score(self, runs: Sequence[ScoringFields]) -> list[Reward | BaseException]:
+        """Return the reward of each run, or the error of a reward function. Raises other errors of the environment."""
+        states = []
+        for run in runs:
+            state = self._states.pop(Key.of(run), None)
+            if state is None:
+                state = await self._rubric.remade(run["record"], run["messages"], run["environment"])
+            states.append(state)
+        return await self._rubric.score(states)
+
+    async def close(self) -> None:
+        """Release what the environment holds."""
+        await self._loaded.tear_down()
+
+
+def load_environment(setup: Setup, fields: EnvironmentFields) -> EnvironmentCode:
+    """Load the environment of a host. Raises `CodeError`."""
+    source = EnvironmentSource(fields["env_id"], fields["module"], fields["folder"], fields["args"], fields["kwargs"])
+    return EnvironmentCode(fields, load(source), setup.agent_timeout_s)
+
+
+def _code_of(loaded: LoadedEnvironment) -> RolloutCode:
+    """Return the code of the environment's package, or of its module alone. It rolls out, and it scores."""
+    file = getattr(loaded.module, "__file__", None)
+    sources = {name: read_source(path)[0] for name, path in sorted(_files(Path(file)))} if file is not None else {}
+    digests = {name: blake2b(source, digest_size=16).hexdigest() for name, source in sources.items()}
+    return RolloutCode(digests, {name: source.decode("utf-8", "replace") for name, source in sources.items()})
+
+
+def _files(module: Path) -> Iterator[tuple[str, Path]]:
+    if module.name != "__init__.py":
+        yield module.name, module
+        return
+    for path in module.parent.rglob("*.py"):
+        yield path.relative_to(module.parents[1]).as_posix(), path
+
+
+def _digest(fields: EnvironmentFields, code: RolloutCode) -> str:
+    version = getattr(sys.modules.get("verifiers"), "__version__", None)
+    made_with = [fields["module"], fields["args"], fields["kwargs"], version, dict(sorted(code.digests.items()))]
+    return blake2b(json.dumps(made_with, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,121 @@
+"""A real host process with an environment, driven by requests as the engine would send them."""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection
+from pytest_osmosis.host.protocol import EnvironmentFields, Setup
+from pytest_osmosis.models.targets import ModelTarget
+
+DEADLINE_S = 30.0
+
+
+def setup_of(base_url: str, root: Path, **fields: Any) -> Setup:
+    """The setup of a host with the environment of the module `fields["module"]` in the folder `root`."""
+    known = {name: fields.pop(name) for name in list(fields) if name in EnvironmentFields.__annotations__}
+    defaults: EnvironmentFields = {
+        "env_id": known.get("module", "env"),
+        "module": "env",
+        "folder": str(root),
+        "args": {},
+        "kwargs": {},
+        "concurrency": 4,
+        "independent_scoring": False,
+        "rollout_retries": 0,
+        "state_columns": [],
+        "headers_from_state": {},
+    }
+    environment: Any = {**defaults, **known}
+    target = ModelTarget("server", "served", base_url, max_retries=0)
+    options: dict[str, Any] = {
+        "role": "roll",
+        "limit": 4,
+        "agent": None,
+        "artifacts": str(root / "artifacts"),
+        **fields,
+    }
+    return Setup(
+        workspace=str(root),
+        roots=(str(root),),
+        target=target.to_json(),
+        environment=environment,
+        **options,
+    )
+
+
+def run_request(row: Mapping[str, Any], index: int = 0, run: int = 0) -> dict[str, Any]:
+    """The request to roll out a row of an environment, given as the environment wants it."""
+    return {
+        "op": "run",
+        "row": index,
+        "run": run,
+        "attempt": 0,
+        "prompt": row["prompt"],
+        "ground_truth": row.get("answer"),
+        "record": {"example_id": index, "messages": row["prompt"], "input": {"example_id": index, **row}},
+        "seed": None,
+    }
+
+
+def scoring_fields(request: Mapping[str, Any], rollout: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a finished rollout that the engine sends for its scoring."""
+    return {
+        **{name: request[name] for name in ("row", "run", "attempt", "ground_truth", "record")},
+        "messages": rollout["messages"],
+        "n_prompt": rollout["n_prompt"],
+        "metrics": {},
+        "samples": [],
+        "environment": rollout.get("environment", {}),
+    }
+
+
+class EnvironmentHost:
+    """A host, and all events that it sent."""
+
+    def __init__(self, setup: Setup, log: Path) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.died: Died | None = None
+        self._inbox: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
+        self.connection = HostConnection("host", setup, environ=dict(os.environ), log=log, post=self._inbox.put)
+
+    def send(self, *requests: Mapping[str, Any]) -> None:
+        self.connection.send(requests)  # type: ignore[arg-type]
+
+    def until(self, kind: str, n: int = 1) -> list[dict[str, Any]]:
+        """Wait for `n` events of a kind, and return all of that kind. Fails if the host ends before."""
+        until = time.monotonic() + DEADLINE_S
+        while len(found := [event for event in self.events if event["ev"] == kind]) < n and self.died is None:
+            try:
+                message = self._inbox.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                break
+            if isinstance(message, Died):
+                self.died = message
+            else:
+                self.events += [dict(event) for event, _ in message.events]
+        assert len(found) >= n, f"{kind}: {found}; all: {[event for event in self.events if event['ev'] != 'ready']}"
+        return found
+
+
+@contextmanager
+def environment_host(setup: Setup, log: Path) -> Iterator[EnvironmentHost]:
+    """A host that has begun, and ends with the context."""
+    host = EnvironmentHost(setup, log)
+    try:
+        yield host
+    finally:
+        host.send({"op": "close"})
+        if not host.connection.join(20.0):
+            host.connection.kill()
+            host.connection.join(5.0)
+
+
+def by_run(events: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], Mapping[str, Any]]:
+    return {(event["row"], event["run"]): event for event in events}

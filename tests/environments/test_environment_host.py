@@ -1,0 +1,303 @@
+"""Environments in a real host: an environment by duck type, without verifiers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.environments.hosts import (
+    EnvironmentHost,
+    by_run,
+    environment_host,
+    run_request,
+    scoring_fields,
+    setup_of,
+)
+from tests.servers import ChatServer, Exchange, completion, data
+
+ENVIRONMENT = """
+import asyncio, signal, threading
+
+
+class Error(Exception):
+    pass
+
+
+class InfraError(Error):
+    pass
+
+
+class SandboxError(InfraError):
+    pass
+
+
+class ModelError(Error):
+    pass
+
+
+class ToolError(Error):
+    pass
+
+
+class Rubric:
+    def __init__(self, grouped):
+        self.has_group_rewards = grouped
+
+    async def score_group(self, states):
+        for state in states:
+            await self.score_rollout(state)
+            state["metrics"]["group"] = len(states)
+
+    async def score_rollout(self, state):
+        answer = state["completion"][-1]["content"]
+        if answer == "crash":
+            raise KeyError("reward")
+        if answer == "nan":
+            state["reward"], state["metrics"] = float("nan"), {}
+            return
+        state["reward"] = float(answer == state["answer"])
+        state["metrics"] = {"turns": state["turns"], "note": "text", "thread": float(state["lock"] is not None)}
+
+    async def cleanup(self, state):
+        print("cleaned up", state["example_id"])
+
+
+class Env:
+    sampling_args = {"n": 1, "temperature": 0.25, "extra_body": {"top_k": 7, "min_p": 0.5}}
+    pass_threshold = 0.5
+    tries = 0
+
+    def __init__(self, grouped, errors):
+        self.rubric = Rubric(grouped)
+        self.errors = errors
+        self.concurrency = None
+        signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def get_eval_dataset(self, n=-1):
+        return []
+
+    def set_concurrency(self, n):
+        self.concurrency = n
+
+    async def _teardown(self):
+        open("torn_down", "w").write(str(self.concurrency))
+
+    async def rollout(self, input, client, model, sampling_args):
+        state = dict(
+            input, input=input, error=None, stop_condition="done", is_completed=True, trajectory_id="t1", turns=1,
+            lock=threading.Lock(), seen={"plain": [1, 2]}, is_truncated=False,
+        )
+        name = input["prompt"][-1]["content"]
+        if name == "bug":
+            raise ZeroDivisionError("in the environment")
+        if name == "infra" and self.tries < self.errors:
+            self.tries += 1
+            state["error"] = SandboxError("no sandbox")
+        if name == "tool":
+            try:
+                {}["tool"]
+            except KeyError as error:
+                state["error"] = ToolError("bad call")
+                state["error"].__cause__ = error
+        if state["error"] is None:
+            try:
+                reply = await client.get_response(
+                    prompt=input["prompt"], model=model, sampling_args=sampling_args, tools=None, state=state
+                )
+                state["completion"] = [reply.message]
+            except Exception as error:
+                state["error"] = ModelError("no answer")
+                state["error"].__cause__ = error
+        return state
+
+
+def load_environment(grouped=False, errors=1):
+    return Env(grouped, errors)
+"""
+
+STATUS = {"denied": 401, "outage": 503}
+
+
+def asked(text: str, answer: str = "yes") -> dict[str, Any]:
+    return {"prompt": [{"role": "user", "content": text}], "answer": answer}
+
+
+async def echo(exchange: Exchange) -> web.StreamResponse:
+    """Answer with the text after "say ", refuse the key for "denied", and break for "outage"."""
+    text = exchange.seen.body["messages"][-1]["content"]
+    if text in STATUS:
+        return await data({"error": {"message": text}}, status=STATUS[text])(exchange)
+    usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
+    message = {"role": "assistant", "content": text.removeprefix("say ")}
+    return await data(completion(message, usage=usage))(exchange)
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with ChatServer(echo) as server:
+        yield server
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "env.py").write_text(ENVIRONMENT, encoding="utf-8")
+    return tmp_path
+
+
+def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatServer, root: Path) -> None:
+    setup = setup_of(
+        server.base_url,
+        root,
+        sampling={"temperature": 0.75, "top_k": 3},
+        state_columns=["turns", "lock", "missing"],
+        headers_from_state={"X-Session-ID": "example_id", "X-None": "missing"},
+        rollout_retries=1,
+    )
+    rows = [asked("say yes"), asked("say no"), asked("infra"), asked("say crash"), asked("say nan")]
+    with environment_host(setup, root / "log") as host:
+        [ready] = host.until("ready")
+        host.send(*(run_request(row, index) for index, row in enumerate(rows)))
+        scores = by_run(host.until("score", len(rows)))
+        rollouts = by_run(host.until("rollout", len(rows)))
+
+    assert ready["scorers"] == ["reward"]
+    assert ready["sync"] == []
+    assert ready["grouped"] == []
+    assert scores[0, 0]["scores"] == {"reward": 1.0}
+    assert scores[0, 0]["metrics"] == {"reward": {"turns": 1.0, "group": 1.0, "thread": 1.0}}
+    assert "cleaned up 0" in scores[0, 0]["output"]["stdout"]
+    assert scores[1, 0]["scores"] == {"reward": 0.0}
+    assert scores[3, 0]["errors"]["reward"]["message"] == "KeyError: 'reward'"
+    assert "score_rollout" in scores[3, 0]["errors"]["reward"]["details"]
+    assert "finite number, got nan" in scores[4, 0]["errors"]["reward"]["message"]
+    rollout = rollouts[0, 0]
+    assert [message["content"] for message in rollout["messages"]] == ["say yes", "yes"]
+    assert (rollout["n_prompt"], rollout["usage"]) == (1, {"input_tokens": 5, "output_tokens": 2})
+    facts = rollout["environment"]
+    assert (facts["stop_condition"], facts["is_completed"], facts["trajectory_id"]) == ("done", True, "t1")
+    assert facts["columns"]["turns"] == 1
+    assert facts["columns"]["missing"] is None
+    assert facts["columns_as_text"] == ["lock"]
+    assert rollouts[2, 0]["environment"]["retries"] == 1
+    bodies = {seen.body["messages"][-1]["content"]: seen for seen in server.requests}
+    body = bodies["say yes"].body
+    assert {name: body.get(name) for name in ("temperature", "top_k", "min_p", "n", "extra_body")} == {
+        "temperature": 0.75,
+        "top_k": 3,
+        "min_p": 0.5,
+        "n": None,
+        "extra_body": None,
+    }
+    assert bodies["say no"].headers["x-session-id"] == "1"
+    assert "x-none" not in bodies["say no"].headers
+    assert (root / "torn_down").read_text() == "4"
+
+
+def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(server: ChatServer, root: Path) -> None:
+    names = ["bug", "infra", "tool", "denied", "outage", "say yes"]
+    with environment_host(setup_of(server.base_url, root), root / "log") as host:
+        host.send(*(run_request(asked(name), index) for index, name in enumerate(names)))
+        rollouts = by_run(host.until("rollout", len(names)))
+        host.until("score")
+    failures = {name: rollouts[index, 0] for index, name in enumerate(names)}
+
+    assert {name: event.get("boundary") for name, event in failures.items()} == {
+        "bug": "agent",
+        "infra": "host",
+        "tool": "agent",
+        "denied": "provider",
+        "outage": "provider",
+        "say yes": None,
+    }
+    assert failures["bug"]["error"] == "ZeroDivisionError: in the environment"
+    assert failures["infra"]["error"] == "SandboxError: no sandbox"
+    assert failures["tool"]["error"] == "ToolError: bad call (KeyError: 'tool')"
+    assert failures["tool"]["environment"]["error"] == {
+        "error": "ToolError",
+        "error_chain_repr": "ToolError('bad call') -> KeyError('tool')",
+        "error_chain_str": "ToolError -> KeyError",
+    }
+    assert failures["denied"]["systemic"] == "always"
+    assert "401" in failures["denied"]["error"]
+    assert "503" in failures["outage"]["error"]
+
+
+def grouped_host(server: ChatServer, root: Path, **fields: Any) -> Any:
+    return environment_host(setup_of(server.base_url, root, args={"grouped": True}, **fields), root / "log")
+
+
+def test_runs_of_a_row_are_scored_together_when_the_engine_asks(server: ChatServer, root: Path) -> None:
+    requests = [run_request(asked(text), 0, run) for run, text in enumerate(["say yes", "say no"])]
+    with grouped_host(server, root) as host:
+        [ready] = host.until("ready")
+        host.send(*requests)
+        rollouts = by_run(host.until("rollout", 2))
+        runs = [scoring_fields(request, rollouts[0, run]) for run, request in enumerate(requests)]
+        host.send({"op": "score_group", "names": ["reward"], "runs": runs})
+        scores = by_run(host.until("score", 2))
+
+    assert ready["grouped"] == ["reward"]
+    assert [scores[0, run]["scores"] for run in range(2)] == [{"reward": 1.0}, {"reward": 0.0}]
+    assert [scores[0, run]["metrics"]["reward"]["group"] for run in range(2)] == [2.0, 2.0]
+    assert len(host.until("scoring", 2)) == 2
+
+
+def test_a_crash_while_a_group_is_scored_is_the_error_of_each_of_its_runs(server: ChatServer, root: Path) -> None:
+    requests = [run_request(asked(text), 0, run) for run, text in enumerate(["say yes", "say crash"])]
+    with grouped_host(server, root) as host:
+        host.send(*requests)
+        rollouts = by_run(host.until("rollout", 2))
+        runs = [scoring_fields(request, rollouts[0, run]) for run, request in enumerate(requests)]
+        host.send({"op": "score_group", "names": ["reward"], "runs": runs})
+        scores = by_run(host.until("score", 2))
+
+    assert [scores[0, run]["errors"]["reward"]["message"] for run in range(2)] == ["KeyError: 'reward'"] * 2
+
+
+def test_a_state_is_made_again_and_what_json_cannot_hold_is_an_error(server: ChatServer, root: Path) -> None:
+    request = run_request(asked("say yes"))
+    with environment_host(setup_of(server.base_url, root), root / "log") as host:
+        host.send(request)
+        [rollout] = host.until("rollout")
+        host.until("score")
+    stored = json.loads(json.dumps(scoring_fields(request, rollout)))
+    with environment_host(setup_of(server.base_url, root, role="score"), root / "log") as later:
+        later.send({"op": "score", "names": ["reward"], **stored})
+        [broken] = later.until("score")
+        del stored["environment"]["state"]["unkept"]
+        stored["environment"]["state"]["kept"]["lock"] = None
+        later.send({"op": "score", "names": ["reward"], **stored})
+        [_, score] = later.until("score", 2)
+
+    assert rollout["environment"]["state"]["kept"]["seen"] == {"plain": [1, 2]}
+    assert rollout["environment"]["state"]["unkept"] == ["lock"]
+    assert "'lock'" not in broken["errors"]["reward"]["message"]
+    assert 'state["lock"] was not kept' in broken["errors"]["reward"]["message"]
+    assert score["scores"] == {"reward": 1.0}
+    assert score["metrics"]["reward"]["turns"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "message"),
+    [
+        ({"args": {"group": True}}, ENVIRONMENT, "env_args: load_environment() got an unexpected keyword argument"),
+        ({}, "import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),
+        ({}, "x = 1", "has no function load_environment"),
+        ({}, "def load_environment(): return 1", "must return an environment, with the methods"),
+        ({"args": {"grouped": True}, "independent_scoring": True}, ENVIRONMENT, "need all runs of a row"),
+    ],
+)
+def test_an_environment_that_does_not_load_is_refused(
+    root: Path, fields: dict[str, Any], code: str, message: str
+) -> None:
+    (root / "env.py").write_text(code, encoding="utf-8")
+    host: EnvironmentHost
+    with environment_host(setup_of("http://127.0.0.1:9/v1", root, **fields), root / "log") as host:
+        [refused] = host.until("refused")
+
+    assert message in refused["error"]
