@@ -98,7 +98,8 @@ def _prime_settings(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
     try:
         converted = prime.converted(value)
     except Unfit as unfit:
-        raise KeyFault(at, unfit.faults[0].line(toml(value))) from None
+        fault = unfit.faults[0]
+        raise KeyFault(at, fault.text if key in HEADER_LINES else fault.line(toml(value))) from None  # may be a secret
     if key in HEADER_LINES:
         yield from (EntrySetting((*path, name), line, f"{key}.{name}", at) for name, line in converted.items())
     else:

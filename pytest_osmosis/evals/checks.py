@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
 
 from pytest_osmosis.config import EvalConfig, RejectedConfig
 from pytest_osmosis.errors import Problem, ProblemsError
+
+T = TypeVar("T")
+
+
+class SharedChecks:
+    """Checks that several evals of a session have in common. Each is made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, check: Callable[[], T]) -> T:
+        """Return the result of the first check with this key, or raise its `ProblemsError`."""
+        if key not in self._made:
+            try:
+                self._made[key] = check()
+            except ProblemsError as error:
+                self._made[key] = error
+        result = self._made[key]
+        if isinstance(result, ProblemsError):
+            raise result
+        return result  # type: ignore[no-any-return]
 
 
 class Checks:

@@ -18,7 +18,7 @@ from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locat
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
 from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette
-from pytest_osmosis.evals.checks import Checks
+from pytest_osmosis.evals.checks import Checks, SharedChecks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
@@ -61,9 +61,12 @@ def prepare(
     named_rows: Sequence[int] = (),
     answers: AnswerStore | None = None,
     outlet: Outlet | None = None,
+    entry: str | None = None,
+    shared: SharedChecks | None = None,
 ) -> Prepared:
     """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
 
+    `entry` is its name in a config with several. Evals that are prepared with the same `shared` check equal rows once.
     With `listing` nothing will run, so secrets and keys are not read. With `updating` the baseline's file may be
     missing. Without `compared` the eval has no baseline. `read_stdin` returns the text of the secrets file "-".
     With `answers` the models' answers come from there, as far as it has them. If all of them do, no key is needed.
@@ -75,16 +78,16 @@ def prepare(
         outlet, path, overrides, folder=folder, environ=environ, secrets_file=secrets_file,
         read_stdin=None if listing else read_stdin,
     )  # fmt: skip
-    checks = Checks()
+    checks, shared = Checks(), shared or SharedChecks()
     config = checks.config(
-        lambda: load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
+        lambda: load_eval_config(path, overrides, entry) if path else typed_eval_config(folder.absolute(), overrides)
     )
     config = config if compared else replace(config, baseline=Baseline())
     model_origin, baseline_origin = (origin_of(config, overrides, table) for table in ("experiment", "baseline"))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
-    dataset = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
+    dataset = checks.made(lambda: configured_dataset(config, shared), *DATASET_KEYS)
     data = checks.made(
-        lambda: None if dataset is None else _data(config, dataset, named_rows),
+        lambda: None if dataset is None else _data(config, dataset, named_rows, shared),
         *("data", "evaluation.limit", "evaluation.n"),
     )
     target = checks.made(lambda: _target(config, environ, model_origin), *MODEL_KEYS, "agent.agent")
@@ -182,11 +185,13 @@ def once(read: Callable[[], str]) -> Callable[[], str]:
     return again
 
 
-def configured_dataset(config: EvalConfig) -> Dataset:
+def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -> Dataset:
     """Open the dataset that the config names. Raises `DatasetError`."""
     path = locate(config.workspace, config.experiment.dataset, config.data.path)
-    return open_dataset(
-        path, config.data.columns, shown(path), recorded=config.agent.is_recorded, human=config.scoring.calibrate
+    columns, recorded, human = config.data.columns, config.agent.is_recorded, config.scoring.calibrate
+    return (shared or SharedChecks()).once(
+        (path, tuple(columns.items()), recorded, human),
+        lambda: open_dataset(path, columns, shown(path), recorded=recorded, human=human),
     )
 
 
@@ -257,15 +262,16 @@ class _Data(NamedTuple):
     human: HumanScores | None
 
 
-def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int]) -> _Data:
+def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], shared: SharedChecks) -> _Data:
     selected = select(len(dataset), config.selection, config.data.seed)
     named = [row for row in named_rows if row < len(dataset)]
     _check_size(config, selected.count + len(named))
-    checked = check_rows(
-        dataset,
-        sorted({*selected, *named}),
-        must_ask=config.agent.agent == "chat" or config.agent.mcp is not None,
-        metadata=config.judge.metadata if config.scoring.rubric is not None else (),
+    rows = tuple(sorted({*selected, *named}))
+    must_ask = config.agent.agent == "chat" or config.agent.mcp is not None
+    metadata = config.judge.metadata if config.scoring.rubric is not None else ()
+    checked = shared.once(
+        (id(dataset), rows, must_ask, metadata),
+        lambda: check_rows(dataset, rows, must_ask=must_ask, metadata=metadata),
     )
     plan = Plan(
         name=config.name,

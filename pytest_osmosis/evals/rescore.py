@@ -113,8 +113,9 @@ def prepare_rescore(
     updating: bool = False,
     answers: AnswerStore | None = None,
     outlet: Outlet | None = None,
+    entry: str | None = None,
 ) -> Prepared:
-    """Prepare to score the rollouts of `run` again, with the config in `path`.
+    """Prepare to score the rollouts of `run` again, with the config in `path`, and there with that of `entry`.
 
     With `answers` the judge's answers come from there; rescoring records none.
     Without a path it is the present version of the run's own config, with the options that were typed then. Missing
@@ -129,7 +130,7 @@ def prepare_rescore(
     checks = Checks()
     planned = run.manifest.plan
     rollouts = checks.made(lambda: _stored_rollouts(run))
-    config = checks.config(lambda: _config(run, path, overrides))
+    config = checks.config(lambda: _config(run, path, overrides, entry))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
     dataset = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
     rows = checks.made(lambda: None if dataset is None else _planned_rows(planned, dataset))
@@ -266,7 +267,7 @@ def _why_not_scored(run: RunId, rollouts: StoredRollouts, contents: Mapping[int,
     return None if contents[run.row].prompt == rollouts.contents[run.row].prompt else _PROMPT_CHANGED
 
 
-def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]) -> EvalConfig:
+def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override], entry: str | None) -> EvalConfig:
     manifest = run.manifest
     typed = [_typed_override(each) for each in manifest.typed] if path is None else []
     pinned = [
@@ -277,7 +278,7 @@ def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]
     if path is None:
         config = typed_eval_config(run.workspace, [*typed, *overrides, *pinned])
     elif something_at(path):
-        config = load_eval_config(path, [*typed, *overrides, *pinned])
+        config = load_eval_config(path, [*typed, *overrides, *pinned], entry)
     else:
         fix = "name one with --osmosis-config=PATH"
         text = f"the config of run {run.directory.name} no longer exists; {fix}"

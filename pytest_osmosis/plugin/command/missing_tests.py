@@ -14,6 +14,7 @@ import pytest
 
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals import Prepared
+from pytest_osmosis.plugin.command.entry_arguments import names_entry
 from pytest_osmosis.plugin.command.row_arguments import belongs_to
 from pytest_osmosis.plugin.items.node_ids import node_id, ungrouped
 from pytest_osmosis.plugin.reward_tests.reward_options import split_argument
@@ -29,7 +30,7 @@ def missing_tests(config: pytest.Config, path: Path | None, prepared: Prepared) 
     """Yield a problem for each argument that names a test which the eval in `path` does not have."""
     for arg in config.args:
         file, rest = split_argument(config.invocation_params.dir, arg)
-        if rest and belongs_to(config, arg, path):
+        if rest and belongs_to(config, arg, path) and names_entry(config, arg, prepared.config.entry):
             named = _Named.of(file, ungrouped(rest.removeprefix("::")), prepared.collected.name)
             text = _fault(named, prepared)
             if text is not None:

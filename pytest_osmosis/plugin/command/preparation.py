@@ -15,11 +15,14 @@ from pytest_osmosis.config import EvalConfig, Override, is_training_config
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.training_config import NOT_OF_TRAINING
-from pytest_osmosis.errors import Problem, ProblemsError
+from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, baseline_path, prepare, prepare_training
+from pytest_osmosis.evals.checks import SharedChecks
+from pytest_osmosis.evals.prepare import hide_secrets
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.evals.resume import resumed
 from pytest_osmosis.plugin.command import session_options
+from pytest_osmosis.plugin.command.entry_arguments import NamedEntries, NamedEntry, named_entries
 from pytest_osmosis.plugin.command.missing_tests import missing_tests
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.options import FROM, SHARD, SMOKE, UPDATE_BASELINE, is_eval_toml, plans_setup
@@ -53,6 +56,7 @@ class EvalPreparer:
         self._named = named
         self._options = options
         self._outputs = OutputPaths(config, options)
+        self._shared = SharedChecks()
         self._read_stdin = functools.cache(lambda: session_options.read_secrets(config))  # once for all evals
 
     def prepare_all(self) -> PreparedEvals:
@@ -64,11 +68,13 @@ class EvalPreparer:
         evals = PreparedEvals({}, {}, [], [])
         running: list[Prepared] = []
         problems = self._rescore_problems()
-        n_evals = len(self._named.evals) - len(self._named.withheld)
-        for path in self._named.evals:
-            listed = path in self._named.listed
+        names = self._names(evals, problems)
+        n_evals = sum(1 for name in names if name.path not in self._named.withheld)
+        n_run = sum(1 for name in names if name.path not in self._named.listed)
+        for name in names:
+            path, listed = name.path, name.path in self._named.listed
             try:
-                prepared = self._outputs.with_output(self._prepare_named(path), n_evals)
+                prepared = self._outputs.with_output(self._prepare_named(name, n_run), n_evals)
                 id = eval_id(self._config, prepared.plan)
             except ProblemsError as error:
                 if listed:
@@ -84,7 +90,7 @@ class EvalPreparer:
             if not listed:
                 running.append(prepared)
                 problems += self._early_stop_problems(prepared.config)
-                units = units_in_arguments(self._config, path)
+                units = units_in_arguments(self._config, path, name.entry)
                 missing = {problem.where: problem for problem in missing_tests(self._config, path, prepared)}
                 others = {arg: unit for arg, unit in units.items() if arg not in missing}
                 problems += [*missing.values(), *wrong_granularity(others, prepared.collected.granularity)]
@@ -97,6 +103,43 @@ class EvalPreparer:
             raise pytest.UsageError(*evals.not_listed)
         return evals
 
+    def _names(self, evals: PreparedEvals, problems: list[Problem]) -> list[NamedEntry]:
+        """Return the evals that the command names, or that are only shown. Adds problems, or lines on those shown."""
+        names: list[NamedEntry] = []
+        for path in self._named.evals:
+            listed = path in self._named.listed
+            try:
+                found = named_entries(self._config, path, all_of_them=listed)
+            except ConfigError:  # reported with everything else about this eval
+                found = NamedEntries((NamedEntry(path),))
+            if found.problems:
+                self._hide_secrets(path)
+            names += self._rescored(found.entries) if self._named.stored is not None and not listed else found.entries
+            if listed:
+                evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in found.problems)
+            else:
+                problems += found.problems
+        return names
+
+    def _hide_secrets(self, path: Path | None) -> None:
+        """Tell the outlet the secrets of a config, which problems may quote."""
+        hide_secrets(
+            outlet_of(self._config),
+            path,
+            self._overrides(path),
+            folder=self._config.invocation_params.dir,
+            environ=os.environ,
+            secrets_file=self._options.secrets_file,
+            read_stdin=None,
+        )
+
+    def _rescored(self, names: Sequence[NamedEntry]) -> Sequence[NamedEntry]:
+        """Return the eval whose config scores stored rollouts: of several, the one that made them."""
+        stored = self._named.stored
+        if stored is None or len(names) == 1:
+            return names
+        return [name for name in names if name.entry == stored.manifest.eval] or names[:1]
+
     def _collects_more(self, evals: PreparedEvals) -> bool:
         """Return True if arguments are left without the evals that have problems, or if there were none."""
         arguments = self._config.args
@@ -104,19 +147,22 @@ class EvalPreparer:
             not is_eval_toml(arg) or path_of(self._config, arg) in evals.files for arg in arguments
         )
 
-    def _prepare_named(self, path: Path | None) -> Prepared:
-        """Prepare an eval with the rows that node ids name; as a smoke test if the options say so."""
+    def _prepare_named(self, name: NamedEntry, n_evals: int) -> Prepared:
+        """Prepare one of `n_evals`, with the rows that node ids name; as a smoke test if the options say so."""
+        path = name.path
         if self._named.stored is not None and path not in self._named.listed:
-            return self._prepare_rescore(self._named.stored, path)
-        rows = [unit.row for unit in units_in_arguments(self._config, path).values()]
+            return self._prepare_rescore(self._named.stored, name)
+        rows = [unit.row for unit in units_in_arguments(self._config, path, name.entry).values()]
         if path is not None and is_training_config(path):
             return self._prepare_training(path, rows)
-        prepared, smoke = self.prepare(path, rows=rows, listed=path in self._named.listed), self._options.smoke
+        prepared, smoke = (
+            self.prepare(path, entry=name.entry, rows=rows, listed=path in self._named.listed),
+            self._options.smoke,
+        )
         if self._options.shard is not None:
             prepared = prepared.as_shard(self._options.shard)
         elif smoke is not None:
             prepared = prepared.as_smoke(smoke, rows)
-        n_evals = len(self._named.evals) - len(self._named.listed)
         return prepared if path in self._named.listed else self.resumed(prepared, n_evals)
 
     def resumed(self, prepared: Prepared, n_evals: int) -> Prepared:
@@ -130,11 +176,13 @@ class EvalPreparer:
         test_overrides: Sequence[Override] = (),
         rows: Sequence[int] = (),
         *,
+        entry: str | None = None,
         compared: bool = True,
         listed: bool = False,
     ) -> Prepared:
         """Prepare one eval, without a baseline unless `compared`. Raises `ProblemsError`.
 
+        `entry` is its name in a TOML with several.
         `test_overrides` are those of tests over rollouts. An eval that is only `listed` needs no secrets.
         """
         prepared = prepare(
@@ -150,6 +198,8 @@ class EvalPreparer:
             named_rows=rows,
             answers=self._options.answer_store,
             outlet=outlet_of(self._config),
+            entry=entry,
+            shared=self._shared,
         )
         return replace(prepared, config=self._limited(prepared))
 
@@ -181,12 +231,13 @@ class EvalPreparer:
         """True if the command needs no keys. A dry run needs them, as the run itself does."""
         return bool(self._config.option.collectonly or plans_setup(self._config))
 
-    def _prepare_rescore(self, stored: StoredEvalRun, path: Path | None) -> Prepared:
+    def _prepare_rescore(self, stored: StoredEvalRun, name: NamedEntry) -> Prepared:
         """Prepare rescoring. An eval that the command does not name keeps the options of its stored run."""
         prepared = prepare_rescore(
             stored,
-            path if self._named.names_config else None,
-            self._overrides(path),
+            name.path if self._named.names_config else None,
+            self._overrides(name.path),
+            entry=name.entry,
             environ=os.environ,
             secrets_file=self._options.secrets_file,
             read_stdin=self._read_stdin,

@@ -10,15 +10,20 @@ import pytest
 
 from pytest_osmosis.config.tables import DATASET_SUFFIXES
 from pytest_osmosis.errors import Problem
+from pytest_osmosis.plugin.command.entry_arguments import names_entry
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id, unit_key
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of, split_argument
 from pytest_osmosis.record.plan import Granularity
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 
 
-def units_in_arguments(config: pytest.Config, path: Path | None) -> dict[str, Unit]:
-    """Return the units of an eval that node ids among the arguments name. `path` is None for an eval without TOML."""
+def units_in_arguments(config: pytest.Config, path: Path | None, entry: str | None = None) -> dict[str, Unit]:
+    """Return the units of an eval that node ids among the arguments name. `path` is None for an eval without TOML.
+
+    `entry` is the name of an eval in a TOML with several.
+    """
     ids = [arg for arg in config.args if "::" in arg and belongs_to(config, arg, path)]
+    ids = [arg for arg in ids if names_entry(config, arg, entry)]
     return {arg: key.unit for arg in ids if (key := unit_key(arg))}
 
 

@@ -24,6 +24,9 @@ class Answer(NamedTuple):
 
 WITHHELD = 'not started: with osmosis_collect = "list", node ids start an eval only if they all belong to it'
 
+SWEPT = frozenset("~=")
+"""The characters around swept values in names of evals."""
+
 Fetch = Callable[[UnitKey], Answer]
 
 
@@ -37,6 +40,16 @@ def _mark(name: str) -> pytest.MarkDecorator:
 def _path(text: str) -> Path:
     """Return a path that items share, as they are many and their files are few."""
     return Path(text)
+
+
+@lru_cache(maxsize=64)
+def _keyword(name: str) -> str:
+    """Return the name of an eval as `-k` can match it, which takes neither ~ nor =.
+
+    >>> _keyword("gsm8k~temperature=0.5")
+    'gsm8k-temperature-0.5'
+    """
+    return "".join("-" if char in SWEPT else char for char in name)
 
 
 class EvalItem(pytest.Item):
@@ -57,6 +70,8 @@ class EvalItem(pytest.Item):
         self._fetch = fetch
         self._hooks = hooks
         self.add_marker(_mark("osmosis"))
+        if not SWEPT.isdisjoint(plan.name):
+            self.extra_keyword_matches.add(_keyword(plan.name))
         if withheld:
             self.add_marker(pytest.mark.skip(reason=WITHHELD))
 
