@@ -1,6 +1,6 @@
 """Requests to a monitor that tell that an eval is alive: one whenever all selected runs of a row are done.
 
-A thread sends them, none while another one is open, and nothing waits for it.
+A thread sends them, none while another one is open. Only the end of an eval run waits for an open one, and not long.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.numbers import plural
 
 TIMEOUT_S = 5.0
+LAST_S = 1.0
+"""The end of an eval run waits so long for a request that is open."""
 
 
 class Heartbeat:
@@ -31,6 +33,10 @@ class Heartbeat:
         self._left[run.row] -= 1
         if self._left[run.row] == 0 and self._idle.acquire(blocking=False):
             threading.Thread(target=self._send, name="osmosis-heartbeat", daemon=True).start()
+
+    def close(self) -> None:
+        """Wait for an open request, but not long, and send none from now on."""
+        self._idle.acquire(timeout=LAST_S)
 
     @property
     def is_open(self) -> bool:

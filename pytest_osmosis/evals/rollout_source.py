@@ -19,6 +19,7 @@ from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.evals.rollout_inputs import check_same_code, keep_code
 from pytest_osmosis.evals.run_directory import archive, new_run_directory, renew_manifest, runs_folder, utc_text
+from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.find_run import StoredEvalRun
@@ -292,8 +293,52 @@ class ResumeSource(NewRollouts):
         return [*progress.replaced, *now]
 
     def provenance(self) -> Mapping[str, Any]:
-        progress = self.resumption.progress
-        return {"sessions": progress.n_sessions + 1, "lost_in_flight": len(progress.lost)}
+        progress, origin = self.resumption.progress, self.run.manifest.imported
+        imported = {"imported": dict(origin)} if origin else {}
+        return {"sessions": progress.n_sessions + 1, "lost_in_flight": len(progress.lost), **imported}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedRollouts(NewRollouts):
+    """Rollouts from files of `prime eval`, with which a new eval run begins; it makes the others itself.
+
+    `journal` holds their events until the run has a directory. `facts` is what results say of the files.
+    """
+
+    resumption: Resumption = field(kw_only=True)
+    journal: Path = field(kw_only=True)
+    facts: Mapping[str, Any] = field(kw_only=True)
+
+    def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
+        directory = new_run_directory(prepared, began_at, self.name, imported=self.facts)
+        try:
+            with open(directory.journal, "xb", opener=private.opener) as file, self.journal.open("rb") as imported:
+                shutil.copyfileobj(imported, file)
+            self.resumption.progress.moved(directory.journal)
+            return directory, Journal.reopen(directory.journal)
+        except OSError as error:
+            self.discard(directory)
+            raise JournalError(f"{shown(directory.journal)}: cannot be written: {error.strerror}") from error
+
+    def n_to_roll_out(self, runs: Collection[RunId]) -> int:
+        return sum(not self.resumption.is_kept(run) for run in runs)
+
+    def resume_job(
+        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
+    ) -> ResumeJob | None:
+        n_kept = len(selected.runs) - self.n_to_roll_out(selected.runs)
+        return ResumeJob(self.resumption._replace(part=self.leaves_out(selected)), n_kept, shows)
+
+    def leaves_out(self, selected: SelectedRuns) -> bool:
+        return not {*selected.runs}.issuperset(self.resumption.progress.records)
+
+    def notes(self, run: EvalRun) -> Sequence[str]:
+        n_stored, of = run.engine.progress.stored, len(run.selected.runs)
+        are = "is" if n_stored == 1 else "are"
+        return [f"{count(n_stored)} of {plural(of, 'run')} {are} from {self.facts['folder']}"] if n_stored else []
+
+    def provenance(self) -> Mapping[str, Any]:
+        return {"sessions": 1, "lost_in_flight": 0, "imported": dict(self.facts)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,8 +238,10 @@ class EvalRun:
             self._complete_manifest(version)  # git took its time
         for note in self.prepared.source.notes(self):
             self.notices.add(note)
-        if self.heartbeat is not None and (notice := self.heartbeat.notice) is not None:
-            self.notices.add(notice)
+        if self.heartbeat is not None:
+            self.heartbeat.close()
+            if (notice := self.heartbeat.notice) is not None:
+                self.notices.add(notice)
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)
 

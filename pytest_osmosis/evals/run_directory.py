@@ -49,8 +49,12 @@ def runs_folder(config: EvalConfig) -> Path:
     return config.workspace / (config.output.dir or RUNS)
 
 
-def new_run_directory(prepared: Prepared, began_at: datetime, name: str | None = None) -> RunDirectory:
+def new_run_directory(
+    prepared: Prepared, began_at: datetime, name: str | None = None, imported: Mapping[str, Any] | None = None
+) -> RunDirectory:
     """Make a run directory with its manifest, with a name of its own unless it gets one.
+
+    `imported` says from which files of `prime eval` it begins.
 
     Raises `JournalError` if it cannot be written, or exists.
     """
@@ -63,7 +67,8 @@ def new_run_directory(prepared: Prepared, began_at: datetime, name: str | None =
                 on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
             if not config.output.dir:
                 ignore_in_git(config.workspace / RUNS.parent)
-            _write(directory, manifest_of(directory, prepared, began_at))
+            origin = {} if imported is None else {"imported": imported}
+            _write(directory, {**manifest_of(directory, prepared, began_at), **origin})
             on_error.pop_all()
     except OSError as error:
         folder = shown(runs_folder(config))
@@ -134,12 +139,12 @@ def is_reserved(directory: RunDirectory) -> bool:
 
 
 def renew_manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> None:
-    """Write the manifest of an eval run that goes on: all of it is as now, but for the code and the git state.
+    """Write the manifest of an eval run that goes on: all is as now, but for the code, the git state and the origin.
 
     Raises `OSError`.
     """
     then = json.loads(directory.manifest.read_text(encoding="utf-8"))
-    kept = {key: then[key] for key in ("code", "git") if key in then}
+    kept = {key: then[key] for key in ("code", "git", "imported") if key in then}
     _write(directory, {**manifest_of(directory, prepared, began_at), **kept})
 
 

@@ -76,6 +76,7 @@ SHAPES: Mapping[str, Check] = {
             "systemic": text,
             "samples": listing(table(anything)),
             "environment": table(anything),
+            "imported": members({"folder": text, "scores": listing(text)}),
             "stored": STORED,
         },
     ),

@@ -105,6 +105,13 @@ class StoredFields(TypedDict):
     usage: Mapping[str, int] | None
 
 
+class ImportedFields(TypedDict):
+    """The folder with files of `prime eval` that a run is from, and the scores that it had there."""
+
+    folder: str
+    scores: Sequence[str]
+
+
 class RolloutEvent(AttemptFields, NoteFields):
     """The end of a rollout. The first `n_prompt` messages are the prompt's: the rollout's own answer is not among them.
 
@@ -118,6 +125,8 @@ class RolloutEvent(AttemptFields, NoteFields):
     `samples` are what a workflow of `osmosis_ai` left for its Grader besides the conversation
     (`rollouts.sdk_workflow`). `environment` is what a verifiers environment says of the rollout, and the parts of its
     state that JSON can hold.
+
+    `imported` says where it is from, if it was not made here.
 
     `systemic` ("always" or "until_success") means that further runs will meet the same failure; "never", that they will
     not.
@@ -140,6 +149,7 @@ class RolloutEvent(AttemptFields, NoteFields):
     output: NotRequired[Mapping[str, str]]
     samples: NotRequired[Sequence[Mapping[str, Any]]]
     environment: NotRequired[Mapping[str, Any]]
+    imported: NotRequired[ImportedFields]
     stored: NotRequired[StoredFields]
 
 

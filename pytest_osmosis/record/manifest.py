@@ -98,6 +98,7 @@ SHAPE = members(
         "code": members({"rollouts": nullable(text), "rewards": table(text)}),
         "git": members({"git_commit": nullable(text), "git_dirty": nullable(flag)}),
         "environment": table(anything),
+        "imported": table(anything),
         "result_facts": table(anything),
     },
 )
@@ -137,7 +138,8 @@ class Manifest:
     of `rewards`, by function. `git` is the state of the workspace when the eval run began. Both are None if no code was
     loaded. `cassette` is the `mode` and the `path` of the cassette or the cache that the eval run used, None without.
     `environment` describes that of the eval, if it has one: its `env_id`, `env_args`, `version`, `framework` and
-    `state_columns`. `result_facts` are what only the end of the last session could tell.
+    `state_columns`. `imported` says from which files of `prime eval` it began. `result_facts` are what only the end of
+    the last session could tell.
     """
 
     eval: str
@@ -165,6 +167,7 @@ class Manifest:
     code: Mapping[str, Any] | None = None
     git: Mapping[str, Any] | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
+    imported: Mapping[str, Any] = field(default_factory=dict)
     result_facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -225,6 +228,7 @@ def read_manifest(path: Path) -> Manifest:
         code=data.get("code"),
         git=data.get("git"),
         environment=data.get("environment", {}),
+        imported=data.get("imported", {}),
         result_facts=data.get("result_facts", {}),
     )
 

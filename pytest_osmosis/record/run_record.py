@@ -100,6 +100,13 @@ class JudgeUse(NamedTuple):
         return sum(count for name, count in self.usage if name in ("input_tokens", "output_tokens"))
 
 
+class Imported(NamedTuple):
+    """The origin of a run that was not made here: a folder with files of `prime eval`, and the `scores` from there."""
+
+    folder: str
+    scores: tuple[str, ...] = ()
+
+
 class RunRecord(NamedTuple):
     """The facts about one run, without its conversation: the fold of its events."""
 
@@ -151,6 +158,8 @@ class RunRecord(NamedTuple):
     """The requests to LLM judges that scored the run."""
     stored: StoredUse = NOTHING_STORED
     """The answers of the rollout that came from a cassette or a cache."""
+    imported: Imported | None = None
+    """The origin of the run, None if it was made here."""
 
     @property
     def charged(self) -> RunRecord:
@@ -267,7 +276,11 @@ class Ledger:
             self.records = {run: self._scored_by(unchanged, record) for run, record in self.records.items()}
 
     def _scored_by(self, names: Set[str], record: RunRecord) -> RunRecord:
-        """Return a record with the scores of these functions only; without any if it was removed."""
+        """Return a record with the scores of these functions only; without any if it was removed.
+
+        Scores that were imported stay, whatever the code is: what made them is not known.
+        """
+        names = {*names, *record.imported.scores} if record.imported is not None else names
         if record.removed or not names:
             return unscored(record)._replace(judge_uses=record.judge_uses)
         others = {*record.scores, *record.scorer_errors} - names
@@ -351,6 +364,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         model=_interned(event.get("model")),
         notes=NO_NOTES.add(event),
         stored=_stored_use(event.get("stored")),
+        imported=_imported(event.get("imported")),
     )
 
 
@@ -403,6 +417,15 @@ def _stored_use(stored: Mapping[str, Any] | None) -> StoredUse:
         return NOTHING_STORED
     usage = stored["usage"]
     return StoredUse(stored["requests"], None if usage is None else tuple(usage.items()))
+
+
+def _imported(imported: Mapping[str, Any] | None) -> Imported | None:
+    return None if imported is None else _shared_origin(imported["folder"], tuple(imported["scores"]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _shared_origin(folder: str, scores: tuple[str, ...]) -> Imported:
+    return Imported(folder, scores)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -70,6 +70,10 @@ class StoredProgress:
         """Return True if the rollout of a run is stored."""
         return run in self._positions
 
+    def moved(self, journal: Path) -> None:
+        """Read events from another path from now on, to which the journal was copied."""
+        self._journal = journal
+
     def rollout(self, run: RunId) -> Event:
         """Return the `rollout` event of a run's last attempt. Raises `KeyError` for a run without one."""
         return event_at(self._journal, self._positions[run][0])

@@ -144,11 +144,10 @@ def _lines(run: StoredEvalRun, found: Replayed, rule: PassRule, redaction: Redac
 
 
 def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event) -> Line:
-    environment = rollout.get("environment", {})
-    given = {**environment.get("state", {}), **environment}
+    given = rollout.get("environment", {})
     messages, n_prompt = rollout.get("messages", []), rollout.get("n_prompt", 0)
     metrics = _metrics(record)
-    columns = given.get("state_columns")
+    columns = given.get("columns")
     answer, info = score.get("ground_truth", given.get("answer")), given.get("info")
     error = given.get("error") or _error(record, rule)
     usage = given.get("token_usage") or _usage(record)
@@ -265,7 +264,7 @@ def _timing(record: RunRecord, rollout: Event, known: Mapping[str, Any] | None) 
     ended = datetime.fromisoformat(rollout["at"]).timestamp() if "at" in rollout else rolled_s
     begun = max(0.0, ended - rolled_s)
     generation, scoring = _span(begun, rolled_s), _span(begun + rolled_s, scored_s)
-    return {
+    measured = {
         "generation_ms": record.duration_ms,
         "scoring_ms": record.scoring_ms,
         "total_ms": record.duration_ms + record.scoring_ms,
@@ -277,8 +276,9 @@ def _timing(record: RunRecord, rollout: Event, known: Mapping[str, Any] | None) 
         "env": {"spans": [], "duration": 0.0},
         "total": rolled_s + scored_s,
         "overhead": 0.0,
-        **(known or {}),
     }
+    of_scoring = ("scoring", "scoring_ms", "total", "total_ms")  # which the environment has not begun by then
+    return {**measured, **{name: value for name, value in (known or {}).items() if name not in of_scoring}}
 
 
 def _span(start: float, duration: float) -> dict[str, float]:

@@ -78,6 +78,7 @@ OWN_VALUES = frozenset(
         "against",
         "change",
         "stopped_by",
+        "imported_from",
     }
 )
 """Keys whose values are words of ours, or names by which other parts of the results are found."""
@@ -369,6 +370,7 @@ def _run(results: Results, record: RunRecord) -> dict[str, Any]:
         **({"bound": record.bound} if record.bound else {}),
         "attempt": record.attempt,
         **({"repeated": True} if record.repeated else {}),
+        **({"imported_from": record.imported.folder} if record.imported is not None else {}),
         **({"answer": record.answer} if record.answer is not None else {}),
         **({"errors": _errors(record)} if record.scorer_errors else {}),
         **record.notes.to_json(),

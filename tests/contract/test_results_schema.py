@@ -178,8 +178,9 @@ OF_ENTRIES = {
     name for table in ("entries", "entry", "entry_difference") for name in SCHEMA["$defs"][table]["properties"]
 } | {"comparison"}
 """Keys of evals that ran with others of their config: `unit/results/test_entry_table.py` writes and reads them."""
-ELSEWHERE = OF_ENTRIES | {"repeated", "shards"}
-"""Also those of runs whose host crashed, and of merged shards: see `unit/results/test_merge.py`."""
+ELSEWHERE = OF_ENTRIES | {"repeated", "shards", "imported", "imported_from"}
+"""Also those of runs whose host crashed, and of merged shards, which `unit/results/test_merge.py` writes and reads; and
+of imported runs, which `plugin/test_prime_files.py` reads."""
 
 
 def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluate: Evaluate) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.results.read import read_results
 from tests.plugin.workspaces import Workspace
 
 ROWS: list[dict[str, Any]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
@@ -73,3 +74,118 @@ def test_an_abbreviated_summary_shows_no_conversation(plain_workspace: Workspace
     for line in ("*heartbeat* to 127.0.0.1 failed: *", "FAILED *row1-run0*", "ERROR *row2-run0*"):
         brief.stdout.fnmatch_lines([line])
     assert brief.ret == 1
+
+
+def foreign(folder: Path, to: Path, change: Any = None) -> list[dict[str, Any]]:
+    """Copy files as another program would have written them, and return the lines."""
+    metadata = json.loads((folder / "metadata.json").read_text())
+    del metadata["osmosis"]
+    metadata["sampling_args"] = {"n": 1, "extra_body": {}, "max_tokens": None}
+    metadata["version_info"]["vf_version"] = "0.1.14"
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    for line in lines:
+        del line["run_index"]
+    if change is not None:
+        change(metadata, lines)
+    to.mkdir()
+    (to / "metadata.json").write_text(json.dumps(metadata))
+    (to / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return lines
+
+
+def test_a_run_goes_on_from_its_files(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    command = "--osmosis-config=configs/eval/x.toml"
+    workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
+    workspace.run(command, "-k", "row0-")
+    folder, lines, _ = files_in(workspace)
+    result = workspace.run(command, f"--osmosis-resume-from={folder}")
+    result.stdout.fnmatch_lines([f"*resumes {folder.name}*: 2 of 6 rollouts stored, 4 left"])
+    assert result.ret == 0
+    again, more, metadata = files_in(workspace)
+    assert (again, more[:2]) == (folder, lines)
+    assert (len(more), metadata["num_examples"]) == (6, 3)
+    assert [path.name for path in workspace.run_dirs("x")] == [folder.name]
+
+
+def test_files_of_another_program_begin_a_new_run(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    command = "--osmosis-config=configs/eval/x.toml"
+    workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
+    workspace.run(command, "--osmosis-run=first", "-k", "row0- or row1-")
+    folder = workspace.root / "outputs/evals/x--demo--arithmetic/first"
+    there = workspace.root / "vf"
+
+    def change(metadata: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        lines[1]["error"] = {"error": "ModelError", "error_chain_repr": "", "error_chain_str": ""}
+        lines[2]["completion"][-1]["content"] = "taken over \u2028 whole"
+        lines += [{**lines[3], "reward": float("nan")}, lines[3], {**lines[3], "example_id": 99}]
+
+    foreign(folder, there, change)
+    with (there / "results.jsonl").open("a") as file:
+        file.write('{"example_id": 2, "prom')
+    dry = workspace.run(command, "--osmosis-resume-from=vf", "--osmosis-dry-run")
+    dry.stdout.fnmatch_lines(["*from vf: 3 of 6 rollouts, 3 left"])
+    assert [path.name for path in (workspace.root / ".osmosis/runs").iterdir()] == ["first"]
+    result = workspace.run(command, "--osmosis-resume-from=vf", "--osmosis-run=second")
+    for line in (
+        "*2 rollouts in the files ended with an error: made again",
+        "*left out: 1 rollout of examples that are not selected",
+        "*left out: 1 rollout beyond the 2 of an example (example 1)",
+        "*the last line of results.jsonl is torn and was passed over",
+        "*3 of 6 runs are from vf",
+    ):
+        result.stdout.fnmatch_lines([line])
+    assert result.ret == 0
+    results = read_results(workspace.root / ".osmosis/runs/second/results.json").document
+    assert results["provenance"]["imported"] == {"folder": "vf", "runs": 3, "redone": 2, "verifiers": "0.1.14"}
+    origins = {
+        (row["row_index"], run["run_index"]): run.get("imported_from") for row in results["rows"] for run in row["runs"]
+    }
+    assert origins == {(0, 0): "vf", (0, 1): None, (1, 0): "vf", (1, 1): "vf", (2, 0): None, (2, 1): None}
+    assert "taken over" in (workspace.root / ".osmosis/runs/second/journal.jsonl").read_text()
+    again = workspace.run(command, "--osmosis-run=second")
+    assert again.ret == 0
+    assert (
+        json.loads((workspace.root / ".osmosis/runs/second/results.json").read_text())["provenance"]["imported"]["runs"]
+        == 3
+    )
+
+
+def test_files_of_another_eval_are_refused_with_the_differences(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    command = "--osmosis-config=configs/eval/x.toml"
+    workspace.eval("x", 2, evaluation={"n": 2}, output=OUTPUT)
+    workspace.run(command)
+    folder, _, _ = files_in(workspace)
+
+    def change(metadata: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        metadata["model"] = "other"
+        metadata["env_args"] = {"hard": True}
+        metadata["sampling_args"]["temperature"] = 0.5
+        metadata["rollouts_per_example"] = 3
+
+    def change_prompts(metadata: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        lines[0]["prompt"][0]["content"] = "something else"
+
+    foreign(folder, workspace.root / "vf", change)
+    foreign(folder, workspace.root / "prompts", change_prompts)
+    result = workspace.run(command, "--osmosis-resume-from=vf")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        [
+            "*--osmosis-resume-from=vf: cannot go on, because its rollouts were made with other inputs:",
+            '  model: "other" -> "demo/arithmetic"',
+            '  env_args: {"hard": true} -> {}',
+            "  sampling_args temperature: 0.5 -> not set",
+            "  rollouts_per_example: 3 -> 2, and it may only grow",
+        ]
+    )
+    result = workspace.run(command, "--osmosis-resume-from=prompts")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["  the prompt of example 0: changed"])
+    result = workspace.run(command, "--osmosis-resume-from=nowhere", "--osmosis-resume")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*--osmosis-resume-from: contradicts --osmosis-resume*"])
+    result = workspace.run(command, "--osmosis-resume-from=nowhere")
+    result.stderr.fnmatch_lines(["*nowhere: there is no such folder*"])

@@ -19,13 +19,22 @@ from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, baseline_path, prepare, prepare_training
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.evals.prepare import hide_secrets
+from pytest_osmosis.evals.prime_import import resumed_from
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.evals.resume import resumed
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.entry_arguments import NamedEntries, NamedEntry, named_entries
 from pytest_osmosis.plugin.command.missing_tests import missing_tests
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
-from pytest_osmosis.plugin.command.options import FROM, SHARD, SMOKE, UPDATE_BASELINE, is_eval_toml, plans_setup
+from pytest_osmosis.plugin.command.options import (
+    FROM,
+    RESUME_FROM,
+    SHARD,
+    SMOKE,
+    UPDATE_BASELINE,
+    is_eval_toml,
+    plans_setup,
+)
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
 from pytest_osmosis.plugin.command.session_options import SessionOptions
@@ -167,7 +176,12 @@ class EvalPreparer:
 
     def resumed(self, prepared: Prepared, n_evals: int) -> Prepared:
         """Return an eval that goes on with a run, or whose new run has a name, if the options say so."""
-        request = self._options.resume
+        request, folder = self._options.resume, self._options.resume_from
+        if folder is not None:
+            if n_evals > 1:
+                text = f"holds files of one eval, and the command names {n_evals}; name that one"
+                raise ProblemsError([Problem(f"{RESUME_FROM.flag}={shown(folder)}", text)])
+            return resumed_from(prepared, folder, None if request is None else request.name)
         return prepared if request is None else resumed(prepared, request, n_evals=n_evals)
 
     def prepare(

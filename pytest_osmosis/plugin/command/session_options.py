@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -110,6 +110,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     answers = _answers(values["replay"], values["cache"], overrides, problems)
     update_baseline = _update_baseline(values["update-baseline"], smoke, stop_when_decided, answers, problems)
     resume = _resume(config, values, problems)
+    problems += _resume_from_problems(config, values, resume)
     shard = _shard(config, values, problems)
     markdown = _markdown(config, values["markdown"], problems)
     show_failures = _show_failures(config, values["show-failures"], problems)
@@ -310,6 +311,24 @@ def _resume(config: pytest.Config, values: Mapping[str, OptionValue], problems: 
         text = f"contradicts {options.FROM.flag}, which rolls nothing out; leave out one of them"
         problems.append(Problem(given[0], text))
     return ResumeRequest(name, resumes, retries, fresh) if given else None
+
+
+def _resume_from_problems(
+    config: pytest.Config, values: Mapping[str, OptionValue], resume: ResumeRequest | None
+) -> Iterator[Problem]:
+    """Yield the options that contradict `--osmosis-resume-from`, which names the rollouts to go on with."""
+    origin = values["resume-from"].origin
+    if values["resume-from"].text is None:
+        return
+    others = {
+        options.RESUME.flag: resume is not None and resume.only_resumes,
+        options.FRESH.flag: resume is not None and resume.fresh,
+        options.FROM.flag: bool(config.getoption(options.FROM.dest)),
+        options.SMOKE.flag: values["smoke"].text is not None,
+        options.SHARD.flag: values["shard"].text is not None,
+    }
+    for other in (flag for flag, is_given in others.items() if is_given):
+        yield Problem(origin, f"contradicts {other}: it names the rollouts to go on with; leave out one of them")
 
 
 def _answers(

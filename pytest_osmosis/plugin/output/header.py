@@ -21,7 +21,7 @@ from pytest_osmosis.evals import (
     sampling_text,
 )
 from pytest_osmosis.evals.resume import spent_before
-from pytest_osmosis.evals.rollout_source import NewRollouts, lost_text
+from pytest_osmosis.evals.rollout_source import ImportedRollouts, NewRollouts, lost_text
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.compat import other_plugins
@@ -282,6 +282,11 @@ SPENT = ("max_tokens", "max_cost_usd", "max_duration_s")
 
 def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
     """Yield the name of a run that has one, and how much of it is stored."""
+    if isinstance(source, ImportedRollouts):
+        runs = [*prepared.collected.every_run()]
+        n_left = source.n_to_roll_out(runs)
+        taken = f"{count(len(runs) - n_left)} of {plural(len(runs), 'rollout')}"
+        yield f"  from {source.facts['folder']}: {taken}, {count(n_left)} left"
     if not isinstance(source, ResumeSource):
         if source.name is not None:
             archives = (

@@ -88,5 +88,5 @@ def test_failures_are_told_once_and_without_the_rest_of_the_url(monitor: Monitor
     monitor.server_close()
     closed = Heartbeat(monitor.url.replace(str(monitor.server_address[1]), "9"), [RunId(0, 0)])
     closed.run_done(RunId(0, 0))
-    wait_until(lambda: not closed.is_open)
+    closed.close()
     assert "1 of 1 heartbeat to 127.0.0.1 failed" in (closed.notice or "")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES
-from pytest_osmosis.record.run_record import Event, RewardError, RunRecord, fold
+from pytest_osmosis.record.run_record import Event, Imported, RewardError, RunRecord, fold
 
 LOADED: Event = {"ev": "loaded", "scorers": ["rewards:a", "rewards:b"], "digest": "0"}
 RUN = RunId(3, 1)
@@ -51,6 +51,21 @@ def test_score_events_in_parts_add_up() -> None:
 
     assert dict(record.scores) == {"rewards:a": 1.0, "rewards:b": 0.5}
     assert (record.duration_ms, record.scoring_ms) == (12.5, 5.0)
+
+
+def test_scores_that_were_imported_stay_whatever_code_scores_now() -> None:
+    began = {"ev": "began", "at": "2026-01-01T00:00:00+00:00", "pid": 1, "machine": "m", "resumed": False}
+    scorers = ["reward", "rewards:a"]
+    now = {"ev": "loaded", "scorers": scorers, "digests": {"reward": "1", "rewards:a": "1"}}
+    later = {"ev": "loaded", "scorers": scorers, "digests": {"reward": "2", "rewards:a": "2"}}
+    taken = rollout(imported={"folder": "vf", "scores": ["reward"]})
+    scores = [score(scores={"reward": 0.5}), score(scores={"rewards:a": 1.0})]
+    loaded = {"ev": "loaded", "scorers": ["reward"], "digests": {}}
+    before = fold([loaded, taken, scores[0], began, now, scores[1]]).records[RUN]
+    after = fold([loaded, taken, scores[0], began, now, scores[1], began, later]).records[RUN]
+    assert (before.status, dict(before.scores)) == ("finished", {"reward": 0.5, "rewards:a": 1.0})
+    assert (after.status, dict(after.scores)) == ("pending", {"reward": 0.5})
+    assert after.imported == Imported("vf", ("reward",))
 
 
 def test_an_error_counts_as_the_result_of_its_function() -> None:
