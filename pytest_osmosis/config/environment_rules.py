@@ -88,6 +88,7 @@ def check_environment(draft: Draft) -> None:
             if draft.is_set("environment", key) and not draft.is_shared("environment", key):
                 draft.fail("environment", key, "needs env_id, the environment that it is for")
         return
+    named = "--osmosis-env" if draft.is_typed("environment", "env_id") else "[environment] env_id"
     for (table, key), why in _INSTEAD:
         if draft.is_set(table, key) and not draft.is_shared(table, key):
-            draft.fail(table, key, f"cannot be used with [environment] env_id: {why}")
+            draft.fail(table, key, f"cannot be used with {named}: {why}")

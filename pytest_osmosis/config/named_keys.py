@@ -14,8 +14,8 @@ from pytest_osmosis.text.suggest import did_you_mean, suggestion
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "agent": ("agent", "agent"),
-    "env": ("environment", "env_id"),
     "mcp": ("agent", "mcp"),
+    "env": ("environment", "env_id"),
     "dataset": ("data", "path"),
     "eval_fn": ("scoring", "eval_fns"),
     "model": ("experiment", "model_path"),

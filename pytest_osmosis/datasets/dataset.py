@@ -51,7 +51,7 @@ class Dataset:
 
     With `text_cells`, the messages column contains chats as JSON text. `left_out` says which columns the rows come
     without, and why. The rows of a `recorded` dataset hold conversations that are only scored.
-    `human` is the column with scores by humans, if there is one.
+    `human` is the column with scores by humans, if there is one. With `is_generated` nobody wrote the file.
     """
 
     path: Path
@@ -63,6 +63,7 @@ class Dataset:
     left_out: tuple[str, ...] = ()
     recorded: bool = False
     human: str | None = None
+    is_generated: bool = False
 
     def __len__(self) -> int:
         return len(self.source)
@@ -83,8 +84,8 @@ class Dataset:
 
     @property
     def has_lines(self) -> bool:
-        """True for a text file, whose rows an editor can show."""
-        return isinstance(self.source, TextReader)
+        """True for a text file that somebody wrote, whose rows an editor can show."""
+        return isinstance(self.source, TextReader) and not self.is_generated
 
     def digest(self) -> str:
         """Return the SHA-256 of the file, in hex."""

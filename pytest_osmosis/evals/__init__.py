@@ -9,6 +9,7 @@ from pytest_osmosis.evals.cassettes import AnswerStore, cassette_line
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup
+from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, finish
 from pytest_osmosis.evals.preflight import prepare_training
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
@@ -23,6 +24,7 @@ from pytest_osmosis.git.worktrees import Worktrees
 
 __all__ = [
     "AnswerStore",
+    "Environments",
     "EvalRun",
     "FinishedEval",
     "GitQueries",

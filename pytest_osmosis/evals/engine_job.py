@@ -21,12 +21,15 @@ from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
-from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, Setup
+from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, EnvironmentFields, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.shards import max_errors_text, most_errors
 from pytest_osmosis.verdicts.pass_rule import PassRule
+
+HEADERS_FROM_STATE = {"X-Session-ID": "example_id"}
+"""The headers from the state that every request of an environment has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ def host_setup(
         commit=None if worktree is None else _commit_fields(worktree),
         mcp=_mcp_folder(config, worktree),
         cassette=cassette,
+        environment=_environment_fields(prepared),
         target=prepared.target.to_json(),
         baseline=other.target.to_json() if other is not None and with_baseline else None,
         limit=1 if inline else config.evaluation.batch_size,
@@ -100,7 +104,7 @@ def host_setup(
         agent=config.agent.agent,
         endpoint=config.agent.endpoint,
         entrypoint=entrypoint,
-        grader=config.scoring.grader,
+        grader=config.scoring.grader if prepared.environment is None else None,
         eval_fns=config.scoring.eval_fns,
         sampling=request_sampling(config),
         secrets=tuple(config.secrets),
@@ -114,6 +118,25 @@ def host_setup(
         agent_timeout_s=math.inf if inline else config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=math.inf if inline else config.evaluation.grader_timeout_s,
     )
+
+
+def _environment_fields(prepared: Prepared) -> EnvironmentFields | None:
+    """Return the environment that a host loads, None without one."""
+    facts, config = prepared.environment, prepared.config
+    if facts is None:
+        return None
+    return {
+        "env_id": facts.env_id,
+        "module": facts.module,
+        "folder": facts.folder,
+        "args": config.environment.env_args,
+        "kwargs": config.environment.extra_env_kwargs,
+        "concurrency": config.evaluation.batch_size,
+        "independent_scoring": config.environment.independent_scoring,
+        "rollout_retries": config.environment.rollout_retries,
+        "state_columns": config.environment.state_columns,
+        "headers_from_state": {**HEADERS_FROM_STATE, **config.model.headers_from_state},
+    }
 
 
 def _kept_bounds(prepared: Prepared) -> Mapping[str, Any]:

@@ -8,18 +8,21 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
+from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.config.tables import Baseline
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locate, open_dataset, select
-from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.environments.facts import EnvironmentFacts
+from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
 from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette
 from pytest_osmosis.evals.checks import Checks, SharedChecks
 from pytest_osmosis.evals.commits import configured_commit
+from pytest_osmosis.evals.environments import Environments, rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
@@ -63,6 +66,7 @@ def prepare(
     outlet: Outlet | None = None,
     entry: str | None = None,
     shared: SharedChecks | None = None,
+    environments: Environments | None = None,
 ) -> Prepared:
     """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
 
@@ -71,7 +75,8 @@ def prepare(
     missing. Without `compared` the eval has no baseline. `read_stdin` returns the text of the secrets file "-".
     With `answers` the models' answers come from there, as far as it has them. If all of them do, no key is needed.
     `named_rows` are added to the selected rows, because node ids name them. `outlet` learns the eval's secrets before
-    anything else happens. Raises `ProblemsError` with all problems.
+    anything else happens. The code of an environment, which alone knows its rows, is run in a process of its own, if
+    everything else is right; `environments` keep what they loaded. Raises `ProblemsError` with all problems.
     """
     read_stdin = once(read_stdin)
     hidden = hide_secrets(
@@ -85,7 +90,10 @@ def prepare(
     config = config if compared else replace(config, baseline=Baseline())
     model_origin, baseline_origin = (origin_of(config, overrides, table) for table in ("experiment", "baseline"))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
-    dataset = checks.made(lambda: configured_dataset(config, shared), *DATASET_KEYS)
+    environment: EnvironmentFacts | None = None
+    dataset: Any = None
+    if config.environment.env_id is None:
+        dataset = checks.made(lambda: configured_dataset(config, shared), *DATASET_KEYS)
     data = checks.made(
         lambda: None if dataset is None else _data(config, dataset, named_rows, shared),
         *("data", "evaluation.limit", "evaluation.n"),
@@ -114,6 +122,12 @@ def prepare(
             )
     baseline_results = checks.made(lambda: stored_baseline(config, updating), "baseline")
     checks.raise_problems()
+    if config.environment_module is not None:
+        visible = {**environ, **config.env, **(secrets or {})}
+        environment = loaded_environment(config, config.environment_module, visible, environments)
+        config = with_threshold(config, environment)
+        dataset = shared.once(environment.rows, functools.partial(rows_of, environment))
+        data = _data(config, dataset, named_rows, shared)
     prepared = Prepared(
         config=config,
         dataset=dataset,
@@ -121,7 +135,11 @@ def prepare(
         target=target,
         secrets=secrets,
         hidden=hidden,
-        notes=(*secret_notes(missing, "the agent or a reward function"), *data.notes),
+        notes=(
+            *secret_notes(missing, "the agent or a reward function"),
+            *(environment.notes if environment is not None else ()),
+            *data.notes,
+        ),
         row_digests=data.row_digests,
         contents=data.contents,
         human=data.human,
@@ -131,6 +149,7 @@ def prepare(
         typed=tuple(override for override in overrides if override.level == "command"),
         commit=commit,
         cassette=cassette,
+        environment=environment,
     )
     if not listing:
         prepared = with_prices(prepared, datetime.now(UTC))
@@ -193,6 +212,28 @@ def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -
         (path, tuple(columns.items()), recorded, human),
         lambda: open_dataset(path, columns, shown(path), recorded=recorded, human=human),
     )
+
+
+def loaded_environment(
+    config: EvalConfig, module: EnvironmentModule, environ: Mapping[str, str], environments: Environments | None
+) -> EnvironmentFacts:
+    """Return the facts about the environment of an eval. Raises `ConfigError` if it does not load, or does not fit."""
+    try:
+        facts = (environments or Environments()).loaded(config, module, environ)
+    except CodeError as error:
+        text = "\n".join(filter(None, [str(error), error.details.rstrip()]))
+        raise ConfigError([Problem(shown(config.path), text)]) from None
+    if facts.grouped and config.environment.independent_scoring:
+        text = f"environment {facts.env_id} has a reward function that needs all runs of a row"
+        raise ConfigError([Problem(shown(config.path), f"{text}; leave out independent_scoring")])
+    return facts
+
+
+def with_threshold(config: EvalConfig, environment: EnvironmentFacts) -> EvalConfig:
+    """Return the config with the environment's pass threshold, unless it sets its own."""
+    if not config.own_threshold:
+        return config
+    return replace(config, evaluation=replace(config.evaluation, pass_threshold=environment.pass_threshold))
 
 
 def _target(config: EvalConfig, environ: Mapping[str, str], origin: str) -> ModelTarget:
@@ -276,7 +317,7 @@ def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], share
     plan = Plan(
         name=config.name,
         path=str(config.path),
-        dataset=str(dataset.path),
+        dataset=dataset_path(config, dataset),
         spans=spans_of(selected, dataset.line),
         n=config.evaluation.n,
         selection=selected.text,
@@ -286,6 +327,12 @@ def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], share
     )
     plan = plan.with_named(named, dataset.line)
     return _Data(plan, checked.notes, checked.digests, checked.contents, human_scores(config, checked))
+
+
+def dataset_path(config: EvalConfig, dataset: Dataset) -> str:
+    """Return the path that a plan names: the file with the rows, or the module of the environment that has them."""
+    module = config.environment_module
+    return str(dataset.path if module is None else module.source)
 
 
 def human_scores(config: EvalConfig, checked: Checked) -> HumanScores | None:

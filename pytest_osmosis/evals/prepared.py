@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_osmosis.config import EvalConfig, Override
+from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.rules import GRADER_SCORE
 from pytest_osmosis.datasets import Content, Dataset
+from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.evals import early_stop
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.cassettes import EvalCassette
@@ -65,6 +67,7 @@ class Prepared:
     - `typed`: the overrides of the command line
     - `commit`: the commit whose code runs, None for the files in the workspace
     - `source`: new rollouts, or stored ones
+    - `environment`: the facts about the verifiers environment that has the rows, None without one
     - `cassette`: where recorded answers come from or go to, None if the eval has no part in it
     """
 
@@ -94,6 +97,7 @@ class Prepared:
     commit: Commit | None = None
     source: NewRollouts | RescoreSource | ResumeSource = NEW_ROLLOUTS
     cassette: EvalCassette | None = None
+    environment: EnvironmentFacts | None = None
 
     @property
     def replays(self) -> bool:
@@ -171,10 +175,20 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         "model": [config.experiment.model_path, target.base_url],
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *_mcp(config)],
         "scorers": [config.scoring.grader, *config.scoring.eval_fns],
+        **_environment(config),
         **({"judge": judge_digest(prepared.judge.setup)} if prepared.judge is not None else {}),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
         **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
         **({"replayed": True} if prepared.is_replay else {}),
+    }
+
+
+def _environment(config: EvalConfig) -> dict[str, Any]:
+    environment = config.environment
+    if environment.env_id is None:
+        return {}
+    return {
+        "environment": [name_of(environment.env_id), dict(environment.env_args), dict(environment.extra_env_kwargs)]
     }
 
 
@@ -192,8 +206,8 @@ def differences(prepared: Prepared) -> tuple[str, ...]:
     stored, config = prepared.baseline_results, prepared.config
     if stored is None:
         return ()
-    has_grader = _may_have_grader(config)
-    if has_grader and config.scoring.grader is None and config.scoring.eval_fns:
+    has_grader = _may_have_grader(config) or config.environment.env_id is not None
+    if _may_have_grader(config) and config.scoring.grader is None and config.scoring.eval_fns:
         has_grader = GRADER_SCORE in stored.pass_rule.scorers
     rubric = [RUBRIC] if prepared.judge is not None else []
     scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []), *rubric)

@@ -16,17 +16,20 @@ from typing import Any, get_args
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
+from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette
 from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
+from pytest_osmosis.evals.environments import facts_of, rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, problems_of_judge
 from pytest_osmosis.evals.prepare import (
     CODE_KEYS,
     DATASET_KEYS,
     SecretsFile,
     configured_dataset,
+    dataset_path,
     hide_secrets,
     human_scores,
     once,
@@ -34,11 +37,24 @@ from pytest_osmosis.evals.prepare import (
     stored_baseline,
     with_digest,
     with_prices,
+    with_threshold,
 )
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.files.shapes import ShapeFault, members, nullable, number, one_of, text, whole
+from pytest_osmosis.files.shapes import (
+    ShapeFault,
+    anything,
+    flag,
+    listing,
+    members,
+    nullable,
+    number,
+    one_of,
+    table,
+    text,
+    whole,
+)
 from pytest_osmosis.models.providers import Client, MaxTokensKey
 from pytest_osmosis.models.targets import KNOWN, ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
@@ -69,6 +85,20 @@ TARGET = members(
     },
 )
 """The shape of a stored target."""
+
+ENVIRONMENT = members(
+    {
+        "framework": nullable(text),
+        "n_rows": whole(1),
+        "pass_threshold": number(),
+        "grouped": flag,
+        "functions": listing(text),
+        "sampling": table(anything),
+        "tools": listing(anything),
+        "notes": listing(text),
+    }
+)
+"""The shape of the stored facts about an environment."""
 
 _NOT_STORED = "no rollout is stored"
 _PROMPT_CHANGED = "its prompt has changed since it was rolled out"
@@ -132,7 +162,10 @@ def prepare_rescore(
     rollouts = checks.made(lambda: _stored_rollouts(run))
     config = checks.config(lambda: _config(run, path, overrides, entry))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
-    dataset = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
+    environment = checks.made(lambda: _environment(run, config), "environment")
+    dataset = checks.made(lambda: _dataset(config, environment), *DATASET_KEYS)
+    if environment is not None:
+        config = with_threshold(config, environment)
     rows = checks.made(lambda: None if dataset is None else _planned_rows(planned, dataset))
     judge = checks.made(lambda: eval_judge(config, environ, shown(config.path)), "judge", "scoring.rubric")
     secrets = {}
@@ -190,6 +223,7 @@ def prepare_rescore(
         judge=judge,
         source=source,
         cassette=cassette,
+        environment=environment,
     )
     if run.manifest.shard is not None:
         prepared = prepared.as_shard(run.manifest.shard)
@@ -198,6 +232,25 @@ def prepare_rescore(
 
 def _keys_of(judge: EvalJudge) -> list[str]:
     return [judge.target.api_key_env] if judge.target.api_key_env is not None else []
+
+
+def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | None:
+    """Return the facts about the environment of a run, whose rows it has kept; None without one."""
+    module, told = config.environment_module, run.manifest.environment
+    if (config.environment.env_id is None) != (not told):
+        text = "was made by an environment" if told else "was made without an environment"
+        raise ProblemsError([Problem(f"run {run.directory.name}", f"{text}; name its own config")])
+    if module is None or not told:
+        return None
+    try:
+        ENVIRONMENT(told)
+    except ShapeFault as fault:
+        raise ProblemsError([Problem(shown(run.directory.manifest), str(fault.within("environment")))]) from None
+    return facts_of(told, module, run.directory.rows)
+
+
+def _dataset(config: EvalConfig, environment: EnvironmentFacts | None) -> Dataset:
+    return configured_dataset(config) if environment is None else rows_of(environment)
 
 
 def _planned_rows(planned: Plan, dataset: Dataset) -> Checked:
@@ -299,7 +352,7 @@ def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
         planned,
         name=config.name,
         path=str(config.path),
-        dataset=str(dataset.path),
+        dataset=dataset_path(config, dataset),
         granularity=config.execution.granularity,
         spans=planned.spans if lacks_rows else spans_of(rows, dataset.line),
         rows_have_lines=dataset.has_lines,

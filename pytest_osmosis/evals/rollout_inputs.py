@@ -15,6 +15,7 @@ from difflib import unified_diff
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.request_settings import request_sampling
@@ -97,6 +98,7 @@ def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
             "max_turns": config.agent.max_turns,
             "mcp": _inside(config.agent.mcp, prepared),
         },
+        "environment": _environment(prepared),
         "evaluation": {"agent_workflow_timeout_s": config.evaluation.agent_workflow_timeout_s},
         "limits.rollout": dict(config.limits.rollout),
         "cassette": {"replay": prepared.is_replay},
@@ -108,6 +110,21 @@ def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
     }
     redacted: dict[str, dict[str, Any]] = json.loads(json.dumps(prepared.redaction.value(inputs), default=str))
     return redacted
+
+
+def _environment(prepared: Prepared) -> dict[str, Any]:
+    """Return what a rollout of an environment depends on. Its rows are compared one by one."""
+    facts, table = prepared.environment, prepared.config.environment
+    if facts is None:
+        return {"env_id": None}
+    return {
+        "env_id": name_of(facts.env_id),
+        "version": facts.version,
+        "code": facts.code,
+        "verifiers": facts.framework,
+        "env_args": dict(table.env_args),
+        "extra_env_kwargs": dict(table.extra_env_kwargs),
+    }
 
 
 def _address(target: ModelTarget) -> dict[str, Any]:

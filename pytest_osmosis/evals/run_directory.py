@@ -20,6 +20,7 @@ from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.engine.actor import LoadedCode
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.evals.environments import facts_to_json, keep_rows
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.rollout_inputs import rollout_inputs
 from pytest_osmosis.files import private
@@ -67,6 +68,8 @@ def new_run_directory(
                 on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
             if not config.output.dir:
                 ignore_in_git(config.workspace / RUNS.parent)
+            if prepared.environment is not None:
+                keep_rows(directory, prepared.environment, prepared.redaction)
             origin = {} if imported is None else {"imported": imported}
             _write(directory, {**manifest_of(directory, prepared, began_at), **origin})
             on_error.pop_all()
@@ -145,6 +148,8 @@ def renew_manifest(directory: RunDirectory, prepared: Prepared, began_at: dateti
     """
     then = json.loads(directory.manifest.read_text(encoding="utf-8"))
     kept = {key: then[key] for key in ("code", "git", "imported") if key in then}
+    if prepared.environment is not None:
+        keep_rows(directory, prepared.environment, prepared.redaction)
     _write(directory, {**manifest_of(directory, prepared, began_at), **kept})
 
 
@@ -193,7 +198,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
             "timeout_s": prepared.target.timeout_s,
         },
         "versions": versions(),
-        **_environment(config),
+        **_environment(prepared),
         "cassette": None if prepared.cassette is None else prepared.cassette.to_json(),
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
@@ -202,13 +207,13 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
     }
 
 
-def _environment(config: EvalConfig) -> dict[str, Any]:
+def _environment(prepared: Prepared) -> dict[str, Any]:
     """Return the description of the environment, if the eval has one."""
-    table = config.environment
-    if table.env_id is None:
+    table, facts = prepared.config.environment, prepared.environment
+    if facts is None:
         return {}
     described = {
-        "env_id": table.env_id,
+        **facts_to_json(facts),
         "env_args": dict(table.env_args),
         "extra_env_kwargs": dict(table.extra_env_kwargs),
         "state_columns": list(table.state_columns),

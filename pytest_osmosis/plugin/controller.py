@@ -19,7 +19,7 @@ from pytest_osmosis.plugin.command.named_evals import NamedEvals, ignored_eval_l
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.compat.sigterm import sigterm_as_interrupt
 from pytest_osmosis.plugin.debug.debugger import DebuggerHooks
-from pytest_osmosis.plugin.items.collect import EvalFile, eval_file, eval_items
+from pytest_osmosis.plugin.items.collect import eval_file, eval_items
 from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.items.steps import StepItem, amend_step, step_key
@@ -79,14 +79,20 @@ class ControllerPlugin:
         lines += [*ignored_eval_lines(self.naming), *withheld_lines(self.naming)]
         return [self.evals.outlet.shown(line) for line in lines]
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path, parent: pytest.Collector
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """Collect the evals of a file, and nothing else of it: pytest would import the module of an environment."""
+        collectors = yield
         plans = self.evals.plans.get(file_path)
         if not plans:
-            return None
+            return collectors
         inline, withheld = self.evals.inline is not None, file_path in self.naming.withheld
-        return eval_file(
+        file = eval_file(
             parent, file_path, plans, self.evals.answer, self.evals.preflights.answer, inline=inline, withheld=withheld
         )
+        return [file]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

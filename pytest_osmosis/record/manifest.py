@@ -137,9 +137,9 @@ class Manifest:
     None if one is not installed. `code` holds digests: that of all code of `rollouts`, None if there is none, and those
     of `rewards`, by function. `git` is the state of the workspace when the eval run began. Both are None if no code was
     loaded. `cassette` is the `mode` and the `path` of the cassette or the cache that the eval run used, None without.
-    `environment` describes that of the eval, if it has one: its `env_id`, `env_args`, `version`, `framework` and
-    `state_columns`. `imported` says from which files of `prime eval` it began. `result_facts` are what only the end of
-    the last session could tell.
+    `environment` describes that of the eval, if it has one: its `env_id`, `env_args`, `version`, `framework`,
+    `state_columns`, and the facts that it told about itself. `imported` says from which files of `prime eval` it began.
+    `result_facts` are what only the end of the last session could tell.
     """
 
     eval: str

@@ -152,15 +152,16 @@ def test_collect_only_loads_and_writes_nothing(plain_workspace: Workspace) -> No
             ["--osmosis-dataset=test_data.jsonl", "--osmosis-n=3"],
             [
                 "--osmosis-dataset, --osmosis-n: no eval is named; name one with --osmosis-config=PATH "
-                "(its TOML) or --osmosis-agent=MODULE:ATTR (or chat); for tests marked osmosis_eval add "
-                "--osmosis-source=model"
+                "(its TOML), --osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; for tests marked "
+                "osmosis_eval add --osmosis-source=model"
             ],
         ),
         (
-            [*COMMAND, "--osmosis-env=gsm8k"],
+            [*COMMAND, "--osmosis-env=1x"],
             [
-                "--osmosis-env: not supported yet; name an eval with --osmosis-config=PATH or "
-                "--osmosis-agent=MODULE:ATTR",
+                '--osmosis-env: must be like "gsm8k", "owner/name" or "owner/name@version", got "1x"',
+                "--osmosis-agent: cannot be used with --osmosis-env: the environment rolls out",
+                "--osmosis-dataset: cannot be used with --osmosis-env: the environment has the rows",
             ],
         ),
         (

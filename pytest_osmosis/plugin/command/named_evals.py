@@ -1,4 +1,5 @@
-"""The evals that a command names: with `--osmosis-config`, as arguments, or with `--osmosis-agent` and no TOML.
+"""The evals that a command names: with `--osmosis-config`, as arguments, or with `--osmosis-agent` or `--osmosis-env`
+and no TOML.
 
 Only what was typed counts, not addopts or PYTEST_ADDOPTS, because an eval costs money. The one exception is the ini
 key `osmosis_collect`. With "list", IDEs show evals, and to run everything they pass the node id of every test. So node
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
 
 SourceName = Literal["reference", "model"]
 
-_VERIFIERS = "not supported yet; name an eval with --osmosis-config=PATH or --osmosis-agent=MODULE:ATTR"
 _HOW = (
-    "name one with --osmosis-config=PATH (its TOML) or --osmosis-agent=MODULE:ATTR (or chat); "
+    "name one with --osmosis-config=PATH (its TOML), --osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; "
     "for tests marked osmosis_eval add --osmosis-source=model"
 )
 
@@ -75,8 +75,6 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     words = [str(arg) for arg in config.invocation_params.args]
     options.spell_out(words)
     typed = config._parser.parse_known_args(words)
-    if typed.osmosis_env:
-        raise pytest.UsageError(f"--osmosis-env: {_VERIFIERS}")
     source = _typed_source(typed)
     tomls = _option_tomls(config, typed.osmosis_config)
     arguments = _arguments(config, typed, tomls)

@@ -196,10 +196,9 @@ GATE = Option(
     True,
 )
 
-AGENTS = (NAMING[1], NAMING[4])
-"""Options that name an agent, and so an eval without a TOML."""
 ENV = NAMING[2]
-"""The option that names an environment, and so an eval without a TOML."""
+AGENTS = (NAMING[1], NAMING[4], ENV)
+"""Options that name an agent or an environment, and so an eval without a TOML."""
 FROM = NAMING[3]
 RESCORE = Option(
     "rescore", None, "With --osmosis-from: recompute all scores, also those of functions whose code has not changed."
@@ -313,7 +312,7 @@ OF_SESSION = (
 """Options of the whole session."""
 
 ALL = (*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
-OF_KEYS = (*AGENTS, ENV, *OF_CONFIG, *OF_PRIME)
+OF_KEYS = (*AGENTS, *OF_CONFIG, *OF_PRIME)
 """Options that set a key of the config, or some."""
 OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
 """Options that apply to evals but name none."""

@@ -24,6 +24,7 @@ from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.evals.resume import resumed
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.entry_arguments import NamedEntries, NamedEntry, named_entries
+from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.command.missing_tests import missing_tests
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.options import (
@@ -214,6 +215,7 @@ class EvalPreparer:
             outlet=outlet_of(self._config),
             entry=entry,
             shared=self._shared,
+            environments=environments_of(self._config),
         )
         return replace(prepared, config=self._limited(prepared))
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.tables import DATASET_SUFFIXES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin.command.entry_arguments import names_entry
+from pytest_osmosis.plugin.command.options import ENV
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id, unit_key
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of, split_argument
 from pytest_osmosis.record.plan import Granularity
@@ -59,4 +61,7 @@ def dataset_argument(config: pytest.Config) -> str | None:
 def belongs_to(config: pytest.Config, arg: str, path: Path | None) -> bool:
     """Return True if an argument names the eval in `path`; None for an eval without TOML."""
     file = path_of(config, arg)
-    return file.suffix.lower() in DATASET_SUFFIXES if path is None else file == path
+    if path is not None:
+        return file == path
+    name = name_of(config.getoption(ENV.dest) or "")
+    return arg.rpartition("::")[2].startswith(f"{name}[") if name else file.suffix.lower() in DATASET_SUFFIXES

@@ -72,7 +72,12 @@ def eval_file(
     inline: bool = False,
     withheld: bool = False,
 ) -> EvalFile:
-    """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id."""
+    """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id.
+
+    It is no part of a Python package, which pytest would import before its first test.
+    """
+    while isinstance(parent, pytest.Package) and parent.parent is not None:
+        parent = parent.parent
     file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
     file.plans, file.fetch, file.fetch_step = plans, fetch, fetch_step
     file.inline, file.withheld = inline, withheld

@@ -28,6 +28,7 @@ from pytest_osmosis.plugin.compat import other_plugins
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.overview import distinct_names
 from pytest_osmosis.report.summary import last_run_line, stored_line
+from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import count, moment, plural, score
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import MIN_CHARS
@@ -36,6 +37,7 @@ from pytest_osmosis.verdicts.gates import title_of
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
 
+MOST_FUNCTIONS = 6
 MANY_TESTS = 20_000
 """Above this many tests, the header suggests `--osmosis-granularity=row`."""
 
@@ -158,7 +160,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     yield f"  model: {prepared.target.describe}{sampling}"
     if prepared.cassette is not None:
         yield f"  {cassette_line(prepared.cassette)}"
-    yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
+    yield from _rows_lines(prepared)
     yield from _commit_lines(prepared)
     if isinstance(source, RescoreSource):
         yield from _rescore_lines(plan, source, judged=prepared.judge is not None)
@@ -174,7 +176,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
         if evals.options.stop_when_decided is not None:
             yield f"  {_early_stop(prepared, runxfail=evals.config.getoption('runxfail', False))}"
-    if config.text is None:
+    if config.text is None and prepared.environment is None:
         scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
         yield f"  agent: {_agent(config)}, scored by {', '.join(scorers)}"
     if overridden := _overridden(config):
@@ -183,6 +185,24 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
         yield f"  preset: {', '.join(config.preset)}"
     for note in (*_notes(prepared), *_secret_notes(prepared)):
         yield f"  note: {note}"
+
+
+def _rows_lines(prepared: Prepared) -> Iterator[str]:
+    """Yield the origin of the rows: a dataset, or an environment, which scores them too."""
+    facts, selection = prepared.environment, prepared.collected.selection
+    if facts is None:
+        yield f"  dataset: {prepared.dataset.display}, {selection}"
+        return
+    versions = [
+        *([facts.version] if facts.version else []),
+        *([f"verifiers {facts.framework}"] if facts.framework else []),
+    ]
+    of_versions = f" ({', '.join(versions)})" if versions else ""
+    yield f"  environment: {facts.env_id}{of_versions}, rows: {selection}"
+    functions = f" ({listed(facts.functions, MOST_FUNCTIONS)})" if facts.functions else ""
+    together = ", all runs of a row together" if facts.grouped else ""
+    others = "".join(f", {name}" for name in prepared.config.scoring.eval_fns)
+    yield f"  scored by: its reward{functions}{together}{others}"
 
 
 def _commit_lines(prepared: Prepared) -> Iterator[str]:

@@ -21,6 +21,7 @@ from pytest_osmosis.config.selection import SELECTING
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals import Prepared, prepare
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.paths import absolute, shown
@@ -71,8 +72,15 @@ def prepare_request(config: pytest.Config, request: EvalRequest, session: Iterab
     `session` are the overrides of the command and its surroundings.
     """
     overrides = [*request.overrides(), *session]
-    outlet = outlet_of(config)
-    return prepare(request.path, overrides, environ=os.environ, listing=True, compared=False, outlet=outlet)
+    return prepare(
+        request.path,
+        overrides,
+        environ=os.environ,
+        listing=True,
+        compared=False,
+        outlet=outlet_of(config),
+        environments=environments_of(config),
+    )
 
 
 def request_of(args: Sequence[object], kwargs: Mapping[str, object], where: str, file: Path, root: Path) -> EvalRequest:

@@ -15,7 +15,7 @@ import pytest
 from pytest_osmosis.plugin.command.arguments import set_arguments
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.items import last_failed
-from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file, eval_items
+from pytest_osmosis.plugin.items.collect import by_file, eval_file, eval_items
 from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, node_id
@@ -51,10 +51,17 @@ class WorkerPlugin:
         """Collect what the controller would collect: its arguments include the named evals."""
         set_arguments(session.config, self._args)
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path, parent: pytest.Collector
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """Collect the evals of a file, and nothing else of it: pytest would import the module of an environment."""
+        collectors = yield
         plans = self._plans.get(file_path)
         withheld = str(file_path) in self._withheld
-        return eval_file(parent, file_path, plans, self._fetch, self._fetch_step, withheld=withheld) if plans else None
+        if not plans:
+            return collectors
+        return [eval_file(parent, file_path, plans, self._fetch, self._fetch_step, withheld=withheld)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -186,5 +186,5 @@ def test_an_environment_and_an_agent_exclude_each_other(workspace: Path) -> None
         typed_eval_config(workspace, [MODEL, env("word_count"), agent])
 
     assert [str(problem) for problem in caught.value.problems] == [
-        "--osmosis-agent: cannot be used with [environment] env_id: the environment rolls out"
+        "--osmosis-agent: cannot be used with --osmosis-env: the environment rolls out"
     ]

@@ -1,0 +1,174 @@
+"""Environments that were loaded to ask for their rows, each once in a session, in a process that ends with the answer.
+
+The rows lie in a private temporary folder until the session ends. An eval run keeps a copy (`keep_rows`), from which
+its rollouts can be scored without the environment's rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.config.environment_module import EnvironmentModule
+from pytest_osmosis.datasets import Dataset, open_dataset
+from pytest_osmosis.environments.facts import EnvironmentFacts
+from pytest_osmosis.environments.rows import FACTS, FAILURE, ROWS, RowsRequest
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.files import private
+from pytest_osmosis.processes.guard import GUARD
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.text.redaction import Redaction
+
+PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.environments.rows import main; main()"
+MOST_OUTPUT_CHARS = 4_000
+
+
+class Environments:
+    """The environments that a session has loaded. `pythonpath` holds import roots besides the workspace."""
+
+    def __init__(self, pythonpath: Sequence[str] = ()) -> None:
+        self._pythonpath = pythonpath
+        self._folder: Path | None = None
+        self._known: dict[str, EnvironmentFacts | CodeError] = {}
+
+    def loaded(self, config: EvalConfig, module: EnvironmentModule, environ: Mapping[str, str]) -> EnvironmentFacts:
+        """Return the facts about the environment of an eval. Raises `CodeError` if it does not load."""
+        request: RowsRequest = {
+            "env_id": module.env_id,
+            "module": module.module,
+            "folder": module.folder,
+            "args": config.environment.env_args,
+            "kwargs": config.environment.extra_env_kwargs,
+            "roots": [str(config.workspace), *self._pythonpath],
+            "answer": "",
+        }
+        key = json.dumps([request, str(module.source), sorted(environ.items())], default=dict)
+        if key not in self._known:
+            try:
+                self._known[key] = self._asked(request, module, environ)
+            except CodeError as error:
+                self._known[key] = error
+        known = self._known[key]
+        if isinstance(known, CodeError):
+            raise known
+        return known
+
+    def close(self) -> None:
+        """Remove all rows. Idempotent."""
+        folder, self._folder = self._folder, None
+        self._known.clear()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            GUARD.keep(str(folder))
+
+    def _asked(self, request: RowsRequest, module: EnvironmentModule, environ: Mapping[str, str]) -> EnvironmentFacts:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="osmosis-environments-"))
+            GUARD.remove_at_end(str(self._folder))
+        folder = self._folder / f"{len(self._known)}"
+        private.make_folder(folder)
+        answer = _answer({**request, "answer": str(folder)}, folder, environ)
+        return facts_of(answer, module, folder / ROWS)
+
+
+def facts_of(answer: Mapping[str, Any], module: EnvironmentModule, rows: Path) -> EnvironmentFacts:
+    """Return the facts that an environment told, or that a run directory holds."""
+    told = {key: answer[key] for key in ("framework", "n_rows", "pass_threshold", "grouped", "sampling", "tools")}
+    return EnvironmentFacts(
+        env_id=module.env_id,
+        module=module.module,
+        folder=module.folder,
+        version=module.version,
+        rows=rows,
+        code=code_digest(module.source),
+        functions=tuple(answer["functions"]),
+        notes=tuple(answer["notes"]),
+        **told,
+    )
+
+
+def code_digest(source: Path) -> str:
+    """Return the digest of a module: of its file, or of all modules of its package."""
+    package = source.name == "__init__.py"
+    files = sorted(source.parent.rglob("*.py")) if package else [source]
+    return blake2b(b"".join(_with_name(files, source.parent)), digest_size=16).hexdigest()
+
+
+def _with_name(files: Sequence[Path], folder: Path) -> Iterator[bytes]:
+    for file in files:
+        with contextlib.suppress(OSError):
+            yield f"{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes() + b"\0"
+
+
+def facts_to_json(facts: EnvironmentFacts) -> dict[str, Any]:
+    """Return the facts for the manifest of an eval run. `facts_of` reads them back."""
+    return {key: value for key, value in asdict(facts).items() if key not in ("rows", "folder")}
+
+
+def _answer(request: RowsRequest, folder: Path, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the answer of a new process, which is ended if we are interrupted. Raises `CodeError`."""
+    output, asked = folder / "output.txt", folder / "request.json"
+    private.write(asked, [json.dumps(request, default=dict)])
+    with open(output, "wb", opener=private.opener) as log, asked.open("rb") as stdin:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
+                stdin=stdin,
+                stdout=log,
+                stderr=log,
+                cwd=request["roots"][0],
+                env=dict(environ),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CodeError(f"environment {request['env_id']}: no process can be started: {error}") from error
+        GUARD.watch(process.pid)
+        try:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # unreaped, so that its id belongs to no other
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # also what the environment's code has started
+            GUARD.forget(process.pid)
+            process.wait()
+    printed = _printed(output)
+    for name in (FACTS, FAILURE):
+        if (folder / name).is_file():
+            answer: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
+            if name == FACTS:
+                return answer
+            raise CodeError(answer["error"], "\n".join(filter(None, [answer["details"].rstrip(), printed])))
+    text = f"environment {request['env_id']} does not load: its process ended (exit status {process.returncode})"
+    raise CodeError(text, printed)
+
+
+def _printed(output: Path) -> str:
+    """Return the end of what the process printed, with a title, or ""."""
+    text = output.read_text(encoding="utf-8", errors="replace").strip()
+    return f"it printed:\n{text[-MOST_OUTPUT_CHARS:]}" if text else ""
+
+
+# -- its rows --------------------------------------------------------------------------------------------
+
+
+def rows_of(facts: EnvironmentFacts) -> Dataset:
+    """Open the rows of an environment. Raises `DatasetError`."""
+    return replace(open_dataset(facts.rows, display=f"environment {facts.env_id}"), is_generated=True)
+
+
+def keep_rows(directory: RunDirectory, facts: EnvironmentFacts, redaction: Redaction) -> None:
+    """Keep the rows in the run directory, without secrets. Raises `OSError`."""
+    with facts.rows.open(encoding="utf-8") as rows:
+        private.write(directory.rows, (json.dumps(redaction.value(json.loads(line))) + "\n" for line in rows))

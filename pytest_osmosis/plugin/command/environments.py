@@ -1,0 +1,18 @@
+"""The environments that a pytest session has loaded to know their rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.evals import Environments
+from pytest_osmosis.plugin.command import session_options
+
+ENVIRONMENTS = pytest.StashKey[Environments]()
+
+
+def environments_of(config: pytest.Config) -> Environments:
+    """Return the environments of a session, which closes them at its end."""
+    if ENVIRONMENTS not in config.stash:
+        environments = config.stash[ENVIRONMENTS] = Environments(session_options.pythonpath(config))
+        config.add_cleanup(environments.close)
+    return config.stash[ENVIRONMENTS]
