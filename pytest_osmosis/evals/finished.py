@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.evals import hub
 from pytest_osmosis.evals.conclude import Conclusion
 from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
 from pytest_osmosis.evals.run import EvalRun
@@ -115,8 +116,17 @@ class FinishedEval:
             self._write(self._place(output))
         if baseline is not None and self.run.updates_baseline and self.not_updated is None:
             self._write_baseline(baseline)
-        if config.output.save_results and self.run.began:
+        if (config.output.save_results or hub.is_pushed(self.run.prepared)) and self.run.began:
             self._write_prime_files()
+        if config.output.save_to_hf_hub:
+            self._push()
+
+    def _push(self) -> None:
+        """Push the files of `prime eval`, and say what became of it."""
+        if not hub.is_pushed(self.run.prepared):
+            self.run.notices.add(f"not pushed to the Hugging Face Hub: only {hub.FLAG} in the command does that")
+        elif self.prime_folder is not None:
+            self.run.notices.add(hub.push(self.run.prepared, self.prime_folder))
 
     def _write_prime_files(self) -> None:
         """Write the files of `prime eval` about all that the journal holds, also of earlier sessions."""

@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals.cassettes import is_cassette
+from pytest_osmosis.evals.hub import is_pushed
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.results.files import why_not_writable
+from pytest_osmosis.results.prime_files import RESULTS
 from pytest_osmosis.results.read import is_results
 from pytest_osmosis.text.paths import absolute, shown
 
@@ -70,6 +72,16 @@ def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
     cassette = prepared.cassette
     if cassette is not None and cassette.is_written:
         yield OutputFile(cassette.path, "cassette", f"the cassette of {shown(config.path)}", is_cassette)
+
+
+def problems_of_saving(prepared: Prepared) -> Iterator[Problem]:
+    """Yield why the files of `prime eval` cannot be written."""
+    output = prepared.config.output
+    if output.save_results or is_pushed(prepared):
+        folder = prepared.config.workspace / output.output_dir
+        reason = why_not_writable(folder / "evals" / RESULTS)
+        if reason is not None:
+            yield Problem(f"output_dir {shown(folder)}", f"cannot be written: {reason}")
 
 
 def inputs_of(prepared: Prepared) -> Iterator[InputFile]:

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.evals import Prepared
+from pytest_osmosis.evals.hub import problems_of_push
 from pytest_osmosis.evals.output_files import (
     InputFile,
     OutputFile,
@@ -18,6 +19,7 @@ from pytest_osmosis.evals.output_files import (
     inputs_of,
     output_problems,
     outputs_of,
+    problems_of_saving,
 )
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.report.markdown import is_page
@@ -61,12 +63,16 @@ class OutputPaths:
         outputs = [output for prepared in evals for output in outputs_of(prepared, updating=updating)]
         inputs = [each for prepared in evals for each in inputs_of(prepared)]
         baselines = [each for prepared in evals for each in baseline_inputs(prepared)]
-        return output_problems(
-            [*outputs, *self._of_session()],
-            [*inputs, *self._read_by_session()],
-            baselines,
-            overwrite=self._options.overwrite,
-        )
+        return [
+            *output_problems(
+                [*outputs, *self._of_session()],
+                [*inputs, *self._read_by_session()],
+                baselines,
+                overwrite=self._options.overwrite,
+            ),
+            *(problem for prepared in evals for problem in problems_of_saving(prepared)),
+            *dict.fromkeys(problem for prepared in evals for problem in problems_of_push(prepared)),
+        ]
 
     def _of_session(self) -> Iterator[OutputFile]:
         if self._options.markdown is not None:

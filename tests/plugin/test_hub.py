@@ -1,0 +1,111 @@
+"""`--osmosis-save-to-hf-hub`: the files of `prime eval` are pushed to a Hub on loopback, by the real library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+
+COMMAND = ("--osmosis-config=configs/eval/x.toml", "--osmosis-save-to-hf-hub")
+
+
+class Hub(ThreadingHTTPServer):
+    """A Hub that takes datasets: `created` are the bodies of those, `files` what was committed."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), HubRequest)
+        self.created: list[dict[str, object]] = []
+        self.files: dict[str, str] = {}
+        self.tokens: set[str | None] = set()
+        self.refuses = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class HubRequest(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.tokens.add(self.headers["Authorization"])
+        if self.server.refuses:
+            self._answer({"error": "no such luck"}, 403)
+        elif self.path == "/api/repos/create":
+            self.server.created.append(json.loads(body))
+            self._answer({"url": f"{self.server.url}/datasets/me/{json.loads(body)['name']}"})
+        elif "/preupload/" in self.path:
+            mode = {"uploadMode": "regular", "shouldIgnore": False}
+            files = [{"path": each["path"], **mode} for each in json.loads(body)["files"]]
+            self._answer({"files": files})
+        elif "/commit/" in self.path:
+            lines = [json.loads(line) for line in body.splitlines() if line.strip()]
+            for each in (line["value"] for line in lines if line["key"] == "file"):
+                self.server.files[each["path"]] = base64.b64decode(each["content"]).decode()
+            url = f"{self.server.url}/datasets/me/x/commit/{'0' * 40}"
+            self._answer({"commitUrl": url, "commitOid": "0" * 40, "hookOutput": ""})
+        else:
+            self._answer({"errors": [], "warnings": []})
+
+    def do_HEAD(self) -> None:
+        self.send_response(404)
+        self.send_header("X-Error-Code", "EntryNotFound")
+        self.end_headers()
+
+    def _answer(self, value: object, status: int = 200) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    server = Hub()
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setenv("HF_TOKEN", "hf_0123456789abcdefABCDEF")
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_results_are_pushed_by_a_command_that_says_so(plain_workspace: Workspace, hub: Hub) -> None:
+    workspace = plain_workspace
+    workspace.eval("x", [{"score": 1.0}, {"score": 1.0}], evaluation={"n": 2}, output={"save_to_hf_hub": True})
+    config = workspace.run(COMMAND[0])
+    config.stdout.fnmatch_lines(["*not pushed to the Hugging Face Hub: only --osmosis-save-to-hf-hub*"])
+    assert (hub.created, (workspace.root / "outputs").exists(), config.ret) == ([], False, 0)
+
+    result = workspace.run(*COMMAND)
+    result.stdout.fnmatch_lines([f"*pushed to {hub.url}/datasets/me/x_demo_arithmetic_n2_r2"])
+    assert result.ret == 0
+    (created,) = hub.created
+    assert (created["name"], created["type"]) == ("x_demo_arithmetic_n2_r2", "dataset")
+    assert created.get("private") is True or created.get("visibility") == "private"
+    (folder,) = (workspace.root / "outputs/evals/x--demo--arithmetic").iterdir()
+    assert hub.files["results.jsonl"] == (folder / "results.jsonl").read_text()
+    assert hub.files["metadata.json"] == (folder / "metadata.json").read_text()
+    assert "data_files: results.jsonl" in hub.files["README.md"]
+    assert hub.tokens == {"Bearer hf_0123456789abcdefABCDEF"}
+
+    hub.refuses = True
+    failed = workspace.run(*COMMAND, "--osmosis-hf-hub-dataset-name=me/mine")
+    failed.stdout.fnmatch_lines(["*not pushed to the Hugging Face Hub (me/mine): HfHubHTTPError: *403*"])
+    assert failed.ret == 0
