@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks lint types check coverage docs matrix clean bench
+.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers lint types check coverage docs matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -54,6 +54,11 @@ test-frameworks: $(STAMP) ## test the examples of agents with frameworks: OpenAI
 test-mcp: $(STAMP) ## test MCP tools
 	test -d $(VENV)/mcp/fastmcp || $(BIN)/python -m pip install --quiet --target $(VENV)/mcp "fastmcp>=4"
 	PYTHONPATH=$(abspath $(VENV)/mcp) $(BIN)/python -m pytest tests/mcp
+
+# verifiers brings some hundred packages. VERIFIERS_ENVIRONMENTS names the folder `environments` of its repository.
+test-verifiers: $(STAMP) ## test environments of verifiers, and compare their rewards with those of vf-eval
+	test -d $(VENV)/verifiers/verifiers || $(BIN)/python -m pip install --quiet --target $(VENV)/verifiers --group verifiers
+	PYTHONPATH=$(abspath $(VENV)/verifiers) $(BIN)/python -m pytest tests/verifiers
 
 coverage: $(STAMP) ## run every test under coverage; list the modules that are not fully covered
 	$(BIN)/python -m pip install --quiet --group coverage

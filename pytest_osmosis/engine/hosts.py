@@ -27,7 +27,7 @@ SILENCE_SLACK_S = 10.0
 PROBE_S = 61.0
 """The longest that a probe takes: two tries, and a pause between them."""
 CLOSE_S = 3.0
-"""A host that does not close is ended after this long."""
+"""A host that does not close is ended after this long, and the time that its code gets at the end."""
 GATHER_PART = 6
 GATHER_MOST_S = 0.1
 GATHER_SOON_S = 0.02
@@ -165,7 +165,7 @@ class Hosts:
     def _allowed_silence_s(self, host: Host, probes: bool) -> float:
         setup = self._job.setup
         if host.retired:
-            return CLOSE_S
+            return CLOSE_S + setup.teardown_s
         if not host.ready:
             return START_S
         if host.role == "scorer":
@@ -237,7 +237,7 @@ class Hosts:
     def close(self) -> None:
         """Let all hosts end, and wait until they have."""
         self.release()
-        until = time.monotonic() + CLOSE_S
+        until = time.monotonic() + CLOSE_S + self._job.setup.teardown_s
         for host in self:
             if not host.connection.join(max(0.0, until - time.monotonic())):
                 host.connection.kill()

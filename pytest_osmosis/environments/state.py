@@ -8,6 +8,7 @@ and a function that needs it gets an `UnkeptState`, never a default.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ MADE_ANEW = frozenset(
 """The members of a state that are made again from the row and the environment, or that are facts of their own."""
 CONVERSATION = frozenset({"prompt", "completion", "trajectory"})
 SCORES = frozenset({"reward", "metrics", "advantage"})
+USUAL: Mapping[str, Any] = {"tokens": None, "is_truncated": False, "extras": {}}
+"""The members that most steps of a trajectory have."""
 COMMON = ("stop_condition", "is_completed", "is_truncated", "trajectory_id")
 
 
@@ -231,14 +234,16 @@ def _steps(state: Mapping[str, Any], unkept: list[str]) -> list[Any] | None:
         unkept.append("trajectory")
         return None
     conversation = [*_items(state.get("prompt")), *_items(state.get("completion"))]
-    return [_step(step, conversation) for step in trajectory]
+    usual = {**USUAL, "trajectory_id": state.get("trajectory_id")}
+    return [_step(step, conversation, usual) for step in trajectory]
 
 
 def _items(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _step(step: Mapping[str, Any], conversation: Sequence[Any]) -> dict[str, Any]:
+def _step(step: Mapping[str, Any], conversation: Sequence[Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a step without its usual members, and without the response, which is always an object."""
     kept: dict[str, Any] = {}
     unkept: list[str] = []
     begin = 0
@@ -254,7 +259,8 @@ def _step(step: Mapping[str, Any], conversation: Sequence[Any]) -> dict[str, Any
             kept[name] = chat_messages(messages)
         begin = end
     for name, value in step.items():
-        if name not in ("prompt", "completion", *SCORES):
+        is_usual = name in usual and _same(value, usual[name])
+        if name not in ("prompt", "completion", "response", *SCORES) and not is_usual:
             _keep(value, name, kept, unkept)
     return kept | ({"unkept": unkept} if unkept else {})
 
@@ -291,7 +297,8 @@ def remade(
     made |= parts.get("kept", {})
     made |= {name: environment_messages(value) for name, value in parts.get("messages", {}).items()}
     if parts.get("steps") is not None:
-        made["trajectory"] = [_remade_step(step, conversation) for step in parts["steps"]]
+        usual = {**USUAL, "trajectory_id": facts.get("trajectory_id")}
+        made["trajectory"] = [{**deepcopy(usual), **_remade_step(step, conversation)} for step in parts["steps"]]
     unkept = parts.get("unkept", ())
     return _remade_type(type(state))({**made, **{name: Unkept(name) for name in unkept}})
 
@@ -304,8 +311,8 @@ def _remade_step(step: Mapping[str, Any], conversation: Sequence[Any]) -> dict[s
             made[name] = list(conversation[place[0] : place[1]])
         elif isinstance(place, list):
             made[name] = environment_messages(place)
-    made |= {name: Unkept(f"trajectory[].{name}") for name in step.get("unkept", ())}
-    return {"tokens": None, "reward": None, "advantage": None, "is_truncated": False, "extras": {}, **made}
+    unkept = ("response", *step.get("unkept", ()))
+    return {"reward": None, "advantage": None, **made, **{name: Unkept(f"trajectory[].{name}") for name in unkept}}
 
 
 class Unkept:

@@ -31,6 +31,8 @@ from pytest_osmosis.text.json_line import dumps
 
 Role = Literal["roll", "score"]
 
+TEARDOWN_S = 30.0
+"""An environment gets this long at the end to release what it holds, like sandboxes."""
 
 JUDGE = "judge"
 """The tag of the judge in messages about models."""
@@ -143,6 +145,11 @@ class Setup:
     mcp: str | None = None
     cassette: CassetteFields | None = None
     environment: EnvironmentFields | None = None
+
+    @property
+    def teardown_s(self) -> float:
+        """The time that the user's code gets at the end."""
+        return TEARDOWN_S if self.environment is not None else 0.0
 
     @property
     def model_targets(self) -> dict[str, Mapping[str, Any]]:

@@ -41,6 +41,7 @@ class HostServer:
         store: HostExchanges | None = None,
     ) -> None:
         self._code = code
+        self._teardown_s = setup.teardown_s
         self._clients = clients
         self._models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in clients.items()}
         self._loop = asyncio.new_event_loop()
@@ -169,7 +170,7 @@ class HostServer:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_S)
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(self._core.close(), CLOSE_S)
+            await asyncio.wait_for(self._core.close(), CLOSE_S + self._teardown_s)
         self._closed = True
         self._loop.stop()
 

@@ -1,0 +1,20 @@
+"""Tests with verifiers itself, in a folder of its own (`make test-verifiers`): everything here is skipped without it.
+
+`VERIFIERS_ENVIRONMENTS` names the folder `environments` of verifiers' repository, for the tests that run those.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if find_spec("verifiers") is None:
+        for item in items:
+            if FOLDER in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason="needs verifiers: make test-verifiers"))

@@ -1,0 +1,225 @@
+"""Environments of verifiers in a real host, asking a scripted server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.environments.hosts import by_run, environment_host, run_request, scoring_fields, setup_of
+from tests.servers import OVERFLOW, ChatServer, Exchange, completion, data
+
+ENVIRONMENTS = Path(__file__).parent / "environments"
+USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
+NAMES = ["sum", "stop", "overlong", "empty", "empty once", "bug", "infra", "broken", "nan", "nothing", "denied"]
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+class Script:
+    """The answers to rows of `tools_env`, by their question."""
+
+    def __init__(self) -> None:
+        self.n_empty = 0
+
+    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
+        messages = exchange.seen.body["messages"]
+        question = next(message["content"] for message in messages if message["role"] == "user")
+        last = messages[-1]
+        if question == "overlong":
+            return await data(OVERFLOW, status=400)(exchange)
+        if question == "denied":
+            return await data({"error": {"message": "wrong key"}}, status=401)(exchange)
+        message: dict[str, Any] = {"role": "assistant", "content": question}
+        if question == "sum":
+            message["content"] = last["content"] if last["role"] == "tool" else "Let me add."
+            if last["role"] != "tool":
+                message["tool_calls"] = [call("add", a=2, b=3)]
+        elif question == "stop":
+            message["tool_calls"] = [call("refuse", reason="enough")]
+        elif question == "empty":
+            message["content"] = ""
+        elif question == "empty once":
+            self.n_empty += 1
+            message["content"] = "" if self.n_empty == 1 else question
+        return await data(completion(message, usage=USAGE))(exchange)
+
+
+def row(name: str) -> Mapping[str, Any]:
+    system = {"role": "system", "content": "Use the tools."}
+    return {"prompt": [system, {"role": "user", "content": name}], "answer": "5" if name == "sum" else name}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The events of one host that rolled out and scored each row, its requests, and those of a later scorer."""
+    root = tmp_path_factory.mktemp("tools")
+    requests = {name: run_request(row(name), index) for index, name in enumerate(NAMES)}
+    with ChatServer(Script()) as server:
+        setup = setup_of(
+            server.base_url,
+            root,
+            module="tools_env",
+            folder=str(ENVIRONMENTS),
+            rollout_retries=1,
+            state_columns=["seen", "pool", "trajectory"],
+            headers_from_state={"X-Session-ID": "example_id"},
+            sampling={"top_p": 0.5},
+        )
+        with environment_host(setup, root / "log") as host:
+            *others, denied = requests.values()
+            host.send(*others)
+            host.until("rollout", len(others))
+            host.send(denied)  # its host sends no further request
+            rollouts = by_run(host.until("rollout", len(NAMES)))
+            n_scored = sum(rollout.get("boundary") is None for rollout in rollouts.values())
+            scores = by_run(host.until("score", n_scored))
+        again = setup_of(server.base_url, root, module="tools_env", folder=str(ENVIRONMENTS), role="score")
+        with environment_host(again, root / "log") as later:
+            stored = json.loads(json.dumps(scoring_fields(requests["sum"], rollouts[0, 0])))
+            later.send({"op": "score", "names": ["reward"], **stored})
+            [rescored] = later.until("score")
+        seen = list(server.requests)
+    at = {name: (index, 0) for index, name in enumerate(NAMES)}
+    return (
+        {name: rollouts[key] for name, key in at.items()},
+        {name: scores[key] for name, key in at.items() if key in scores},
+        seen,
+        rescored,
+    )
+
+
+def test_tools_are_called_until_the_environment_stops(played: Any) -> None:
+    rollouts, scores, seen, _ = played
+
+    assert [message["role"] for message in rollouts["sum"]["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert rollouts["sum"]["messages"][-1]["content"] == "5"
+    assert rollouts["sum"]["n_prompt"] == 2
+    assert rollouts["sum"]["environment"]["stop_condition"] == "no_tools_called"
+    assert rollouts["sum"]["environment"]["token_usage"] == {
+        "input_tokens": 10.0,
+        "output_tokens": 4.0,
+        "final_input_tokens": 3.0,
+        "final_output_tokens": 4.0,
+    }
+    assert scores["sum"]["scores"] == {"reward": 2.0}
+    assert scores["sum"]["metrics"]["reward"] == {
+        "exact": 1.0,
+        "length": 3.0,
+        "num_turns": 2.0,
+        "total_tool_calls": 1.0,
+        "add_calls": 1.0,
+        "refuse_calls": 0.0,
+    }
+    body = seen[0].body
+    assert (body["temperature"], body["top_p"]) == (0.5, 0.5)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["add", "refuse"]
+    assert {request.headers["x-session-id"] for request in seen} >= {"0", "1"}
+
+
+def test_state_columns_are_kept_as_json_or_as_text(played: Any) -> None:
+    facts = played[0]["sum"]["environment"]
+
+    assert facts["columns"]["seen"] == ["5"]
+    assert facts["columns"]["pool"].startswith("<object object")
+    assert len(facts["columns"]["trajectory"]) == 2
+    assert facts["columns_as_text"] == ["pool"]
+
+
+def test_errors_have_the_boundary_of_what_broke(played: Any) -> None:
+    rollouts = played[0]
+
+    assert {name: rollout.get("boundary") for name, rollout in rollouts.items()} == {
+        "sum": None,
+        "stop": "agent",
+        "overlong": None,
+        "empty": "model",
+        "empty once": None,
+        "denied": "provider",
+        "bug": "agent",
+        "infra": "host",
+        "broken": None,
+        "nan": None,
+        "nothing": None,
+    }
+    assert rollouts["stop"]["error"] == "ToolCallError (PermissionError: enough)"
+    assert rollouts["stop"]["environment"]["error"]["error_chain_str"] == "ToolCallError -> PermissionError"
+    assert rollouts["empty"]["error"].startswith("EmptyModelResponseError: Model returned no content")
+    assert rollouts["empty"]["environment"]["retries"] == 1
+    assert rollouts["empty once"]["environment"]["retries"] == 1
+    assert rollouts["denied"]["systemic"] == "always"
+    assert "401" in rollouts["denied"]["error"]
+    assert rollouts["bug"]["error"] == "ZeroDivisionError: in setup_state"
+    assert rollouts["infra"]["error"] == "SandboxError: no sandbox"
+
+
+def test_a_prompt_that_is_too_long_truncates_the_rollout_and_is_scored(played: Any) -> None:
+    rollouts, scores, *_ = played
+
+    assert rollouts["overlong"]["environment"]["stop_condition"] == "prompt_too_long"
+    assert rollouts["overlong"]["environment"]["is_truncated"] is True
+    assert scores["overlong"]["scores"] == {"reward": 0.0}
+
+
+def test_a_reward_function_that_fails_is_an_error_and_no_zero(played: Any) -> None:
+    errors = {name: played[1][name]["errors"]["reward"] for name in ("broken", "nan", "nothing")}
+
+    assert errors["broken"]["message"] == "KeyError: 'no such key'"
+    assert "tools_env.py" in errors["broken"]["details"]
+    assert errors["nan"]["message"] == "exact: must return a finite number, got nan"
+    assert errors["nothing"]["message"] == "exact: must return a number, got NoneType: None"
+
+
+def test_a_stored_rollout_gets_the_same_score_in_another_process(played: Any) -> None:
+    _, scores, _, rescored = played
+
+    assert rescored["scores"] == scores["sum"]["scores"]
+    assert rescored["metrics"] == scores["sum"]["metrics"]
+
+
+def group(root: Path, texts: list[str], **args: Any) -> list[Mapping[str, Any]]:
+    """Roll out one row as often as there are texts, and return the events of scoring them together."""
+    answers = iter(texts)
+
+    async def say(exchange: Exchange) -> web.StreamResponse:
+        return await data(completion({"role": "assistant", "content": next(answers)}, usage=USAGE))(exchange)
+
+    requests = [run_request({"prompt": row("x")["prompt"][1:]}, 0, run) for run in range(len(texts))]
+    with ChatServer(say) as server:
+        setup = setup_of(server.base_url, root, module="group_env", folder=str(ENVIRONMENTS), limit=1, args=args)
+        with environment_host(setup, root / "log") as host:
+            host.send(*requests)
+            rollouts = by_run(host.until("rollout", len(texts)))
+            runs = [scoring_fields(request, rollouts[0, run]) for run, request in enumerate(requests)]
+            host.send({"op": "score_group", "names": ["reward"], "runs": runs})
+            scores = by_run(host.until("score", len(texts)))
+            assert host.until("ready")[0]["grouped"] == ["reward"]
+    return [scores[0, run] for run in range(len(texts))]
+
+
+def test_all_runs_of_a_row_are_scored_together(tmp_path: Path) -> None:
+    scores = group(tmp_path, ["short", "much longer", "CRASH"])
+
+    assert [score["scores"] for score in scores] == [{"reward": 1.0}, {"reward": 2.0}, {}]
+    assert scores[1]["metrics"]["reward"] == {"longest": 1.0, "not_shouted": 1.0, "num_turns": 1.0}
+    assert scores[2]["errors"]["reward"]["message"] == "ValueError: too loud"
+
+
+def test_a_group_function_must_return_a_number_for_each_run(tmp_path: Path) -> None:
+    scores = group(tmp_path, ["a", "b"], short=True)
+
+    assert [score["errors"]["reward"]["message"] for score in scores] == [
+        "cut: must return 2 numbers, one for each run of the row, got 1: [0.0]"
+    ] * 2
