@@ -68,7 +68,11 @@ class Close(NamedTuple):
     grace_s: float
 
 
-EngineMessage = Submit | Command | Stop | Close | Heard | Died
+class MostInFlight(NamedTuple):
+    most: int
+
+
+EngineMessage = Submit | Command | MostInFlight | Stop | Close | Heard | Died
 
 
 class Actor:
@@ -87,10 +91,11 @@ class Actor:
         self.paused = False
         self.notices = Notices()
         self.recorder = Recorder(job, journal, every)
-        self.hosts = Hosts(job, self.inbox.put, self.notices)
+        self.table = RunTable()
+        self.hosts = Hosts(job, self.inbox.put, self.notices, self.table.begun_in)
+        self.most_in_flight = job.batch_size
         self.permits = Permits(job.limits)
         self.judge_permits = Permits(job.judge_limits, prefix="judge.")
-        self.table = RunTable()
         self.runs = Runs(job, self.table, self.hosts, self.recorder, self.notices)
         self._feed = Feed(job, self.table, self.runs, self.hosts, self.recorder)
         self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.setup)
@@ -186,6 +191,8 @@ class Actor:
                 yield self.inbox.get_nowait()
 
     def _report_stall(self) -> None:
+        if not self.hosts.in_flight:
+            self._stall_notice.since = time.monotonic()  # the session holds the eval back
         states, n_queued = list(self.table.states.values()), len(self.table.queue) if self._probing.is_over else 0
         text = self._stall_notice.check(time.monotonic(), self.recorder.n_done, states, n_queued)
         if text is not None:
@@ -212,8 +219,16 @@ class Actor:
             self.notices.add(str(error))
             self.runs.stop(Stop("journal", str(error)))
 
+    def _most_in_flight(self) -> int:
+        """Return how many rollouts may be in flight now: those that began under a higher limit may last."""
+        hosts, quarantine = self.hosts, self.hosts.quarantine
+        of_hosts = sum(max(*host.sent_limits, self.table.begun_in(host)) for host in hosts if host.role == "host")
+        quarantined = quarantine is not None and self.table.rolls(quarantine)
+        return max(hosts.in_flight, of_hosts + quarantined)
+
     def _settle(self) -> None:
         self._write_exchanges()
+        self.most_in_flight = self._most_in_flight()
         try:
             self.recorder.settle(**self.table.counts(), held_by=self._held_by)
         except JournalError as error:
@@ -269,6 +284,8 @@ class Actor:
                 self._died(self.hosts.died(connection, exit_text(status)), exit_text(status))
             case Stop():
                 self.runs.stop(message)
+            case MostInFlight(most):
+                self.hosts.limit(max(0, min(most, self._job.batch_size)))
             case Command.PAUSE:
                 self.paused = True
                 self.hosts.broadcast({"op": "pause"})
@@ -313,6 +330,8 @@ class Actor:
             case "unused":
                 for permits in (self.permits, self.judge_permits):
                     permits.unused(host, event["id"])
+            case "limited":
+                host.limited()
             case "dropped":
                 host.gives_back = False
                 for key in reversed(event["runs"]):  # those that come back are queued before all others, in order

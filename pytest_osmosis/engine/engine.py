@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from pytest_osmosis.engine.actor import Actor, Close, Command, LoadedCode, Submit
+from pytest_osmosis.engine.actor import Actor, Close, Command, LoadedCode, MostInFlight, Submit
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.record.journal import Journal
@@ -26,6 +26,7 @@ class Engine:
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
         self.job = job
         self._actor = Actor(job, journal, every)
+        self._limit = job.batch_size
         self.notices = self._actor.notices
         self._thread = threading.Thread(target=self._actor.run, name="osmosis-engine", daemon=True)
 
@@ -108,6 +109,16 @@ class Engine:
     def submit(self, runs: Iterable[RunId]) -> None:
         """Roll these out, in this order, each once however often it is submitted."""
         self._actor.inbox.put(Submit(list(runs)))
+
+    def limit(self, in_flight: int) -> None:
+        """Have at most so many rollouts in flight from now on, between 0 and `batch_size`. Those in flight finish."""
+        self._limit = max(0, min(in_flight, self.job.batch_size))
+        self._actor.inbox.put(MostInFlight(self._limit))
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most rollouts that may be in flight now. After `limit` it falls as rollouts end."""
+        return 0 if self._actor.ended.is_set() else max(self._limit, self._actor.most_in_flight)
 
     def stop(self, reason: StopReason, text: str) -> None:
         """Begin no further run; those that had not begun are skipped with the reason `text`. Runs in flight finish."""

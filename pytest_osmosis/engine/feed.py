@@ -104,14 +104,15 @@ class Feed:
         return Counter(state.run.model for state in self._table.states.values() if not state.is_rolled_out)
 
     def _take_back(self) -> None:
-        """Let hosts give back what they have not begun, if it turned out that it would exceed the budget."""
-        if not self._runs.is_overcommitted(self._in_flight()):
-            return
+        """Let hosts give back what they have not begun, if it would exceed the budget, or if they may begin nothing."""
+        exceeds = self._runs.is_overcommitted(self._in_flight())
         for host in self._hosts.rolling:
-            handed_out = any(state.stage is Stage.HANDED_OUT for state in self._table.in_host(host))
-            if handed_out and not host.gives_back:
+            if (exceeds or host.limit < 1) and not host.gives_back and self._has_unbegun(host):
                 host.gives_back = True
                 host.hand([{"op": "drop", "model_tag": None}])
+
+    def _has_unbegun(self, host: Host) -> bool:
+        return any(state.stage is Stage.HANDED_OUT for state in self._table.in_host(host))
 
     def _next_states(self, room: int, in_flight: Counter[ModelTag]) -> Iterator[RunState]:
         """Take up to `room` runs from the queue and read their rows. A run whose row cannot be read fails.
@@ -146,6 +147,8 @@ class Feed:
             self._hosts.start_quarantine()
         host = self._hosts.quarantine
         if host is None or not host.ready or self._table.in_host(host):
+            return
+        if suspects and not suspects[0].is_rolled_out and self._hosts.are_full:
             return
         if not suspects:
             self._hosts.retire_quarantine(host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from pytest_osmosis.engine.host_connection import Connection, Post
@@ -37,7 +37,8 @@ class Host:
     `share` is what it may have in flight now, `heard_at` the time of its last message or request, `begun`
     whether it has begun a run or a function, `score_ms` a moving average of how long a function takes, `handed_at` the
     time when it was last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`. If it `gives_back`,
-    it was asked for the runs that it has not begun, and has not answered yet.
+    it was asked for the runs that it has not begun, and has not answered yet. `sent_limits` are the numbers of rollouts
+    in flight that it has been told of, from the one that it keeps to the last.
     """
 
     role: HostRole
@@ -51,6 +52,20 @@ class Host:
     score_ms: float = 10.0
     handed_at: float = 0.0
     gather_s: float = 0.0
+    sent_limits: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.sent_limits.append(self.share.limit)
+
+    def become(self, share: Share) -> None:
+        """Tell it its share from now on."""
+        self.share = share
+        self.sent_limits.append(share.limit)
+        self.hand([{"op": "limit", "limit": share.limit, "begun": share.begun, "scorings": share.scorings}])
+
+    def limited(self) -> None:
+        """Note that it keeps the next one of its limits."""
+        self.sent_limits.pop(0)
 
     @property
     def limit(self) -> int:

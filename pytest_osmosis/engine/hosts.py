@@ -15,6 +15,7 @@ from pytest_osmosis.engine.host_connection import Connection, Post
 from pytest_osmosis.engine.host_starts import Host, HostRole, HostStarts, Share
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.engine.shares import exact_limits, shares, shares_but_one
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Request
@@ -44,10 +45,10 @@ class Most(NamedTuple):
 
 
 class Hosts:
-    """All hosts of one eval. `throttle` limits them while servers have no room, and `most` as user code says; with
-    `closing` none is replaced."""
+    """All hosts of one eval. `throttle` limits them while servers have no room, `most` as user code says, and
+    `in_flight` as the session says; with `closing` none is replaced. `begun_in` counts rollouts that hold a slot."""
 
-    def __init__(self, job: Job, post: Post, notices: Notices) -> None:
+    def __init__(self, job: Job, post: Post, notices: Notices, begun_in: Callable[[Host], int]) -> None:
         self.rolling: list[Host] = []
         self.scorers: list[Host] = []
         self.quarantine: Host | None = None
@@ -55,7 +56,10 @@ class Hosts:
         # Each host may always have one run in flight: a host without a slot would hold what it has begun for ever.
         self.throttle = Throttle(job.batch_size, min(job.hosts, job.batch_size))
         self.most = Most()
+        self.in_flight = job.batch_size
         self.closing = False
+        self._begun_in = begun_in
+        self._settles = False
         self._job = job
         self._notices = notices
         self._by_connection: dict[Connection, Host] = {}
@@ -180,8 +184,7 @@ class Hosts:
         """
         for host, share in zip(self.rolling, self._shares(), strict=True):
             if host.share != share:
-                host.share = share
-                host.hand([{"op": "limit", "limit": share.limit, "begun": share.begun, "scorings": share.scorings}])
+                host.become(share)
 
     def _shares(self) -> list[Share]:
         """Return the shares of the hosts that roll out.
@@ -195,15 +198,46 @@ class Hosts:
         if not n_active:
             return []
         quarantined = self.quarantine is not None
-        limits = _shares_but_one(min(ceiling, most.rollouts or ceiling), n_active, quarantined)
-        begun, scorings = [2 * limit for limit in limits], limits
+        most_rollouts = min(ceiling, most.rollouts or ceiling)
+        scorings = shares_but_one(most_rollouts, n_active, quarantined)
+        limits = self._limits(min(most_rollouts, self.in_flight), n_active, quarantined)
+        begun = [2 * limit for limit in limits]
         if most.rollouts is not None:
-            begun = _shares_but_one(most.rollouts, n_active, quarantined)
+            begun = shares_but_one(most.rollouts, n_active, quarantined)
             scorings = shares(ceiling, n_active)
         if most.scorings is not None:
-            scorings = _shares_but_one(min(ceiling, most.scorings), n_active, quarantined)
+            scorings = shares_but_one(min(ceiling, most.scorings), n_active, quarantined)
         each = map(Share, limits, begun, scorings)
         return [*each, *[Share.of(0)] * (n_hosts - n_active)]
+
+    def _limits(self, total: int, n_active: int, quarantined: bool) -> list[int]:
+        """Share out `total` rollouts in flight among the first `n_active` hosts.
+
+        Once the session has lowered or raised it, hosts get near their equal parts as rollouts end, so that no more are
+        in flight. If there are fewer than hosts, those that have begun some come first.
+        """
+        wanted = shares_but_one(total, n_active, quarantined)
+        if not self._settles or n_active < 2:
+            return wanted
+        hosts = self.rolling[:n_active]
+        begun = [self._begun_in(host) for host in hosts]
+        if sum(wanted) < n_active:
+            order = sorted(range(n_active), key=lambda index: not begun[index])
+            wanted = [int(index in order[: sum(wanted)]) for index in range(n_active)]
+        limits = exact_limits(wanted, [host.limit for host in hosts], [max(host.sent_limits) for host in hosts], begun)
+        kept = [host.sent_limits == [limit] for host, limit in zip(hosts, wanted, strict=True)]
+        self._settles = sum(wanted) < n_active or limits != wanted or not all(kept)
+        return limits
+
+    @property
+    def are_full(self) -> bool:
+        """True if the session allows no rollout besides those that have begun."""
+        return sum(map(self._begun_in, self.rolling)) >= self.in_flight
+
+    def limit(self, in_flight: int) -> None:
+        """Have at most so many rollouts in flight from now on. Those in flight finish."""
+        self.in_flight, self._settles = in_flight, True
+        self.relimit()
 
     def retire_quarantine(self, host: Host) -> None:
         """Close the quarantine, which has nothing left to do."""
@@ -242,26 +276,6 @@ class Hosts:
             if not host.connection.join(max(0.0, until - time.monotonic())):
                 host.connection.kill()
                 host.connection.join(CLOSE_S)
-
-
-def _shares_but_one(total: int, parts: int, is_one_less: bool) -> list[int]:
-    """Return `shares`, the last of which is less by one if it can be.
-
-    >>> _shares_but_one(4, 2, True), _shares_but_one(1, 2, True)
-    ([2, 1], [1, 0])
-    """
-    result = shares(total, parts)
-    result[-1] -= is_one_less and result[-1] > 0
-    return result
-
-
-def shares(total: int, parts: int) -> list[int]:
-    """Return `total` in equal parts; the first ones are larger by one if it does not divide.
-
-    >>> shares(7, 3), shares(1, 2), shares(4, 0)
-    ([3, 2, 2], [1, 0], [])
-    """
-    return [total // parts + (index < total % parts) for index in range(parts)]
 
 
 def exit_text(status: int) -> str:

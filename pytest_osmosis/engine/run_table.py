@@ -66,6 +66,15 @@ class RunTable:
         """Return True if `host` must send something sooner or later. A host that may do nothing now need not."""
         return (host.limit > 0 or host.role == "scorer") and bool(self.in_host(host))
 
+    def rolls(self, host: Host) -> bool:
+        """Return True if `host` has runs to roll out, begun or not."""
+        return any(state.host is host and not state.is_rolled_out for state in self.states.values())
+
+    def begun_in(self, host: Host) -> int:
+        """Return how many rollouts of `host` hold a slot, as far as it has told."""
+        rolling = (state for state in self.states.values() if state.host is host and state.stage is Stage.ROLLING)
+        return sum(state.retrying < 1 for state in rolling)
+
     def counts(self) -> dict[str, int]:
         """Return how many runs are rolling and wait for nothing, how many wait for a retry, how many for a permit."""
         counts = {"in_flight": 0, "retrying": 0, "held": 0}

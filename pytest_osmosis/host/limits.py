@@ -54,8 +54,8 @@ class HostLimits:
             self._apply()
 
     def _apply(self) -> None:
-        limit = 0 if self._paused else self._limit
         self.scorings.resize(0 if self._paused else self._max_scorings)
-        for semaphore in (self.slots, self.requests):
-            semaphore.resize(0 if self._held_until["rollouts"] else limit)
-        self.judge_requests.resize(0 if self._held_until["judges"] else limit)
+        self.slots.resize(0 if self._paused or self._held_until["rollouts"] else self._limit)
+        requests = 0 if self._paused else max(1, self._limit)  # without a slot for others, those with one go on
+        self.requests.resize(0 if self._held_until["rollouts"] else requests)
+        self.judge_requests.resize(0 if self._held_until["judges"] else requests)

@@ -270,6 +270,8 @@ ProbedEvent = TypedDict(
 """The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet."""
 DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": str, "error": str})
 """A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
+LimitedEvent = TypedDict("LimitedEvent", {"ev": Literal["limited"]})
+"""The answer to `limit`: what begins from now on keeps it."""
 DroppedEvent = TypedDict("DroppedEvent", {"ev": Literal["dropped"], "runs": Sequence[AttemptFields]})
 """The runs that will not begin here: the answer to `drop`, and to runs of a model that denies all requests."""
 ThrottledEvent = TypedDict("ThrottledEvent", {"ev": Literal["throttled"], "wait_s": float})
@@ -335,7 +337,7 @@ class BrokenEvent(AttemptFields):
     error: str
 
 
-AnswerEvent = ReadyEvent | RefusedEvent | ProbedEvent | DroppedEvent
+AnswerEvent = ReadyEvent | RefusedEvent | ProbedEvent | LimitedEvent | DroppedEvent
 RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent | DeniedEvent | ExchangeEvent
 ProgressEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent
 HostEvent = AnswerEvent | RequestEvent | ProgressEvent | StalledEvent | BrokenEvent

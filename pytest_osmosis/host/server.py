@@ -87,6 +87,7 @@ class HostServer:
                     self._spawn(self._core.score_group(request), Key.of(request["runs"][0]))
                 case "limit":
                     self._limits.resize(request["limit"], request["begun"], request["scorings"])
+                    self._writer.emit({"ev": "limited"})
                 case "hold":
                     self._limits.hold(request["wait_s"])
                 case "permit":

@@ -257,7 +257,7 @@ class RolloutSlot:
         if waiter.done():
             return
         slots, requests = self._slots, self._requests
-        if (slots.moves, requests.moves) == moves_before and not requests.held and requests.limit:
+        if (slots.moves, requests.moves) == moves_before and not requests.held and slots.limit and requests.limit:
             slots.acquire_beyond_limit(waiter)
         else:
             self._check_for_deadlock_later(waiter)

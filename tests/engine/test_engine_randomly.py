@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -127,6 +128,10 @@ class History:
             for change in (engine.pause, engine.resume):
                 world.plan += [world.wait] * chance.randint(0, 6)
                 world.plan.append(change)
+        if chance.random() < 0.3:
+            for limit in (*chance.choices(range(world.batch_size + 1), k=chance.randint(1, 4)), world.batch_size):
+                world.plan += [world.wait] * chance.randint(0, 6)
+                world.plan.append(partial(engine.limit, limit))
         world.plan += [world.wait] * chance.randint(0, 12)
         ends: list[Callable[[], None]] = [
             lambda: engine.stop("maxfail", "enough"),

@@ -235,6 +235,11 @@ class World:
         """Check a rollout that a host begins: from here on it costs money."""
         self.begun.setdefault(key.run, []).append(host)
         in_flight = sum(host.held for host in self.hosts if not (host.dead or host.killed))
+        if in_flight > self.engine.most_in_flight:
+            self.violations.append(f"{in_flight} in flight of {self.engine.most_in_flight}")
+        hosts = self.engine._actor.hosts
+        if in_flight > hosts.in_flight and all(len(each.sent_limits) == 1 for each in hosts.rolling):
+            self.violations.append(f"{in_flight} in flight, and every host knows that {hosts.in_flight} may be")
         if in_flight > self.batch_size:
             self.violations.append(f"{in_flight} in flight of {self.batch_size}")
         begun = sum(len(host.rollouts) for host in self.living())
@@ -353,7 +358,7 @@ class FakeHost:
     @property
     def _may_ask(self) -> bool:
         open_requests = sum(rollout.at in ("open", "permit") for rollout in self.rollouts.values())
-        return self._may_begin and open_requests < self.limit
+        return self._may_begin and open_requests < max(1, self.limit)
 
     @property
     def _may_begin(self) -> bool:
@@ -427,6 +432,7 @@ class FakeHost:
                 case "limit":
                     self.limit, self.max_begun = message["limit"], message["begun"]
                     self.max_scorings = message["scorings"]
+                    self._emit({"ev": "limited"})
                 case "hold":
                     self._held_until = max(self._held_until, self._world.now + message["wait_s"])
                 case "permit":
