@@ -129,12 +129,12 @@ def _environment_fields(prepared: Prepared) -> EnvironmentFields | None:
         "env_id": facts.env_id,
         "module": facts.module,
         "folder": facts.folder,
-        "args": config.environment.env_args,
-        "kwargs": config.environment.extra_env_kwargs,
+        "args": dict(config.environment.env_args),
+        "kwargs": dict(config.environment.extra_env_kwargs),
         "concurrency": config.evaluation.batch_size,
         "independent_scoring": config.environment.independent_scoring,
         "rollout_retries": config.environment.rollout_retries,
-        "state_columns": config.environment.state_columns,
+        "state_columns": list(config.environment.state_columns),
         "headers_from_state": {**HEADERS_FROM_STATE, **config.model.headers_from_state},
     }
 
