@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -46,10 +47,11 @@ WITHOUT_VARIABLE = ("update_baseline",)
 
 
 class Option(NamedTuple):
-    """The arguments of one call of `addoption`."""
+    """The arguments of one call of `addoption`, and the title of the group in `pytest --help`."""
 
     flags: tuple[str, ...]
     settings: dict[str, Any]
+    group: str
 
 
 class ParserSpy:
@@ -58,12 +60,14 @@ class ParserSpy:
     def __init__(self) -> None:
         self.options: list[Option] = []
         self.ini: list[tuple[str, str]] = []
+        self._group = ""
 
-    def getgroup(self, *_names: str, **_settings: Any) -> ParserSpy:
+    def getgroup(self, _name: str, title: str) -> ParserSpy:
+        self._group = title
         return self
 
     def addoption(self, *flags: str, **settings: Any) -> None:
-        self.options.append(Option(flags, settings))
+        self.options.append(Option(flags, settings, self._group))
 
     def addini(self, name: str, help: str, **_settings: Any) -> None:
         self.ini.append((name, help))
@@ -79,7 +83,11 @@ def registered() -> ParserSpy:
 def page() -> str:
     ours = registered()
     head = ("option", "", "key of the config", "variable")
-    parts: list[Iterator[str] | str] = [HEAD, markdown.table(head, map(option_row, ours.options)), VARIABLES]
+    parts: list[Iterator[str] | str] = [HEAD]
+    for title, group in itertools.groupby(ours.options, key=lambda option: option.group):
+        name = title.removeprefix("osmosis: ").partition(" (")[0]
+        parts += [f"### {name[0].upper()}{name[1:]}", markdown.table(head, list(map(option_row, group)))]
+    parts.append(VARIABLES)
     parts += [INI, markdown.table(("key", ""), ((f"`{name}`", cell(help)) for name, help in ours.ini))]
     parts.append(COMMANDS)
     for name, (command, help) in subcommands(commands_parser(), "pytest-osmosis").items():

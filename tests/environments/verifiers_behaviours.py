@@ -33,7 +33,7 @@ SAME: dict[str, dict[str, str]] = {
     "test_eval_cli": {
         "test_cli_single_env_id": f"{_PAGE}::test_basic_usage",
         "test_get_env_eval_defaults_for_package_module": "tests/unit/config/test_environment_config.py::test_an_environment_may_be_a_package",
-        "test_get_env_eval_defaults_for_single_file_module": f"tests/unit/config/test_environment_config.py::test_defaults_of_the_package_are_below_every_other_level",
+        "test_get_env_eval_defaults_for_single_file_module": "tests/unit/config/test_environment_config.py::test_defaults_of_the_package_are_below_every_other_level",
         "test_cli_sampling_args_fill_from_flags_when_missing": f"{_OPTIONS}::test_names_of_prime_eval_set_our_keys",
         "test_cli_no_sampling_args_uses_flags": f"{_OPTIONS}::test_names_of_prime_eval_set_our_keys",
         "test_cli_temperature_not_added_when_none": f"{_OPTIONS}::test_names_of_prime_eval_set_our_keys",
