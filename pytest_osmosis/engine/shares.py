@@ -1,4 +1,4 @@
-"""How hosts share a number of rollouts in flight: plain numbers in, plain numbers out."""
+"""Equal shares of a number of rollouts in flight, and the way to them while other rollouts last."""
 
 from __future__ import annotations
 
