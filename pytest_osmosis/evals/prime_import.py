@@ -79,9 +79,9 @@ class _Import:
     def __init__(self, prepared: Prepared, found: PrimeRun) -> None:
         self._prepared = prepared
         self._found = found
-        self._is_environment = prepared.config.environment.env_id is not None
+        self._is_environment = prepared.environment is not None
         self.notes: list[str] = []
-        self._redone = 0
+        self._redone = self._incomplete = 0
         self.differences = list(self._changed_settings())
         self._taken = [] if self.differences else self._matched()
 
@@ -128,13 +128,15 @@ class _Import:
             yield f"{_changed('rollouts_per_example', n_then, n)}, and it may only grow"
 
     def _sampling(self) -> dict[str, Any]:
-        return _flat(request_sampling(self._prepared.config))
+        facts = self._prepared.environment
+        own = {} if facts is None else _sampling(facts.sampling)
+        return {**own, **_flat(request_sampling(self._prepared.config))}
 
     # -- which lines are taken over --------------------------------------------------------------------------
 
     def _matched(self) -> list[_Taken]:
         """Return the lines of selected rows that ended well, each with its run. Adds to notes and differences."""
-        n = self._prepared.config.evaluation.n
+        prepared, n = self._prepared, self._prepared.config.evaluation.n
         rows = self._rows()
         taken: dict[int, dict[int, PrimeLine]] = defaultdict(dict)
         others, beyond, changed = list[str](), list[str](), list[str]()
@@ -157,11 +159,18 @@ class _Import:
                 beyond.append(str(example))
                 continue
             taken[row][index] = line
+        if prepared.environment is not None and prepared.environment.grouped:
+            for row in [row for row, lines in taken.items() if len(lines) < n]:
+                self._incomplete += len(taken.pop(row))
         if changed:
             examples = f"example{'s' if len(set(changed)) > 1 else ''} {listed(dict.fromkeys(changed), MOST_LISTED)}"
             self.differences.append(f"the prompt of {examples}: changed")
         if self._redone:
             self.notes.append(f"{plural(self._redone, 'rollout')} in the files ended with an error: made again")
+        if self._incomplete:
+            one = self._incomplete == 1
+            why = "a reward function needs all runs of a row, which these rows lack"
+            self.notes.append(f"{plural(self._incomplete, 'rollout')} {'is' if one else 'are'} made again: {why}")
         if others:
             self.notes.append(f"left out: {plural(len(others), 'rollout')} of examples that are not selected")
         if beyond:

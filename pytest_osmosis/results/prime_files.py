@@ -26,7 +26,7 @@ from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import FileFault, read_text
+from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.record.find_run import StoredEvalRun
@@ -132,19 +132,52 @@ def _lines(run: StoredEvalRun, found: Replayed, rule: PassRule, redaction: Redac
         for record in found.ledger.records.values()
         if not record.run.is_baseline and record.status in ("finished", "failed")
     )
-    with EventReader(run.directory.journal) as reader:
+    own = {"tool_defs": run.manifest.environment.get("tools")}
+    with ExitStack() as stack:
+        reader = stack.enter_context(EventReader(run.directory.journal))
+        has_rows = something_at(run.directory.rows)
+        rows = _Rows(iter(stack.enter_context(open_file(run.directory.rows)) if has_rows else ()))
 
         def event(kind: str, record: RunRecord) -> Event:
             at = found.positions.get((kind, record.run, record.attempt))
             return {} if at is None else reader.at(at)
 
         for record in sorted(ended, key=lambda record: plan_order(record.run)):
-            line = _line(record, rule, event("rollout", record), event("score", record))
+            row = rows.facts(record.run.row)
+            line = _line(record, rule, event("rollout", record), event("score", record), {**own, **row})
             yield redaction.value(line, unchanged=_OWN)
 
 
-def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event) -> Line:
-    given = rollout.get("environment", {})
+class _Rows:
+    """The rows that an environment had, as lines of JSON, which are read in order."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = enumerate(lines)
+        self._at = -1
+        self._facts: Line = {}
+
+    def facts(self, row: int) -> Line:
+        """Return the members of a row that its lines have too; none of an earlier row may follow."""
+        while self._at < row:
+            self._at, line = next(self._lines, (row, b"{}"))
+            if self._at == row:
+                self._facts = _facts_of(parsed(line.decode()))
+        return self._facts
+
+
+def _facts_of(row: Mapping[str, Any]) -> Line:
+    metadata = row.get("metadata") or {}
+    facts = {
+        "example_id": row.get("example_id"),
+        "answer": row.get("ground_truth"),
+        **{name: metadata.get(name) for name in ("task", "info")},
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts: Line) -> Line:
+    """Return a line. `facts` are those of the row, and of the environment for all rows."""
+    given = {**facts, **rollout.get("environment", {})}
     messages, n_prompt = rollout.get("messages", []), rollout.get("n_prompt", 0)
     metrics = _metrics(record)
     columns = given.get("columns")

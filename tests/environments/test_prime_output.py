@@ -1,0 +1,145 @@
+"""What an environment says in the files of `prime eval`, and files of verifiers that a new run takes over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environments import page_environments
+from tests.plugin.workspaces import Workspace, read_json
+from tests.servers import ChatServer, answered
+
+PUBLISHED = ("example_id", "prompt", "completion", "answer", "task", "reward", "error", "timing", "is_completed")
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with ChatServer(answered(lambda _: "42")) as server:
+        yield server
+
+
+@pytest.fixture
+def command(plain_workspace: Workspace, server: ChatServer) -> tuple[str, ...]:
+    page_environments.write(plain_workspace.root, "my-env")
+    return (
+        "--osmosis-env=my-env",
+        "--osmosis-model=openai/gpt-4.1-mini",
+        f"--osmosis-api-base-url={server.base_url}",
+        "--osmosis-rollouts-per-example=2",
+        "--osmosis-num-examples=3",
+        '--osmosis-env-args={"hard": true}',
+    )
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+
+
+def test_the_files_hold_what_the_environment_says(plain_workspace: Workspace, command: tuple[str, ...]) -> None:
+    result = plain_workspace.run(*command, "--osmosis-save-results", "--osmosis-state-columns=judge_response,nothing")
+    assert result.ret == 1, result.stdout.str()
+    (folder,) = (plain_workspace.root / "outputs/evals/my-env--openai--gpt-4.1-mini").iterdir()
+    lines, metadata = lines_of(folder), read_json(folder / "metadata.json")
+    assert [(line["example_id"], line["run_index"], line["reward"]) for line in lines] == [
+        *((0, 0, 1.0), (0, 1, 1.0), (1, 0, 0.0)),
+        *((1, 1, 0.0), (2, 0, 1.0), (2, 1, 1.0)),
+    ]
+    first = lines[0]
+    assert set(PUBLISHED) < first.keys()
+    assert (first["answer"], first["task"], first["stop_condition"]) == ("42", "my-env", "max_turns_reached")
+    assert first["metrics"] == {"exact": 1.0, "length": 2.0} == {name: first[name] for name in ("exact", "length")}
+    assert (first["judge_response"], first["nothing"]) == ("yes", None)
+    assert [message["content"] for message in first["completion"]] == ["42"]
+    assert (metadata["env_id"], metadata["env_args"]) == ("my-env", {"hard": True})
+    assert (metadata["num_examples"], metadata["rollouts_per_example"], metadata["pass_threshold"]) == (3, 2, 0.5)
+    assert metadata["avg_metrics"] == {"exact": 2 / 3, "length": 2.0}
+    assert metadata["pass_at_k"] == pytest.approx({"1": 2 / 3, "2": 2 / 3})
+    assert metadata["state_columns"] == ["judge_response", "nothing"]
+    assert metadata["version_info"]["env_version"] == "0.1.0"
+
+
+def write_like_verifiers(folder: Path, env_args: dict[str, Any]) -> None:
+    """Write files as verifiers 0.1.14 does: two rollouts of two examples, one of which ended with an error."""
+    span = {"start": 1795392287.0, "end": 1795392287.5, "duration": 0.5}
+    timing = {
+        "start_time": 1795392287.0,
+        "setup": span,
+        "generation": span,
+        "scoring": span,
+        "total": 1.0,
+        "model": {"spans": [span], "duration": 0.5},
+        "env": {"spans": [], "duration": 0},
+        "overhead": 0.0,
+    }
+
+    def line(example: int, reward: float, error: str | None = None) -> dict[str, Any]:
+        question = f"my-env {json.dumps(env_args)}: 6 * {7 + example}?"
+        failed = {"error": error, "error_chain_repr": f"{error}()", "error_chain_str": error}
+        return {
+            "example_id": example,
+            "prompt": [{"role": "user", "content": question}],
+            "completion": [] if error else [{"role": "assistant", "content": "taken over"}],
+            "answer": str(6 * (7 + example)),
+            "reward": reward,
+            "error": failed if error else None,
+            "timing": timing,
+            "is_completed": True,
+            "is_truncated": False,
+            "stop_condition": "has_error" if error else "max_turns_reached",
+            "metrics": {"exact": reward},
+            "tool_defs": [],
+            "token_usage": {"input_tokens": 220.0, "output_tokens": 19.0},
+            "exact": reward,
+        }
+
+    metadata = {
+        "env_id": "my-env",
+        "env_args": env_args,
+        "model": "openai/gpt-4.1-mini",
+        "base_url": "http://127.0.0.1/v1",
+        "num_examples": 2,
+        "rollouts_per_example": 2,
+        "time": 1.5,
+        "avg_reward": 0.25,
+        "state_columns": [],
+        "sampling_args": {"n": 1, "extra_body": {}, "max_tokens": None},
+        "version_info": {"vf_version": "0.1.14", "vf_commit": None, "env_version": None, "env_commit": None},
+    }
+    lines = [line(0, 0.25), line(0, 0.0, "ModelError"), line(1, 0.75), line(1, 0.0)]
+    folder.mkdir()
+    (folder / "metadata.json").write_text(json.dumps(metadata))
+    (folder / "results.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+
+
+def test_rewards_in_files_of_verifiers_count_as_they_are(
+    plain_workspace: Workspace, command: tuple[str, ...], server: ChatServer
+) -> None:
+    written = plain_workspace.root / "vf"
+    write_like_verifiers(written, {"hard": True})
+    n_before = len(server.requests)
+    result = plain_workspace.run(*command, f"--osmosis-resume-from={written}", "--osmosis-run=second")
+    for line in (
+        "*1 rollout in the files ended with an error: made again",
+        "*3 of 6 runs are from vf",
+    ):
+        result.stdout.fnmatch_lines([line])
+    assert len(server.requests) - n_before == 3 + 1, "the other rollouts and the probe"
+    results = plain_workspace.root / ".osmosis/runs/second/results.json"
+    scores = {
+        (row["row_index"], run["run_index"]): run["scores"]["reward"]
+        for row in read_json(results)["rows"]
+        for run in row["runs"]
+    }
+    assert scores == {(0, 0): 0.25, (0, 1): 1.0, (1, 0): 0.75, (1, 1): 0.0, (2, 0): 1.0, (2, 1): 1.0}
+    again = plain_workspace.run(*command, "--osmosis-run=second")
+    assert again.ret == result.ret
+    kept = {
+        (row["row_index"], run["run_index"]): run["scores"]["reward"]
+        for row in read_json(results)["rows"]
+        for run in row["runs"]
+    }
+    assert kept == scores
