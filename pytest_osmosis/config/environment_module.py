@@ -74,14 +74,14 @@ def id_of(env_id: str) -> EnvironmentId:
     return EnvironmentId(match["name"], match["name"].replace("-", "_"), None if version == ANY_VERSION else version)
 
 
-def name_of(env_id: object) -> str:
+def name_of(env_id: str | None) -> str:
     """Return the name of an eval of an environment, "" for what is no id.
 
     >>> name_of("owner/math-python@0.1.2"), name_of("../x")
     ('math-python', '')
     """
     try:
-        return id_of(str(env_id)).name
+        return id_of(env_id or "").name
     except Unfound:
         return ""
 

@@ -82,6 +82,10 @@ class Dataset:
             raise IndexError(f"row {row_index} of {len(self)}")
         return self.source.line(row_index)
 
+    def where(self, row_index: int, line: int) -> str:
+        """Return the place of a row in words: "data/rows.jsonl:12", "row 11 of environment gsm8k"."""
+        return f"row {row_index} of {self.display}" if self.is_generated else f"{self.display}:{line}"
+
     @property
     def has_lines(self) -> bool:
         """True for a text file that somebody wrote, whose rows an editor can show."""
@@ -201,7 +205,7 @@ def check_rows(
                 row = dataset.read(file, row_index)
                 fault = NOTHING_ASKED if must_ask and not row.messages else fault_of(row)
                 if fault is not None:
-                    raise DatasetError([Problem(f"{dataset.display}:{row.line}", f"row {row_index}: {fault}")])
+                    raise DatasetError([Problem(dataset.where(row_index, row.line), f"row {row_index}: {fault}")])
             except DamagedError as error:
                 n_problems += len(error.problems)
                 listed.extend(error.problems)

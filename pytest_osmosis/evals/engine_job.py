@@ -216,15 +216,23 @@ def engine_job(
         hosts=min(config.execution.hosts or settings.hosts, batch_size),
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
-        score_inputs=ScoreInputs(
-            prepared.contents, prepared.row_digests, environment=json.dumps(sorted(config.env.items()))
-        ),
+        score_inputs=ScoreInputs(prepared.contents, prepared.row_digests, environment=_score_environment(prepared)),
         check_code=partial(prepared.source.check_code, prepared, directory),
         resume=prepared.source.resume_job(prepared, selected, shows),
         exchanges=None if prepared.cassette is None else prepared.cassette.log(directory),
         result_facts=result_facts or {},
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
     )
+
+
+def _score_environment(prepared: Prepared) -> str:
+    """Return on what scores depend besides code and rows: variables, and how a verifiers environment was made."""
+    facts, config = prepared.environment, prepared.config
+    variables = sorted(config.env.items())
+    if facts is None:
+        return json.dumps(variables)
+    table = config.environment
+    return json.dumps([variables, facts.version, facts.code, table.env_args, table.extra_env_kwargs], default=dict)
 
 
 def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.config.environment_module import EnvironmentModule
+from pytest_osmosis.config.environment_module import EnvironmentModule, name_of
 from pytest_osmosis.datasets import Dataset, open_dataset
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.environments.rows import FACTS, FAILURE, ROWS, RowsRequest
@@ -165,7 +165,7 @@ def _printed(output: Path) -> str:
 
 def rows_of(facts: EnvironmentFacts) -> Dataset:
     """Open the rows of an environment. Raises `DatasetError`."""
-    return replace(open_dataset(facts.rows, display=f"environment {facts.env_id}"), is_generated=True)
+    return replace(open_dataset(facts.rows, display=f"environment {name_of(facts.env_id)}"), is_generated=True)
 
 
 def keep_rows(directory: RunDirectory, facts: EnvironmentFacts, redaction: Redaction) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
+from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
@@ -237,9 +238,13 @@ def _keys_of(judge: EvalJudge) -> list[str]:
 def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | None:
     """Return the facts about the environment of a run, whose rows it has kept; None without one."""
     module, told = config.environment_module, run.manifest.environment
-    if (config.environment.env_id is None) != (not told):
-        text = "was made by an environment" if told else "was made without an environment"
-        raise ProblemsError([Problem(f"run {run.directory.name}", f"{text}; name its own config")])
+    then, now = name_of(told.get("env_id")), name_of(config.environment.env_id)
+    if then != now:
+        text = f"was made by environment {then}" if then else "was made without an environment"
+        here = f"environment {now} is" if now else "no environment is"
+        raise ProblemsError(
+            [Problem(f"run {run.directory.name}", f"{text}, and {here} named now; name that of the run")]
+        )
     if module is None or not told:
         return None
     try:

@@ -277,7 +277,7 @@ class _RunOutcomes:
             ground_truth=transcript.ground_truth,
             details=transcript.details,
             output=transcript.output,
-            where=f"{self.prepared.dataset.display}:{transcript.line}",
+            where=self.prepared.dataset.where(record.run.row, transcript.line),
             rerun=self.rerun,
         )
         outcome = self.prepared.source.outcome(outcome, record)

@@ -234,7 +234,11 @@ def versions() -> dict[str, str | None]:
 
 def _typed(override: Override, config: EvalConfig) -> dict[str, Any]:
     """Return an override of the command line, to be read back from any folder."""
-    paths = {OPTIONS["dataset"]: config.data.path, OPTIONS["mcp"]: config.agent.mcp}
+    paths = {
+        OPTIONS["dataset"]: config.data.path,
+        OPTIONS["mcp"]: config.agent.mcp,
+        ("environment", "env_dir_path"): config.environment.env_dir_path,
+    }
     return {
         "table": override.table,
         "key": override.key,

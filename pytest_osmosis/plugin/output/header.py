@@ -198,7 +198,7 @@ def _rows_lines(prepared: Prepared) -> Iterator[str]:
         *([f"verifiers {facts.framework}"] if facts.framework else []),
     ]
     of_versions = f" ({', '.join(versions)})" if versions else ""
-    yield f"  environment: {facts.env_id}{of_versions}, rows: {selection}"
+    yield f"  environment: {facts.env_id.partition('@')[0]}{of_versions}, rows: {selection}"
     functions = f" ({listed(facts.functions, MOST_FUNCTIONS)})" if facts.functions else ""
     together = ", all runs of a row together" if facts.grouped else ""
     others = "".join(f", {name}" for name in prepared.config.scoring.eval_fns)

@@ -110,7 +110,7 @@ class TestEval(SessionEval):
         )
         return RolloutResult(
             rollout,
-            where=f"{self.prepared.dataset.display}:{row.line}",
+            where=self.prepared.dataset.where(run.row, row.line),
             sections=outcome.sections,
             properties=tuple(fact for fact in eval_run.properties([run]) if fact[0] not in VERDICTS),
         )

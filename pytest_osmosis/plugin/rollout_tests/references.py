@@ -100,7 +100,7 @@ class ReferenceSolutions:
         )
 
     def where(self, run: RunId) -> str:
-        return f"{self.prepared.dataset.display}:{self.prepared.dataset.line(run.row)}"
+        return self.prepared.dataset.where(run.row, self.prepared.dataset.line(run.row))
 
     @functools.cached_property
     def exist(self) -> bool:
