@@ -147,25 +147,22 @@ def saved(page: Workspace, folder: str = SAVED) -> tuple[list[dict[str, Any]], d
     return [json.loads(line) for line in lines if line], read_json(run / "metadata.json")
 
 
-@not_yet
 def test_basic_usage(page: Workspace, server: ChatServer) -> None:
     """prime eval run my-env -m openai/gpt-4.1-mini -n 10"""
     result = page.run("--osmosis-env=my-env", MODEL, "--osmosis-num-examples=10")
 
     result.assert_outcomes(passed=15, failed=15)  # 3 rollouts of each row; every second row has the answer 42
     assert len(asked(server)) == 30
-    assert server.requests[-1].body["model"] == "gpt-4.1-mini"
+    assert server.requests[-1].body["model"] == "openai/gpt-4.1-mini"
 
 
-@not_yet
 def test_five_examples_with_three_rollouts_are_the_default(page: Workspace) -> None:
     """Runs 5 examples with 3 rollouts each (the default), 32 at once."""
-    result = page.run("--osmosis-env=my-env", MODEL, "--co", "-q")
+    result = page.run("--osmosis-env=my-env", MODEL, "--co")
 
     result.stdout.fnmatch_lines(["*5 rows x 3 runs = 15 rollouts, 32 in flight*"])
 
 
-@not_yet
 def test_args_and_kwargs(page: Workspace, server: ChatServer) -> None:
     """-a '{"difficulty": "hard", "num_examples": 100}' -x '{"max_turns": 20}' -x '{"concurrency": 256}'"""
     result = page.run(
@@ -198,7 +195,6 @@ def test_an_alias_of_the_registry(page: Workspace, server: ChatServer, monkeypat
         assert seen.headers["x-session-id"] == "0"
 
 
-@not_yet
 def test_an_alias_whose_address_is_overridden(page: Workspace, server: ChatServer) -> None:
     """You can override them with --api-base-url and/or --api-key-var."""
     page.write("configs/endpoints.toml", ENDPOINTS)
@@ -248,7 +244,6 @@ def test_headers(page: Workspace, server: ChatServer, monkeypatch: pytest.Monkey
         assert seen.headers["x-session-id"] == "0"
 
 
-@not_yet
 def test_sampling_args(page: Workspace, server: ChatServer) -> None:
     """-S '{"temperature": 0.7, "top_p": 0.9}'"""
     args = '--osmosis-sampling-args={"temperature": 0.7, "top_p": 0.9}'
@@ -257,14 +252,13 @@ def test_sampling_args(page: Workspace, server: ChatServer) -> None:
     assert {(seen.body["temperature"], seen.body["top_p"]) for seen in asked(server)} == {(0.7, 0.9)}
 
 
-@not_yet
 def test_saving_and_resuming(page: Workspace, server: ChatServer) -> None:
     """prime eval run my-env -n 1000 -s, then --resume ./environments/my_env/outputs/evals/my-env--.../abc12345"""
     page_environments.write(page.root, "small-env")
     run = ("--osmosis-env=small-env", MODEL, "--osmosis-num-examples=1000", "--osmosis-save-results")
     folder = SAVED.replace("my-env", "small-env")
 
-    page.run(*run, "-x").assert_outcomes(passed=3, failed=1)
+    page.run(*run, "-x", "--osmosis-max-concurrent=1").assert_outcomes(passed=3, failed=1)
     begun, _ = saved(page, folder)
     n_asked = len(asked(server))
     (directory,) = (page.root / folder).iterdir()
@@ -279,7 +273,6 @@ def test_saving_and_resuming(page: Workspace, server: ChatServer) -> None:
     assert metadata["avg_reward"] == 0.5
 
 
-@not_yet
 def test_an_output_directory(page: Workspace) -> None:
     """Results are saved under {output_dir}/evals/{env_id}--{model}/{run_id}/"""
     page.run(
@@ -289,7 +282,6 @@ def test_an_output_directory(page: Workspace) -> None:
     assert len(saved(page, SAVED.replace("outputs", "made"))[0]) == 3
 
 
-@not_yet
 def test_state_columns(page: Workspace) -> None:
     """-s -C "judge_response,parsed_answer" """
     columns = "--osmosis-state-columns=judge_response,parsed_answer"
@@ -302,20 +294,18 @@ def test_state_columns(page: Workspace) -> None:
     assert metadata["state_columns"] == ["judge_response", "parsed_answer"]
 
 
-@not_yet
 def test_the_defaults_of_an_environment(page: Workspace) -> None:
     """[tool.verifiers.eval] in its pyproject.toml; flags win over it."""
     page_environments.write(page.root, "own-defaults", rows=120, pyproject=DEFAULTS)
 
-    page.run("--osmosis-env=own-defaults", MODEL, "--co", "-q").stdout.fnmatch_lines(
+    page.run("--osmosis-env=own-defaults", MODEL, "--co").stdout.fnmatch_lines(
         ["*100 rows x 5 runs = 500 rollouts, 32 in flight*"]
     )
-    page.run("--osmosis-env=own-defaults", MODEL, "--osmosis-num-examples=2", "--co", "-q").stdout.fnmatch_lines(
+    page.run("--osmosis-env=own-defaults", MODEL, "--osmosis-num-examples=2", "--co").stdout.fnmatch_lines(
         ["*2 rows x 5 runs = 10 rollouts*"]
     )
 
 
-@not_yet
 def test_several_environments(page: Workspace, server: ChatServer) -> None:
     """prime eval run configs/eval/my-benchmark.toml"""
     page.write("configs/eval/my-benchmark.toml", BENCHMARK)
@@ -325,9 +315,9 @@ def test_several_environments(page: Workspace, server: ChatServer) -> None:
         [
             "*100 rows x 5 runs = 500 rollouts, 32 in flight*",
             "*50 rows x 3 runs = 150 rollouts, 32 in flight*",
-            "*my-benchmark.toml::gsm8k[[]row99-run4[]]*",
-            "*my-benchmark.toml::alphabet-sort[[]row49-run2[]]*",
-            "*my-benchmark.toml::math-python[[]row49-run2[]]*",
+            "*<EvalItem gsm8k?row99-run4?>",
+            "*<EvalItem alphabet-sort?row49-run2?>",
+            "*<EvalItem math-python?row49-run2?>",
         ]
     )
     result = page.run("configs/eval/my-benchmark.toml", "--osmosis-num-examples=2", "--osmosis-rollouts-per-example=1")
@@ -336,7 +326,6 @@ def test_several_environments(page: Workspace, server: ChatServer) -> None:
     assert len(prompts(server)) == 6
 
 
-@not_yet
 def test_a_minimal_config(page: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A minimal config requires only a single [[eval]] section"""
     page.write("configs/eval/gsm8k.toml", MINIMAL)
@@ -345,7 +334,6 @@ def test_a_minimal_config(page: Workspace, monkeypatch: pytest.MonkeyPatch) -> N
     page.run("configs/eval/gsm8k.toml").assert_outcomes(passed=9, failed=6)
 
 
-@not_yet
 def test_env_args_of_a_config(page: Workspace, server: ChatServer) -> None:
     """[eval.env_args]"""
     page.write("configs/eval/args.toml", WITH_ARGS)
@@ -356,7 +344,6 @@ def test_env_args_of_a_config(page: Workspace, server: ChatServer) -> None:
     assert prompts(server) == {'math-python {"difficulty": "hard", "split": "test"}: 6 * 7?'}
 
 
-@not_yet
 def test_an_ablation(page: Workspace, server: ChatServer) -> None:
     """Sweep temperature x difficulty: 6 eval configs. -A"""
     path = page.write("configs/eval/sweep.toml", SWEEP)
@@ -374,7 +361,6 @@ def test_an_ablation(page: Workspace, server: ChatServer) -> None:
     assert "my-env~temperature=0.5~difficulty=hard" in names
 
 
-@not_yet
 def test_settings_of_an_environment_need_one(plain_workspace: Workspace) -> None:
     """Flags of environments alone are refused, with the reason, where the eval is none."""
     plain_workspace.eval()
@@ -387,5 +373,5 @@ def test_settings_of_an_environment_need_one(plain_workspace: Workspace) -> None
     assert result.ret == 4
     said = [line for line in result.errlines if line]
     assert [line.split(": ")[1] for line in said] == [
-        "--osmosis-env-args", "--osmosis-state-columns", "--osmosis-rollout-retries", "--osmosis-independent-scoring",
+        "--osmosis-env-args", "--osmosis-independent-scoring", "--osmosis-rollout-retries", "--osmosis-state-columns",
     ]  # fmt: skip
