@@ -136,7 +136,7 @@ def _lines(run: StoredEvalRun, found: Replayed, rule: PassRule, redaction: Redac
     with ExitStack() as stack:
         reader = stack.enter_context(EventReader(run.directory.journal))
         has_rows = something_at(run.directory.rows)
-        rows = _Rows(iter(stack.enter_context(open_file(run.directory.rows)) if has_rows else ()))
+        rows = _EnvironmentRows(iter(stack.enter_context(open_file(run.directory.rows)) if has_rows else ()))
 
         def event(kind: str, record: RunRecord) -> Event:
             at = found.positions.get((kind, record.run, record.attempt))
@@ -148,7 +148,7 @@ def _lines(run: StoredEvalRun, found: Replayed, rule: PassRule, redaction: Redac
             yield redaction.value(line, unchanged=_OWN)
 
 
-class _Rows:
+class _EnvironmentRows:
     """The rows that an environment had, as lines of JSON, which are read in order."""
 
     def __init__(self, lines: Iterator[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What an environment says in the files of `prime eval`, and files of verifiers that a new run takes over."""
+"""The words of an environment in the files of `prime eval`, and files of verifiers that a new run takes over."""
 
 from __future__ import annotations
 
