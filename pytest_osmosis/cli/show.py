@@ -163,10 +163,11 @@ def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory
 def _rerun(run: StoredEvalRun, unit: Unit) -> str:
     """Return the command that repeats a run, "" if its config is gone, or options changed what it says."""
     config, plan = run.config, run.manifest.plan
-    if config is None or not run.config_is_there or run.manifest.typed or plan.name != config.stem:
+    if config is None or not run.config_is_there or run.manifest.typed or plan.name != run.manifest.named:
         return ""
     path = Path(shown(config)).as_posix()
     if isinstance(unit, RowId) and plan.granularity == "run":
-        return shlex.join(["pytest", f"--osmosis-config={path}", "-k", f"row{unit.row}-"])
+        named = f"--osmosis-config={path}" if run.manifest.entry is None else f"{path}::{run.manifest.entry}"
+        return shlex.join(["pytest", named, "-k", f"row{unit.row}-"])
     test = unit if isinstance(unit, RowId) else plan.unit_of(unit)
     return shlex.join(["pytest", f"{path}::{plan.name}[{test}]"])

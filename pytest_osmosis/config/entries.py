@@ -132,14 +132,15 @@ class SeveralEvals(NamedTuple):
             text = f'no eval of this file is called "{name}"{suggestion(name, names)}'
         return f"{text} (they are: {listed(names, _MOST_LISTED)})"
 
-    def in_order(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Return problems by line, each once, those of other places last."""
 
-        def line(problem: Problem) -> float:
-            label, _, number = problem.where.rpartition(":")
-            return int(number) if label == self.file.label and number.isdigit() else math.inf
+def in_order(problems: Iterable[Problem], label: str) -> list[Problem]:
+    """Return the problems of a file by line, each once, and those of other places after them."""
 
-        return sorted(dict.fromkeys(problems), key=line)
+    def line(problem: Problem) -> float:
+        file, _, number = problem.where.rpartition(":")
+        return int(number) if file == label and number.isdigit() else math.inf
+
+    return sorted(dict.fromkeys(problems), key=line)
 
 
 def has_several(document: Document) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 
 MOST_CHARACTERS = 100
 _MOST_OF_A_VALUE = 40
-_VALID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=~-]*")
-VALID = "letters, digits and - _ . + = ~; it begins with a letter or a digit, and has at most 100 characters"
+_VALID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
+VALID = "letters, digits and - _ . + =; it begins with a letter or a digit, and has at most 100 characters"
 
 
 def is_valid(name: object) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.entries import Entry, SeveralEvals, read_entries
+from pytest_osmosis.config.entries import Entry, SeveralEvals, in_order, read_entries
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.environment_rules import environment_of, is_environment
 from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
@@ -70,7 +70,7 @@ def load_eval_config(path: Path, overrides: Sequence[Override] = (), entry: str 
     """
     several = read_entries(path)
     if several is not None:
-        return _entry_config(several.file, _entry_named(several, entry), overrides)
+        return _entry_config(several, _entry_named(several, entry), overrides)
     document = read_document(path)
     _reject_other_configs(document)
     workspace = workspace_of(document.path)
@@ -89,32 +89,40 @@ def load_entries(path: Path, overrides: Sequence[Override] = ()) -> Sequence[Eva
     problems, configs = list(several.problems), []
     for entry in several.entries:
         try:
-            configs.append(_entry_config(several.file, entry, overrides))
+            configs.append(_entry_config(several, entry, overrides))
         except ConfigError as error:
             problems += error.problems
     if problems:
-        raise ConfigError(several.in_order(problems))
+        raise ConfigError(in_order(problems, several.file.label))
     return configs
 
 
 def _entry_named(several: SeveralEvals, name: str | None) -> Entry:
     """Return one entry. Raises `ConfigError` if none has the name, or if it is not clear which one is meant."""
-    if several.problems:
-        raise ConfigError(several.problems)
     if name is None and len(several.entries) == 1:
         return several.entries[0]
     entry = None if name is None else several.named(name)
     if entry is None:
-        raise ConfigError([Problem(several.file.label, several.not_found(name))])
+        missing = [] if several.problems else [Problem(several.file.label, several.not_found(name))]
+        raise ConfigError([*several.problems, *missing])
     return entry
 
 
-def _entry_config(file: Document, entry: Entry, overrides: Sequence[Override]) -> EvalConfig:
-    document, workspace = entry.document(file), workspace_of(file.path)
+def _entry_config(several: SeveralEvals, entry: Entry, overrides: Sequence[Override]) -> EvalConfig:
+    """Return the config of an entry. Raises `RejectedConfig` with its problems, and those of the whole file."""
+    path = several.file.path
+    document, workspace = entry.document(several.file), workspace_of(path)
     _reject_other_configs(document)
-    draft = Draft({"file": document, **read_project(workspace, file.path.stem)}, overrides, EVAL_TABLES)
+    draft = Draft({"file": document, **read_project(workspace, path.stem)}, overrides, EVAL_TABLES)
     _refuse_overridden_sweep(draft, entry, overrides)
-    return _accepted(draft, file.path, workspace, entry.name)
+    try:
+        config = _accepted(draft, path, workspace, entry.name)
+    except RejectedConfig as rejected:
+        problems = in_order([*several.problems, *rejected.problems], several.file.label)
+        raise RejectedConfig(problems, rejected.config, rejected.faulty) from None
+    if several.problems:
+        raise RejectedConfig(several.problems, config, frozenset())
+    return config
 
 
 def _refuse_overridden_sweep(draft: Draft, entry: Entry, overrides: Sequence[Override]) -> None:

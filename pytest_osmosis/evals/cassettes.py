@@ -27,6 +27,7 @@ from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
 from pytest_osmosis.files.shapes import ShapeFault
 from pytest_osmosis.host.protocol import CassetteFields
+from pytest_osmosis.record.manifest import cassette_name
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -93,7 +94,7 @@ def eval_cassette(config: EvalConfig, answers: AnswerStore | None, *, reads: boo
 
     With `reads` it is checked. Raises `CassetteError` if it is broken, or missing and all answers should come from it.
     """
-    name, record = f"{config.path.stem}.jsonl", config.cassette.record
+    name, record = cassette_name(config.path, config.entry), config.cassette.record
     path = config.workspace / (config.cassette.path or f"{CASSETTES}/{name}")
     if answers == "cache":
         path = config.workspace / CACHE / name

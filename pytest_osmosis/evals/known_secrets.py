@@ -19,10 +19,13 @@ from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.models.headers import secret_headers
 from pytest_osmosis.models.providers import password_in, provider_secrets
 
-KEY_NAME = "api_key_env"
+KEY_NAME, KEY_NAMES = "api_key_env", ("api_key_env", "api_key_var")
+"""The keys of ours and of `prime eval` that name the variable with a model's key."""
+HEADER_LINES = "header"
+"""The key of `prime eval` that holds headers as lines."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STRING = r"""["']([^"'\n]*)["']"""
-_KEY_NAMES = re.compile(rf"{KEY_NAME}[\"']?\s*=\s*{_STRING}")
+_KEY_NAMES = re.compile(rf"(?:{'|'.join(KEY_NAMES)})[\"']?\s*=\s*{_STRING}")
 _REQUIRED = re.compile(r"required[\"']?\s*=\s*\[([^\]]*)")
 _HEADERS = re.compile(r"headers[\"']?\s*=\s*\{([^}]*)|\[\s*model\s*\.\s*headers\s*\]([^\[]*)")
 _PAIR = re.compile(rf"""["']?([A-Za-z0-9_-]+)["']?\s*=\s*{_STRING}""")
@@ -54,8 +57,8 @@ def known_secrets(
         _values(names, environ),
         in_file,
         *(provider_secrets(env) for content in contents for env in _texts_under("env", content)),
-        *map(_headers, contents),
-        *map(_headers_in_text, texts),
+        *(headers for content in contents for headers in _headers(content)),
+        *(headers for text in texts for headers in _headers_in_text(text)),
         *_passwords([*texts, *(str(override.value) for override in overrides)]),
         *({KEY_NAME: name} for name in names if not _VARIABLE.fullmatch(name)),  # a key in place of its variable
     )
@@ -105,8 +108,7 @@ def _tables(content: object) -> Iterator[dict[str, Any]]:
 def _names(content: object) -> Iterator[str]:
     """Yield the names of variables under `api_key_env` and `[secrets] required`, at any depth."""
     for table in _tables(content):
-        if isinstance(table.get(KEY_NAME), str):
-            yield table[KEY_NAME]
+        yield from (table[key] for key in KEY_NAMES if isinstance(table.get(key), str))
         secrets = table.get("secrets")
         required = secrets.get("required") if isinstance(secrets, dict) else None
         for name in required if isinstance(required, list) else [required]:
@@ -122,19 +124,33 @@ def _names_in_texts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _texts_under(name: str, content: object) -> Iterator[dict[str, str]]:
-    """Yield the texts in each table of a name, at any depth."""
+    """Yield the texts in each table of a name, or in an array of such tables, at any depth."""
     for table in _tables(content):
-        if isinstance(table.get(name), dict):
-            yield {key: value for key, value in table[name].items() if isinstance(value, str)}
+        found = table.get(name)
+        for each in found if isinstance(found, list) else [found]:
+            if isinstance(each, dict):
+                yield {key: value for key, value in each.items() if isinstance(value, str)}
 
 
-def _headers(content: object) -> dict[str, str]:
-    return {name: value for table in _texts_under("headers", content) for name, value in secret_headers(table).items()}
+def _headers(content: object) -> Iterator[dict[str, str]]:
+    """Yield the secrets among the headers of each table, as several evals of a config may have equal names."""
+    yield from map(secret_headers, _texts_under("headers", content))
+    for table in _tables(content):
+        yield from (secret_headers(header) for header in _header_lines(table.get(HEADER_LINES)))
 
 
-def _headers_in_text(text: str) -> dict[str, str]:
-    pairs = [pair for groups in _HEADERS.findall(text) for group in groups for pair in _PAIR.findall(group)]
-    return secret_headers(dict(pairs))
+def _header_lines(lines: object) -> Iterator[dict[str, str]]:
+    """Yield the headers in lines like "Name: Value"; in a sweep, arrays hold arrays of them."""
+    if isinstance(lines, list):
+        yield from (header for line in lines for header in _header_lines(line))
+    elif isinstance(lines, str):
+        name, _, value = lines.partition(":")
+        yield {name.strip(): value.strip()}
+
+
+def _headers_in_text(text: str) -> Iterator[dict[str, str]]:
+    for groups in _HEADERS.findall(text):
+        yield from (secret_headers({name: value}) for group in groups for name, value in _PAIR.findall(group))
 
 
 def _passwords(texts: Iterable[str]) -> Iterator[dict[str, str]]:

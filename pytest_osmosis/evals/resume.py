@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import JournalError, OsmosisError, Problem, ProblemsError
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.rollout_inputs import changed_inputs, refusal
@@ -26,7 +27,7 @@ from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import seconds
 from pytest_osmosis.text.paths import shown
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=~-]{0,209}")
 _NOT_NAMES = (LATEST,)
 PATIENCE_S = 1.0
 """A process that was killed a moment ago may still hold the lock."""
@@ -53,7 +54,7 @@ def why_no_name(name: str) -> str | None:
     (True, 'means the newest run; choose another name')
     """
     if not _NAME.fullmatch(name):
-        rule = "letters, digits, - _ and . make a name; it begins with a letter or a digit, and has at most 100"
+        rule = "letters, digits, - _ . + = and ~ make a name; it begins with a letter or a digit, and has at most 210"
         return f'"{name}" is no name of a run: {rule}'
     if name in _NOT_NAMES:
         return "means the newest run; choose another name"
@@ -63,11 +64,12 @@ def why_no_name(name: str) -> str | None:
 def resumed(prepared: Prepared, request: ResumeRequest, *, n_evals: int = 1) -> Prepared:
     """Return an eval with the stored rollouts with which it goes on, or with the name that its new run gets.
 
-    With several evals in the command, each run is called by the name and its eval. Raises `ProblemsError`.
+    With several evals in the command, each run is called by the name and its eval. So is one that began so, if the
+    command names its eval alone. Raises `ProblemsError`.
     """
     if request.name is None:
         return _newest(prepared, request, n_evals)
-    name = request.name if n_evals == 1 else f"{request.name}-{prepared.config.name}"
+    name = _name(prepared.config, request.name, n_evals)
     directory = RunDirectory(runs_folder(prepared.config) / name)
     if is_run(directory.path) and not is_reserved(directory):
         if request.fresh:
@@ -81,6 +83,12 @@ def resumed(prepared: Prepared, request: ResumeRequest, *, n_evals: int = 1) -> 
         fix = "leave out --osmosis-resume to begin a run with this name"
         raise _problem(name, f"not found in {shown(directory.path.parent)}, so there is nothing to resume; {fix}")
     return replace(prepared, source=NewRollouts(name))
+
+
+def _name(config: EvalConfig, name: str, n_evals: int) -> str:
+    runs, of_several = runs_folder(config), f"{name}-{config.name}"
+    began_with_others = config.entry is not None and is_run(runs / of_several) and not something_at(runs / name)
+    return of_several if n_evals > 1 or began_with_others else name
 
 
 def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepared:

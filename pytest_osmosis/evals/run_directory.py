@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
 
 READ_BACK = (
-    *("eval", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets", "input_salt"),
+    *("eval", "entry", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets", "input_salt"),
     "baseline_results",
 )
 """Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
@@ -168,6 +168,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
     return {
         "schema_version": MANIFEST_VERSION,
         "eval": config.name,
+        "entry": config.entry,
         "started_at": utc_text(began_at),
         "folder": str(absolute(directory.path)),
         "config": shown(config.path),

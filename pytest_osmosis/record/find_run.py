@@ -60,8 +60,8 @@ class StoredEvalRun:
 def find_run(folder: Path, name: str) -> RunDirectory:
     """Return the directory of the eval run that `name` means.
 
-    `name` is its folder, its name or the beginning of it, its results, its eval or the eval's TOML (which mean the
-    newest eval run of that eval), or "latest"; "~2" after an eval or "latest" means the run two before. Names are
+    `name` is its folder, its name or the beginning of it, its results, its eval, the eval's TOML or node id (which mean
+    the newest eval run of that eval), or "latest"; "~2" after an eval or "latest" means the run two before. Names are
     searched in `.osmosis/runs` of `folder` or of the nearest folder above it that has one. Raises `OsmosisError` if no
     run matches, or several do.
     """
@@ -74,8 +74,8 @@ def find_run(folder: Path, name: str) -> RunDirectory:
         raise OsmosisError(f'run "{name}": not found in {shown(home)}; there are none')
     if is_run(folder / name):
         return RunDirectory(folder / name)
-    if name.endswith(".toml"):
-        name = PurePath(name).stem
+    if _TOML.search(name):
+        name = _eval_of_toml(runs, name)
     elif something_at(folder / name) and not (folder / name).is_dir():
         return _run_of_results(folder / name)
     matches = [run for run in runs if run.name.startswith(name)]
@@ -95,9 +95,29 @@ _EARLIER = re.compile(r"(?P<of>.+)~(?P<back>[0-9]{1,6})", re.DOTALL)
 """A name that counts back from the newest run."""
 
 
+_TOML = re.compile(r"\.toml(?:::|$)")
+"""The end of a TOML in a name, which may be that of a node id."""
+
+
+def _eval_of_toml(runs: list[Path], name: str) -> str:
+    """Return the eval that a TOML or a node id names. A TOML with several means the eval that ran last."""
+    path, _, rest = name.partition("::")
+    eval = rest.partition("[")[0] or PurePath(path).stem
+    if rest or any(eval_in(run) == eval for run in runs):
+        return eval
+    for run in runs:
+        try:
+            manifest = read_manifest(RunDirectory(run).manifest)
+        except OsmosisError:
+            continue
+        if manifest.entry is not None and PurePath(manifest.plan.path).name == PurePath(path).name:
+            return manifest.eval
+    return eval
+
+
 def _earlier_run(home: Path, runs: list[Path], name: str, of: str, back: int) -> RunDirectory:
     """Return the run that is `back` runs older than the newest one of an eval, or of all."""
-    eval = PurePath(of).stem if of.endswith(".toml") else of
+    eval = _eval_of_toml(runs, of) if _TOML.search(of) else of
     found = runs if of == LATEST else [run for run in runs if eval_in(run) == eval]
     if back < len(found):
         return RunDirectory(found[back])

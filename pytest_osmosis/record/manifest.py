@@ -100,8 +100,20 @@ SHAPE = members(
         "environment": table(anything),
         "imported": table(anything),
         "result_facts": table(anything),
+        "entry": nullable(text),
     },
 )
+TEST_EVAL = "-tests"
+"""The end of the name of an eval that tests over rollouts need."""
+
+
+def cassette_name(path: Path, entry: str | None) -> str:
+    """Return the default name of the cassette of an eval in the file at `path`.
+
+    >>> cassette_name(Path("x.toml"), None), cassette_name(Path("x.toml"), "gsm8k")
+    ('x.jsonl', 'x.gsm8k.jsonl')
+    """
+    return f"{path.stem}.jsonl" if entry is None else f"{path.stem}.{entry}.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +151,8 @@ class Manifest:
     loaded. `cassette` is the `mode` and the `path` of the cassette or the cache that the eval run used, None without.
     `environment` describes that of the eval, if it has one: its `env_id`, `env_args`, `version`, `framework`,
     `state_columns`, and the facts that it told about itself. `imported` says from which files of `prime eval` it began.
-    `result_facts` are what only the end of the last session could tell.
+    `result_facts` are what only the end of the last session could tell. `entry` is the name of the eval in a config
+    with several, None in others.
     """
 
     eval: str
@@ -169,6 +182,22 @@ class Manifest:
     environment: Mapping[str, Any] = field(default_factory=dict)
     imported: Mapping[str, Any] = field(default_factory=dict)
     result_facts: Mapping[str, Any] = field(default_factory=dict)
+    entry: str | None = None
+
+    @property
+    def named(self) -> str:
+        """The name of the eval in node ids: that of its entry, or of its file."""
+        return self.entry or Path(self.plan.path).stem
+
+    @property
+    def is_of_tests(self) -> bool:
+        """True if tests over rollouts requested the runs."""
+        return self.eval == self.named + TEST_EVAL
+
+    @property
+    def cassette_name(self) -> str:
+        """The name of the eval's cassette, unless its config names another."""
+        return cassette_name(Path(self.plan.path), self.entry)
 
     @property
     def selected(self) -> Plan:
@@ -230,6 +259,7 @@ def read_manifest(path: Path) -> Manifest:
         environment=data.get("environment", {}),
         imported=data.get("imported", {}),
         result_facts=data.get("result_facts", {}),
+        entry=data.get("entry"),
     )
 
 

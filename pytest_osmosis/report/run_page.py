@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Literal
 
 from pytest_osmosis.record.find_run import StoredEvalRun
@@ -31,7 +31,6 @@ Listing = Literal["first", "failed", "all"]
 MOST_LISTED = 20
 LEAST_COLUMNS = 40
 """The room for a run's outcome on a narrow terminal."""
-TEST_EVAL = "-tests"
 """The end of the name of an eval from which tests request rollouts."""
 
 
@@ -114,7 +113,7 @@ def _remarks(stored: StoredResults) -> Iterator[str]:
         yield "the numbers are those of the runs that ended so far"
     if life.is_being_rescored:
         yield "its rollouts are being scored again now; these are the results before that"
-    if manifest.eval == PurePath(manifest.plan.path).stem + TEST_EVAL:
+    if manifest.is_of_tests:
         yield "made for tests over rollouts, which decide by themselves whether they pass"
     before = None if results is None or results.rescored is None else results.rescored.comparison
     if before is not None:
@@ -128,12 +127,15 @@ def _remarks(stored: StoredResults) -> Iterator[str]:
 def continuation(run: StoredEvalRun, life: Lifecycle) -> str | None:
     """Return the command that performs the runs which are left, None if none are, or more would be of no use."""
     plan, config = run.manifest.plan, run.config
-    if life.status not in ("failed", "stopped") or run.manifest.eval == PurePath(plan.path).stem + TEST_EVAL:
+    if life.status not in ("failed", "stopped") or run.manifest.is_of_tests:
         return None
     name = f"--osmosis-run={run.directory.name}"
-    if config is None or not run.config_is_there or run.manifest.typed or plan.name != config.stem:
+    if config is None or not run.config_is_there or run.manifest.typed or plan.name != run.manifest.named:
         return f"the command that began it, with {shlex.quote(name)}"
-    return shlex.join(["pytest", f"--osmosis-config={Path(shown(config)).as_posix()}", name])
+    path = Path(shown(config)).as_posix()
+    if run.manifest.entry is not None:
+        return shlex.join(["pytest", f"{path}::{run.manifest.entry}", name])
+    return shlex.join(["pytest", f"--osmosis-config={path}", name])
 
 
 def _is_filled(path: Path) -> bool:

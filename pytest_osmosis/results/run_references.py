@@ -76,7 +76,8 @@ def _sources_of_cassettes(runs: Iterable[StoredEvalRun]) -> dict[str, Path]:
     for run in runs:
         table = _tables(run.manifest.config_text or "").get("cassette")
         path = table.get("path") if isinstance(table, dict) else None
-        named = path if isinstance(path, str) else os.path.join("cassettes", f"{run.manifest.eval}.jsonl")  # noqa: PTH118
+        default = str(Path("cassettes", run.manifest.cassette_name))
+        named = path.replace("{name}", run.manifest.named) if isinstance(path, str) else default
         cassette = run.workspace / named
         if something_at(run.directory.exchanges) and something_at(cassette):
             made = run.manifest.started_at, run.directory.name

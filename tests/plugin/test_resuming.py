@@ -367,7 +367,10 @@ def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(plain_wo
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--osmosis-run=a/b"], '--osmosis-run: "a/b" is no name of a run: letters, digits, - _ and . make a name*'),
+        (
+            ["--osmosis-run=a/b"],
+            '--osmosis-run: "a/b" is no name of a run: letters, digits, - _ . + = and ~ make a name*',
+        ),
         (["--osmosis-run=latest"], "--osmosis-run: means the newest run; choose another name"),
         (["--osmosis-fresh"], "--osmosis-fresh: needs --osmosis-run=NAME, the run to begin anew"),
         (["--osmosis-retry-failed"], "--osmosis-retry-failed: needs --osmosis-resume or --osmosis-run=NAME*"),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, is_training_config
+from pytest_osmosis.config.entries import in_order
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.training_config import NOT_OF_TRAINING
@@ -77,12 +78,13 @@ class EvalPreparer:
     def _prepare_all(self) -> PreparedEvals:
         evals = PreparedEvals({}, {}, [], [])
         running: list[Prepared] = []
-        problems = self._rescore_problems()
-        names = self._names(evals, problems)
+        by_path: dict[Path | None, list[Problem]] = {}
+        names = self._names(evals, by_path)
         n_evals = sum(1 for name in names if name.path not in self._named.withheld)
         n_run = sum(1 for name in names if name.path not in self._named.listed)
         for name in names:
             path, listed = name.path, name.path in self._named.listed
+            problems = by_path.setdefault(path, [])
             try:
                 prepared = self._outputs.with_output(self._prepare_named(name, n_run), n_evals)
                 id = eval_id(self._config, prepared.plan)
@@ -105,6 +107,9 @@ class EvalPreparer:
                 others = {arg: unit for arg, unit in units.items() if arg not in missing}
                 problems += [*missing.values(), *wrong_granularity(others, prepared.collected.granularity)]
                 evals.files.append(prepared.config.path)
+        problems = self._rescore_problems()
+        for path, found in by_path.items():
+            problems += [each for each in in_order(found, shown(path or Path())) if each not in problems]
         problems += self._baseline_problems(running) if not problems else []
         problems += self._outputs.problems(running)
         if problems:
@@ -113,7 +118,7 @@ class EvalPreparer:
             raise pytest.UsageError(*evals.not_listed)
         return evals
 
-    def _names(self, evals: PreparedEvals, problems: list[Problem]) -> list[NamedEntry]:
+    def _names(self, evals: PreparedEvals, by_path: dict[Path | None, list[Problem]]) -> list[NamedEntry]:
         """Return the evals that the command names, or that are only shown. Adds problems, or lines on those shown."""
         names: list[NamedEntry] = []
         for path in self._named.evals:
@@ -128,7 +133,7 @@ class EvalPreparer:
             if listed:
                 evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in found.problems)
             else:
-                problems += found.problems
+                by_path.setdefault(path, []).extend(found.problems)
         return names
 
     def _hide_secrets(self, path: Path | None) -> None:

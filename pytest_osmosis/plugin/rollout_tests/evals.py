@@ -28,13 +28,13 @@ from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, prepare_req
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.session_eval import SessionEval
 from pytest_osmosis.record.events import ROLLOUT
+from pytest_osmosis.record.manifest import TEST_EVAL
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.chat_messages import prompt_length
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
-SUFFIX = "-tests"
 ORIGIN = options.EVAL_MARKER_NAME
 VERDICTS = ("osmosis.outcome", "osmosis.pass")
 """Properties that state the eval's judgement of a run, which tests over rollouts do not share."""
@@ -187,7 +187,7 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
     """
     prepared = preparer.prepare(path, _union(plans), compared=False)
     config, plan = prepared.config, prepared.plan
-    name = f"{config.name}{SUFFIX}"
+    name = f"{config.name}{TEST_EVAL}"
     config = replace(
         config,
         name=name,

@@ -207,7 +207,7 @@ def test_an_override_of_a_swept_key_is_a_problem(problems: Problems) -> None:
         (
             '[[eval]]\nname = "a b"\n',
             [
-                '5: [[eval]] name: must be a name of letters, digits and - _ . + = ~; it begins with a letter or a digit, and has at most 100 characters, got "a b"'
+                '5: [[eval]] name: must be a name of letters, digits and - _ . + =; it begins with a letter or a digit, and has at most 100 characters, got "a b"'
             ],
         ),
         (

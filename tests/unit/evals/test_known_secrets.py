@@ -56,6 +56,17 @@ def test_a_file_that_is_no_toml_gives_the_same_but_for_its_env(tmp_path: Path) -
     assert values(path) == EXPECTED - {"value-of-env"} | {"value-of-key"}
 
 
+def test_the_secrets_of_each_of_several_evals_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(
+        'api_key_var = "A_TOKEN"\n[[eval]]\nheader = "Authorization: Bearer value-1"\n'
+        '[[eval]]\nheaders = {authorization = "Bearer value-2"}\n'
+        '[[ablation]]\nsweep.header = [["X-Api-Key: value-3"], ["X-Api-Key: value-4"]]\n'
+        'sweep.headers = [{X-Api-Key = "value-5"}, {X-Api-Key = "value-6"}]\n'
+    )
+    assert values(path) == {"value-of-a", "value-of-groq", *(f"value-{number}" for number in range(1, 7))}
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"[[[", b"secrets = 1", b"[secrets]\nrequired = 1", b"[secrets]\nrequired = [1]"]
 )

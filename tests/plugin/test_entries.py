@@ -1,0 +1,116 @@
+"""A TOML with several evals: their node ids, how a command selects them, and what they leave behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json
+
+PATH = "configs/eval/many.toml"
+MANY = """
+model = "demo/arithmetic"
+dataset = "x"
+eval_fn = ["rewards:score"]
+num_examples = -1
+cassette.record = "all"
+
+[[eval]]
+name = "plain"
+
+[[ablation]]
+[ablation.sweep]
+temperature = [0.0, 0.5]
+"""
+
+
+@pytest.fixture
+def many(plain_workspace: Workspace) -> Workspace:
+    """A workspace with a config of three evals over two rows."""
+    plain_workspace.eval("x", rows=2)
+    plain_workspace.write(PATH, MANY)
+    return plain_workspace
+
+
+def names(workspace: Workspace) -> list[str]:
+    return sorted(path.name.rpartition("-20")[0] for path in (workspace.root / ".osmosis" / "runs").iterdir())
+
+
+@PLAIN_AND_XDIST
+def test_each_entry_is_an_eval_with_node_ids_a_run_and_results_of_its_own(workspace: Workspace) -> None:
+    workspace.eval("x", rows=2)
+    workspace.write(PATH, MANY)
+    many = workspace
+    many.run(PATH, "--osmosis-output={name}.out.json", "-v").assert_outcomes(passed=6)
+
+    assert names(many) == ["plain", "x~temperature=0.0", "x~temperature=0.5"]
+    assert sorted(path.name for path in many.root.glob("*.out.json")) == [
+        *("plain.out.json", "x~temperature=0.0.out.json", "x~temperature=0.5.out.json")
+    ]
+    config = read_json(many.root / "x~temperature=0.5.out.json")["config"]
+    assert (config["name"], config["sampling"]["temperature"]) == ("x~temperature=0.5", 0.5)
+    cassettes = {path.name for path in (many.root / "cassettes").iterdir()}
+    assert cassettes == {"many.plain.jsonl", "many.x~temperature=0.0.jsonl", "many.x~temperature=0.5.jsonl"}
+    assert many.run(PATH, "--osmosis-replay").ret == 0
+
+
+def test_arguments_select_entries(many: Workspace) -> None:
+    selections = {
+        (f"{PATH}::plain",): {"plain[row0-run0]", "plain[row1-run0]"},
+        (f"{PATH}::x~temperature=0.5[row1-run0]",): {"x~temperature=0.5[row1-run0]"},
+        (f"{PATH}::plain[row0-run0]", f"{PATH}::x~temperature=0.5"): {
+            *("plain[row0-run0]", "x~temperature=0.5[row0-run0]", "x~temperature=0.5[row1-run0]"),
+        },
+        (PATH, "-k", "temperature-0.5 and row1"): {"x~temperature=0.5[row1-run0]"},
+        (PATH, "-m", "osmosis", "-k", "plain and row0"): {"plain[row0-run0]"},
+    }
+    for arguments, expected in selections.items():
+        result = many.run(*arguments, "--co", "-q")
+        assert {line.partition("::")[2] for line in result.outlines if line.startswith(PATH)} == expected, arguments
+    many.run(f"{PATH}::plain").assert_outcomes(passed=2)
+    assert names(many) == ["plain"]  # the others were not even begun
+
+
+def test_a_named_run_is_one_of_each_entry_and_goes_on_alone(many: Workspace) -> None:
+    many.run(PATH, "--osmosis-run=nightly").assert_outcomes(passed=6)
+    runs = many.root / ".osmosis" / "runs"
+    assert {path.name for path in runs.iterdir()} == {
+        *("nightly-plain", "nightly-x~temperature=0.0", "nightly-x~temperature=0.5")
+    }
+
+    for name in ("nightly", "nightly-plain"):
+        again = many.run(f"{PATH}::plain", f"--osmosis-run={name}")
+        again.assert_outcomes(passed=2)
+        again.stdout.fnmatch_lines(["*resumes nightly-plain*"])
+    many.run("--osmosis-from=nightly-x~temperature=0.5").assert_outcomes(passed=2)
+    assert len(list(runs.iterdir())) == 3
+
+
+def test_problems_of_all_entries_are_reported_at_once_and_each_one_once(plain_workspace: Workspace) -> None:
+    plain_workspace.eval("x", rows=1)
+    plain_workspace.write(
+        PATH,
+        MANY + 'batch_size = ["many"]\n[[eval]]\nnumm_examples = 1\n[[eval]]\nname = "b"\nmax_tokens = 0\n'
+        '[[eval]]\nname = "c"\ndataset = "y"\n[[eval]]\nname = "d"\ndataset = "y"\n',
+    )
+
+    result = plain_workspace.run(PATH)
+
+    assert result.ret == 4
+    places = [line.removeprefix("ERROR: ") for line in result.errlines if line]
+    assert [place.partition(" ")[0] for place in places[:3]] == [f"{PATH}:{line}:" for line in (14, 16, 19)]
+    assert 'did you mean "num_examples"?' in places[1]
+    assert places[0].endswith('[ablation.sweep] batch_size: must be an integer of at least 1, got "many"')
+    assert len(places) == 4
+    assert places[3].startswith('dataset "y": not found')
+
+
+def test_a_node_id_of_no_entry_says_which_there_are(many: Workspace) -> None:
+    result = many.run(f"{PATH}::plan[row0-run0]")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        [
+            f'ERROR: {PATH}::plan?row0-run0?: no eval of this file is called "plan", did you mean "plain"? '
+            f"(they are: plain, x~temperature=0.0, x~temperature=0.5); type {PATH} for all of them"
+        ]
+    )
