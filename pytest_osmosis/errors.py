@@ -119,6 +119,8 @@ class ModelError(OsmosisError):
         they fail unless one has succeeded (403, 404, unreachable), "never" if the model did answer (a refusal)."""
         self.retries: int = 0
         """The number of repetitions before this error."""
+        self.elsewhere: str | None = None
+        """The replica of the model that failed, if another one may answer the same request at once."""
 
 
 class BoundError(OsmosisError):

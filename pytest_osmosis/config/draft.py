@@ -135,15 +135,26 @@ class Draft:
 
     def choose(self, table: str, *keys: str) -> None:
         """Keep, of keys that exclude each other, the one of the highest level. Two in one level are a problem."""
-        levels = [self._origins[table, key].level for key in keys if (table, key) in self._origins]
-        highest = max(levels, key=LEVELS.index, default=None)
-        chosen, *others = [key for key in keys if self._level_of(table, key) == highest] or keys
-        for key in keys if highest is not None else ():
-            if key in others:
-                self.fail(table, key, f"cannot be used with {chosen}; keep one of them")
-            elif key != chosen:
-                self._origins.pop((table, key), None)
-                self.values.pop((table, key), None)
+        self.choose_of(*((table, key) for key in keys))
+
+    def choose_of(self, *places: TableKey) -> None:
+        """Keep one of several keys as `choose` does; they may belong to different tables."""
+        given = [place for place in places if place in self._origins and not self._is_of_no_table(place)]
+        if not given:
+            return
+        highest = max((self._origins[place].level for place in given), key=LEVELS.index)
+        chosen, *others = [place for place in given if self._level_of(*place) == highest]
+        for place in given:
+            if place in others:
+                named = chosen[1] if place[0] == chosen[0] else place_text(*chosen)
+                self.fail(*place, f"cannot be used with {named}; keep one of them")
+            elif place != chosen:
+                self._origins.pop(place, None)
+                self.values.pop(place, None)
+
+    def _is_of_no_table(self, place: TableKey) -> bool:
+        """Return True for a key of what should be a table and is none, which is reported."""
+        return place in self._origins and place not in self._raw and self._origins[place].keys == (place[0],)
 
     def _level_of(self, table: str, key: str) -> ConfigLevel | None:
         origin = self._origins.get((table, key))

@@ -40,6 +40,7 @@ from pytest_osmosis.config.tables import (
 )
 from pytest_osmosis.config.workspace import in_training, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.text.header_names import merged_headers
 from pytest_osmosis.text.paths import absolute
 from pytest_osmosis.text.recorded import RECORDED
 
@@ -186,12 +187,12 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         path=path,
         name=path.stem,
         workspace=workspace,
-        experiment=Experiment(**{"model_path": RECORDED if is_recorded(draft) else "", **draft.table("experiment")}),
+        experiment=Experiment(**{"model_path": _model_name(draft), **draft.table("experiment")}),
         evaluation=Evaluation(**_without_selection(draft, "evaluation")),
         selection=selection(draft.levels, default),
         env=MappingProxyType(draft.table("env")),
         secrets=draft.get("secrets", "required") or valid_secrets(draft.raw("secrets", "required")),
-        model=ModelTable(**draft.table("model")),
+        model=_model(draft),
         sampling=Sampling(**draft.table("sampling")),
         scoring=Scoring(**draft.table("scoring")),
         judge=JudgeTable(**draft.table("judge")),
@@ -213,6 +214,21 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),
         text=draft.document.text if draft.document is not None else None,
     )
+
+
+def _model_name(draft: Draft) -> str:
+    """Return the name of a model that model_path does not name."""
+    return RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
+
+
+def _model(draft: Draft) -> ModelTable:
+    """Return the server of the model. Headers of all levels are sent; of equal names the highest level's."""
+    values = from_current_folder(draft, draft.table("model"), "model", "endpoints_path")
+    for key in ("headers", "headers_from_state"):
+        if key in values:
+            levels = [level.get(("model", key), {}) for level in draft.levels]
+            values[key] = merged_headers(*reversed(levels))
+    return ModelTable(**values)
 
 
 def _agent(draft: Draft) -> AgentTable:

@@ -165,8 +165,8 @@ MODEL = Table(
         Field(
             "endpoint_id",
             text(),
-            "Endpoint of the registry that serves the model. Cannot be used with [experiment] model_path, base_url, "
-            "client or api_client_type.",
+            "Endpoint of the registry that serves the model. Cannot be used with [experiment] model_path, which may "
+            "hold the id too. base_url, api_key_env, client and api_client_type count more than the registry's.",
         ),
         Field(
             "endpoints_path",

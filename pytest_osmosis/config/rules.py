@@ -22,9 +22,14 @@ from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.suggest import suggestion
 
 GRADER_SCORE, RUBRIC_SCORE = "reward", "rubric"
+STATE_KEYS = ("row_index", "run_index", "example_id", "trajectory_id")
+"""The keys that the state of every rollout has."""
 FOR_ALL_JUDGES = ("max_retries", "requests_per_minute", "tokens_per_minute")
 """The keys of [judge] that functions which ask a judge themselves need too."""
 _MOST_LISTED = 10
+_PATHS_INSIDE = (
+    ("output", "dir"), ("output", "results"), ("baseline", "results"), ("cassette", "path"), ("model", "endpoints_path")
+)  # fmt: skip
 
 
 def check(draft: Draft, workspace: Path) -> None:
@@ -32,7 +37,10 @@ def check(draft: Draft, workspace: Path) -> None:
     check_environment(draft)
     draft.choose("experiment", "commit_sha", "branch")
     draft.choose("agent", "agent", "mcp")
+    draft.choose("model", "client", "api_client_type")
+    draft.choose_of(("experiment", "model_path"), ("model", "endpoint_id"))
     _model(draft)
+    _headers_from_state(draft)
     _code(draft, workspace)
     _mcp(draft, workspace)
     _dataset(draft, workspace)
@@ -48,6 +56,7 @@ def check(draft: Draft, workspace: Path) -> None:
         *(("output", key) for key in ("dir", "results", "output_dir")),
         ("baseline", "results"),
         ("cassette", "path"),
+        ("model", "endpoints_path"),
     ):
         _stays_inside(draft, workspace, table, key)
 
@@ -88,8 +97,18 @@ def _model(draft: Draft) -> None:
         if draft.is_set("baseline", "model_path"):
             text = 'cannot be used with [agent] agent = "recorded", which asks no model'
             draft.fail("baseline", "model_path", f"{text}; compare with [baseline] results")
-    elif not draft.is_set("experiment", "model_path"):
+    elif not draft.is_set("experiment", "model_path") and not draft.is_set("model", "endpoint_id"):
         draft.fail("experiment", "model_path", "missing; must be a string that is not blank")
+
+
+def _headers_from_state(draft: Draft) -> None:
+    """Add a problem for each header from a state that has no such key. An environment's may have any."""
+    if draft.is_set("environment", "env_id"):
+        return
+    for name, key in (draft.get("model", "headers_from_state") or {}).items():
+        if key not in STATE_KEYS:
+            text = f"unknown key of the state {toml(key)}{suggestion(key, STATE_KEYS)} (valid: {', '.join(STATE_KEYS)};"
+            draft.fail("model", "headers_from_state", f"{text} an environment may have others)", name)
 
 
 def _code(draft: Draft, workspace: Path) -> None:

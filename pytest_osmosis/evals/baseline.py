@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytest_osmosis.config.endpoints import Registry
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.errors import ConfigError, Problem, ResultsError
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.models.endpoint_targets import resolve_model
 from pytest_osmosis.models.prices import Price
-from pytest_osmosis.models.targets import ModelTarget, resolve
+from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.results.baseline_results import why_unfit
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.text.paths import shown
@@ -29,7 +31,9 @@ class BaselineModel:
     price: Price | None = None
 
 
-def baseline_target(config: EvalConfig, environ: Mapping[str, str], where: str) -> ModelTarget | None:
+def baseline_target(
+    config: EvalConfig, environ: Mapping[str, str], where: str, registry: Registry | None = None
+) -> ModelTarget | None:
     """Return the target of `[baseline] model_path`, None without one. Raises `ConfigError` at `where`.
 
     Timeouts and retries are those of `[model]`. Its client and headers apply only to the same server, because headers
@@ -39,10 +43,14 @@ def baseline_target(config: EvalConfig, environ: Mapping[str, str], where: str) 
     if baseline.model_path is None:
         return None
     table = replace(model, base_url=baseline.base_url, api_key_env=baseline.api_key_env)
+    table = replace(table, endpoint_id=None)
     if baseline.base_url is None or baseline.base_url != model.base_url:
-        table = replace(table, client="auto", headers={})
+        table = replace(table, client="auto", api_client_type=None, headers={})
+    of_environment = config.environment.env_id is not None
     try:
-        return resolve(baseline.model_path, table, environ, where=where)
+        return resolve_model(
+            baseline.model_path, table, environ, where=where, registry=registry, of_environment=of_environment
+        )
     except ConfigError as error:
         raise ConfigError(Problem(each.where, _for_baseline(each.text)) for each in error.problems) from None
 

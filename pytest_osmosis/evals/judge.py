@@ -9,11 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.config.endpoints import Registry
 from pytest_osmosis.config.rules import rubric_file
 from pytest_osmosis.config.tables import EvalConfig, JudgeTable, ModelTable, TokenPrices
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.host.judge_setup import JudgeSetup, judge_digest
+from pytest_osmosis.models.endpoint_targets import resolve_model
 from pytest_osmosis.models.prices import Price, price_of
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, resolve
@@ -67,13 +69,15 @@ class EvalJudge:
         return {**{name: setup[name] for name in kept}, "digest": judge_digest(setup)}  # type: ignore[literal-required]
 
 
-def eval_judge(config: EvalConfig, environ: Mapping[str, str], where: str) -> EvalJudge | None:
+def eval_judge(
+    config: EvalConfig, environ: Mapping[str, str], where: str, registry: Registry | None = None
+) -> EvalJudge | None:
     """Return the judge of a config, None without a rubric. Raises `ConfigError` at `where`."""
     rubric, table = config.scoring.rubric, config.judge
     if rubric is None or table.model_path is None:
         return None
     try:
-        target = resolve(table.model_path, table.model_table, environ, where=where)
+        target = resolve_model(table.model_path, table.model_table, environ, where=where, registry=registry)
     except ConfigError as error:
         raise ConfigError(Problem(each.where, _for_judge(each.text)) for each in error.problems) from None
     return EvalJudge(table.model_path, target, rubric_text(config.workspace, rubric, where), table)

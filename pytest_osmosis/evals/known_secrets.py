@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.document import MOST_BYTES
+from pytest_osmosis.config.endpoints import DEFAULT_PATH, FILE_NAME
 from pytest_osmosis.config.secrets import parse_dotenv
 from pytest_osmosis.config.workspace import workspace_of
 from pytest_osmosis.files.reading import FileFault, open_file
@@ -21,11 +22,14 @@ from pytest_osmosis.models.providers import password_in, provider_secrets
 
 KEY_NAME, KEY_NAMES = "api_key_env", ("api_key_env", "api_key_var")
 """The keys of ours and of `prime eval` that name the variable with a model's key."""
-HEADER_LINES = "header"
-"""The key of `prime eval` that holds headers as lines."""
+KEY_NAMES_OF_ENDPOINTS = ("key", "api_key_var")
+"""The same in the registry of endpoints."""
+HEADER_TABLES, HEADER_LINES = ("headers", "extra_headers"), "header"
+"""The keys that hold headers, and the key of `prime eval` that holds them as lines."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STRING = r"""["']([^"'\n]*)["']"""
 _KEY_NAMES = re.compile(rf"(?:{'|'.join(KEY_NAMES)})[\"']?\s*=\s*{_STRING}")
+_KEY_NAMES_OF_ENDPOINTS = re.compile(rf"\b(?:{'|'.join(KEY_NAMES_OF_ENDPOINTS)})[\"']?\s*=\s*{_STRING}")
 _REQUIRED = re.compile(r"required[\"']?\s*=\s*\[([^\]]*)")
 _HEADERS = re.compile(r"headers[\"']?\s*=\s*\{([^}]*)|\[\s*model\s*\.\s*headers\s*\]([^\[]*)")
 _PAIR = re.compile(rf"""["']?([A-Za-z0-9_-]+)["']?\s*=\s*{_STRING}""")
@@ -49,9 +53,12 @@ def known_secrets(
     workspace = folder if path is None else workspace_of(path)
     texts = [_text(file) for file in (path, workspace / "pyproject.toml") if file is not None]
     contents = [*map(_content, texts), *map(_as_content, overrides)]
+    registries = [_text(file) for file in _registries(workspace, contents)]
     text_of_secrets = stdin if secrets_file == "-" else _text(secrets_file) if secrets_file is not None else ""
     in_file = parse_dotenv(text_of_secrets.removeprefix("\ufeff"), "").values
     names = [*_names_in_texts(texts), *(name for content in contents for name in _names(content))]
+    names += [name for text in registries for name in _KEY_NAMES_OF_ENDPOINTS.findall(text)]
+    texts, contents = [*texts, *registries], [*contents, *map(_content, registries)]
     return (
         provider_secrets(environ),
         _values(names, environ),
@@ -106,7 +113,7 @@ def _tables(content: object) -> Iterator[dict[str, Any]]:
 
 
 def _names(content: object) -> Iterator[str]:
-    """Yield the names of variables under `api_key_env` and `[secrets] required`, at any depth."""
+    """Yield the names of variables under `KEY_NAMES` and `[secrets] required`, at any depth."""
     for table in _tables(content):
         yield from (table[key] for key in KEY_NAMES if isinstance(table.get(key), str))
         secrets = table.get("secrets")
@@ -132,9 +139,20 @@ def _texts_under(name: str, content: object) -> Iterator[dict[str, str]]:
                 yield {key: value for key, value in each.items() if isinstance(value, str)}
 
 
+def _registries(workspace: Path, contents: Iterable[object]) -> Iterator[Path]:
+    """Yield the registries of endpoints that contents may name, and the workspace's own."""
+    yield workspace / DEFAULT_PATH
+    for content in contents:
+        for table in _tables(content):
+            named = table.get("endpoints_path")
+            if isinstance(named, str) and "\0" not in named:
+                yield from (workspace / named, workspace / named / FILE_NAME)
+
+
 def _headers(content: object) -> Iterator[dict[str, str]]:
     """Yield the secrets among the headers of each table, as several evals of a config may have equal names."""
-    yield from map(secret_headers, _texts_under("headers", content))
+    for name in HEADER_TABLES:
+        yield from map(secret_headers, _texts_under(name, content))
     for table in _tables(content):
         yield from (secret_headers(header) for header in _header_lines(table.get(HEADER_LINES)))
 

@@ -25,6 +25,7 @@ from pytest_osmosis.evals.prepare import (
     check_prices,
     configured_dataset,
     hide_secrets,
+    known_endpoints,
     once,
     origin_of,
     with_digest,
@@ -32,7 +33,8 @@ from pytest_osmosis.evals.prepare import (
 )
 from pytest_osmosis.evals.prepared import Preflight, Prepared
 from pytest_osmosis.evals.run_directory import runs_folder
-from pytest_osmosis.models.targets import DEMO, missing_extra, missing_login, resolve
+from pytest_osmosis.models.endpoint_targets import resolve_model
+from pytest_osmosis.models.targets import DEMO, missing_extra, missing_login
 from pytest_osmosis.record.plan import Plan, Step, spans_of
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.text.chat_messages import text_of
@@ -78,16 +80,19 @@ def prepare_training(
     dataset: Dataset | None = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
     asked = (config.experiment.model_path, config.model) if training.asks_model else (DEMO, ModelTable())
-    target = checks.made(lambda: resolve(*asked, environ, where=where), *MODEL_KEYS)
+    known = checks.made(lambda: known_endpoints(config))
+    target = known and checks.made(
+        lambda: resolve_model(*asked, environ, where=where, registry=known.registry), *MODEL_KEYS
+    )
     secrets: dict[str, str] = {}
     missing: tuple[str, ...] = ()
     if not listing:
-        key = None if target is None else target.api_key_env
-        names = [*config.secrets, *([key] if key is not None else [])]
+        keys = [] if target is None else [each.api_key_env for each in target.servers if each.api_key_env is not None]
+        names = [*config.secrets, *keys]
         secrets = checks.made(lambda: resolve_secrets(names, secrets_file, environ, read_stdin, needed=False)) or {}
         missing = _missing(config.secrets, secrets, secrets_file, environ, read_stdin)
-        if key is not None and key not in config.secrets:
-            checks.made(lambda: resolve_secrets([key], secrets_file, environ, read_stdin))
+        if keys := [key for key in keys if key not in config.secrets]:
+            checks.made(lambda: resolve_secrets(keys, secrets_file, environ, read_stdin))
         if target is not None and training.asks_model:
             visible = {**environ, **config.env, **secrets}
             checks.add([missing_extra(target, where=where), missing_login(target, visible, where=where)])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
+from pytest_osmosis.config.endpoints import Registry, load_registry
 from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.secrets import MOST_BYTES
@@ -29,8 +30,9 @@ from pytest_osmosis.evals.prepared import Prepared, differences, identity
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
+from pytest_osmosis.models.endpoint_targets import PRIME_KEY, PRIME_URL, is_at_prime, resolve_model
 from pytest_osmosis.models.prices import price_of
-from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, recorded, resolve
+from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
@@ -98,9 +100,16 @@ def prepare(
         lambda: None if dataset is None else _data(config, dataset, named_rows, shared),
         *("data", "evaluation.limit", "evaluation.n"),
     )
-    target = checks.made(lambda: _target(config, environ, model_origin), *MODEL_KEYS, "agent.agent")
-    other = checks.made(lambda: baseline_target(config, environ, baseline_origin), "baseline", "model")
-    judge = checks.made(lambda: eval_judge(config, environ, shown(config.path)), "judge", "scoring.rubric")
+    known = checks.made(lambda: known_endpoints(config), "model.endpoints_path")
+    target, other, judge = None, None, None
+    if known is not None:
+        target = checks.made(lambda: _target(config, environ, model_origin, known.registry), *MODEL_KEYS, "agent.agent")
+        other = checks.made(
+            lambda: baseline_target(config, environ, baseline_origin, known.registry), "baseline", "model"
+        )
+        judge = checks.made(
+            lambda: eval_judge(config, environ, shown(config.path), known.registry), "judge", "scoring.rubric"
+        )
     cassette = checks.made(lambda: eval_cassette(config, answers, reads=not listing), "cassette")
     replays = answers == "cassette"
     secrets, missing = {}, list[str]()
@@ -122,6 +131,7 @@ def prepare(
             )
     baseline_results = checks.made(lambda: stored_baseline(config, updating), "baseline")
     checks.raise_problems()
+    assert target is not None, "its problem would have been raised"
     if config.environment_module is not None:
         visible = {**environ, **config.env, **(secrets or {})}
         environment = loaded_environment(config, config.environment_module, visible, environments)
@@ -137,6 +147,7 @@ def prepare(
         hidden=hidden,
         notes=(
             *secret_notes(missing, "the agent or a reward function"),
+            *prime_notes(config, target),
             *(environment.notes if environment is not None else ()),
             *data.notes,
         ),
@@ -236,12 +247,33 @@ def with_threshold(config: EvalConfig, environment: EnvironmentFacts) -> EvalCon
     return replace(config, evaluation=replace(config.evaluation, pass_threshold=environment.pass_threshold))
 
 
-def _target(config: EvalConfig, environ: Mapping[str, str], origin: str) -> ModelTarget:
+class KnownEndpoints(NamedTuple):
+    """The registry of endpoints of an eval, None if it has none."""
+
+    registry: Registry | None
+
+
+def known_endpoints(config: EvalConfig) -> KnownEndpoints:
+    """Return the registry of an eval that asks a model. Raises `ConfigError` with all its problems."""
+    if config.agent.is_recorded:
+        return KnownEndpoints(None)
+    return KnownEndpoints(load_registry(config.workspace, config.model.endpoints_path, shown(config.path)))
+
+
+def _target(config: EvalConfig, environ: Mapping[str, str], origin: str, registry: Registry | None) -> ModelTarget:
     """Return the eval's model. Raises `ConfigError`."""
     name = config.experiment.model_path
     if config.agent.is_recorded:
         return recorded(name)
-    return resolve(name, config.model, environ, where=origin)
+    of_environment = config.environment.env_id is not None
+    return resolve_model(name, config.model, environ, where=origin, registry=registry, of_environment=of_environment)
+
+
+def prime_notes(config: EvalConfig, target: ModelTarget | None) -> list[str]:
+    """Return the note that an environment's model is asked at Prime, though the config names no server."""
+    if target is None or not is_at_prime(target) or target.endpoint is not None or config.model.base_url is not None:
+        return []
+    return [f"{PRIME_KEY} is set and the config names no server, so {target.model} is asked at {PRIME_URL}"]
 
 
 def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | None:
@@ -278,7 +310,8 @@ def with_digest(prepared: Prepared) -> Prepared:
 
 def _secret_names(config: EvalConfig, targets: Sequence[ModelTarget], judge: EvalJudge | None) -> list[str]:
     """Return the names of all secrets: those of the config, and of the keys of its models and its judge."""
-    models = [*targets, *([judge.target] if judge is not None else [])]
+    asked = [*targets, *([judge.target] if judge is not None else [])]
+    models = [server for each in asked for server in each.servers]
     return list(dict.fromkeys([*config.secrets, *filter(None, (each.api_key_env for each in models))]))
 
 

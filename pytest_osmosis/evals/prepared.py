@@ -172,7 +172,7 @@ def identity(prepared: Prepared) -> dict[str, Any]:
             digests.get(row, "") for span in plan.spans for row in range(span.first, span.first + span.n_rows)
         ),
         "n": config.evaluation.n,
-        "model": [config.experiment.model_path, target.base_url],
+        "model": [config.experiment.model_path, target.base_url if target.endpoint is None else None],
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *_mcp(config)],
         "scorers": [config.scoring.grader, *config.scoring.eval_fns],
         **_environment(config),

@@ -44,6 +44,7 @@ from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.files.shapes import (
+    Check,
     ShapeFault,
     anything,
     flag,
@@ -57,7 +58,7 @@ from pytest_osmosis.files.shapes import (
     whole,
 )
 from pytest_osmosis.models.providers import Client, MaxTokensKey
-from pytest_osmosis.models.targets import KNOWN, ModelTarget
+from pytest_osmosis.models.targets import KNOWN, ModelTarget, Sticky
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.plan import Plan, spans_of
@@ -72,7 +73,12 @@ from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.recorded import RECORDED
 
-TARGET = members(
+
+def _replica(value: Any) -> None:
+    TARGET(value)
+
+
+TARGET: Check = members(
     {"provider": one_of("server", RECORDED, *KNOWN), "model": text},
     {
         "base_url": nullable(text),
@@ -83,6 +89,10 @@ TARGET = members(
         "client": one_of(*get_args(Client)),
         "max_tokens_key": one_of(*get_args(MaxTokensKey)),
         "seed_key": nullable(text),
+        "headers_from_state": table(text),
+        "endpoint": nullable(text),
+        "sticky": one_of(*get_args(Sticky)),
+        "replicas": listing(_replica),
     },
 )
 """The shape of a stored target."""
@@ -295,7 +305,8 @@ def _target(run: StoredEvalRun, stored: Mapping[str, Any]) -> ModelTarget:
     except ShapeFault as fault:
         raise ProblemsError([Problem(shown(run.directory.manifest), str(fault.within("target")))]) from None
     kept = {each.name: stored[each.name] for each in fields(ModelTarget) if each.name in stored}
-    return ModelTarget(**{**kept, "headers": {}})  # the manifest holds the names of headers only
+    replicas = tuple(_target(run, each) for each in stored.get("replicas", ()))
+    return ModelTarget(**{**kept, "headers": {}, "replicas": replicas})  # the manifest holds the names of headers only
 
 
 def _baseline_model(run: StoredEvalRun) -> BaselineModel | None:

@@ -128,7 +128,9 @@ def _environment(prepared: Prepared) -> dict[str, Any]:
 
 
 def _address(target: ModelTarget) -> dict[str, Any]:
-    return {"provider": target.provider, "model": target.model, "base_url": target.base_url}
+    """Return what tells a model from others. An endpoint may move, or lose one of its replicas, and stay the same."""
+    address = {"base_url": None, "endpoint": target.endpoint} if target.endpoint else {"base_url": target.base_url}
+    return {"provider": target.provider, "model": target.model, **address}
 
 
 def _inside(mcp: str | None, prepared: Prepared) -> str | None:

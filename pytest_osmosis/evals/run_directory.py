@@ -250,7 +250,9 @@ def _typed(override: Override, config: EvalConfig) -> dict[str, Any]:
 
 
 def _target(target: ModelTarget) -> dict[str, Any]:
-    return {**target.to_json(), "headers": sorted(target.headers)}
+    """Return a target with the names of its headers alone."""
+    replicas = [_target(each) for each in target.replicas]
+    return {**target.to_json(), "headers": sorted(target.headers), "replicas": replicas}
 
 
 def provenance_of(prepared: Prepared, directory: RunDirectory, began_at: datetime) -> dict[str, Any]:

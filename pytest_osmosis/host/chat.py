@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
@@ -29,6 +30,10 @@ from pytest_osmosis.host.retry_waits import OverloadDetector, RetryWaits
 from pytest_osmosis.host.slots import ModelRequest, RolloutSlot
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.models.headers import state_headers
+from pytest_osmosis.models.replicas import USES, ReplicaUse
+from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.text.header_names import merged_headers
 
 if TYPE_CHECKING:
     from pytest_osmosis.host.standby_gateway import StandbyGateway
@@ -55,6 +60,7 @@ class RequestTotals:
     if it was answered: its client raised an error of its own. `outage` is the last error of the provider. `usage` is
     None without an answer, and for good once a server answers without its usage: the sum is unknown then. `stored`
     are those of the answers that came from a store, `unrecorded` is the last request of a replay that it did not hold.
+    `replicas` are the requests to each replica of the model, by its name.
     """
 
     usage: Usage | None = None
@@ -70,6 +76,7 @@ class RequestTotals:
     tool_calls: int = 0
     bound: str | None = None
     stored: StoreTotals = field(default_factory=StoreTotals)
+    replicas: dict[str, ReplicaUse] = field(default_factory=dict)
     unrecorded: ModelError | None = None
 
     def add(self, reply: ChatReply) -> None:
@@ -116,6 +123,9 @@ class ModelGateway:
         self.permits = PermitClient(events.emit) if setup.permits else None
         self._store = store
         self._models = {tag: AskedModel.of(target) for tag, target in setup.targets.items()}
+        self._state_headers: Mapping[ModelTag, Mapping[str, str]] = {
+            tag: target.get("headers_from_state", {}) for tag, target in setup.targets.items()
+        }
         self._clients = clients
         self._stalls = stalls
         self.bounds = setup.bounds
@@ -129,6 +139,10 @@ class ModelGateway:
     def _hold(self, wait_s: float) -> None:
         self.limits.hold(wait_s)
         self.events.emit({"ev": "throttled", "wait_s": wait_s})
+
+    def state_headers(self, tag: ModelTag) -> Mapping[str, str]:
+        """Return the headers from the state of a rollout, and their keys in it."""
+        return self._state_headers[tag]
 
     def exchanges(self, key: Key) -> RolloutExchanges | None:
         """Return the exchanges of a rollout, None if they are neither kept nor looked up."""
@@ -148,6 +162,7 @@ class ModelGateway:
             rng=self._jitter,
             on_result=waits.note_result,
             within=lambda seconds: Deadline(seconds, self._stalls, lambda task, times: None),
+            moved=waits.moved,
         )
         return answered.reply
 
@@ -163,10 +178,19 @@ class RolloutExchanges(NamedTuple):
 
 
 class RolloutChat:
-    """The requests of one rollout. `slot` is the rollout's slot, which it releases while it only waits for retries."""
+    """The requests of one rollout. `slot` is the rollout's slot, which it releases while it only waits for retries.
+
+    `state` holds what headers may take from the state of any rollout.
+    """
 
     def __init__(self, gateway: ModelGateway, key: Key, deadline: Deadline) -> None:
         self.key = key
+        self.state: dict[str, Any] = {
+            "row_index": key.run.row,
+            "run_index": key.run.index,
+            "example_id": key.run.row,
+            "trajectory_id": uuid4().hex,
+        }
         self.deadline = deadline
         self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
         self.totals = RequestTotals()
@@ -206,6 +230,8 @@ class RolloutChat:
         with self._counting:
             self.totals.open += 1
         asked: AskedRequest | None = None
+        request = self._with_headers(request)
+        counting = USES.set(self.totals.replicas)
         try:
             if self._exchanges is None:
                 reply = await send(turn, None)
@@ -219,6 +245,7 @@ class RolloutChat:
                     self.totals.unrecorded = error
             raise
         finally:
+            USES.reset(counting)
             with self._counting:
                 self.totals.open -= self.deadline.remaining_s() > 0  # one that ends with the deadline stays open
         with self._counting:
@@ -226,6 +253,12 @@ class RolloutChat:
             if asked is not None and asked.from_store:
                 self.totals.stored.add(reply.usage)
         return reply
+
+    def _with_headers(self, request: ChatRequest) -> ChatRequest:
+        """Return a request with the headers whose values are in the state of every rollout; its own ones stay."""
+        wanted = self._gateway.state_headers(self.key.run.model)
+        headers = state_headers(wanted, self.state)
+        return replace(request, headers=merged_headers(headers, request.headers)) if headers else request
 
     async def _send(self, request: ChatRequest, turn: int, asked: AskedRequest | None) -> ChatReply:
         """Send a request once it may be sent. One that is answered from a store waits too, but for no permit."""

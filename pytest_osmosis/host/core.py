@@ -47,6 +47,7 @@ from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_fai
 from pytest_osmosis.judges.requests import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.refusal import refused
+from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.record.events import ROLLOUT, NoteFields, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
@@ -119,6 +120,7 @@ class HostCore:
         """Perform a run whose slot is held already. Emits `start`, `rollout`, and the events of `score`."""
         key = Key.of(request)
         chat = RolloutChat(self._gateway, key, self._deadline(key, self._setup.agent_timeout_s))
+        chat.state["example_id"] = request["record"].get("example_id", key.run.row)
         self._endpoint.attach(asyncio.get_running_loop())
         endpoint = RolloutEndpoint(self._endpoint, chat, request["seed"])
         if self._setup.agent == RECORDED:
@@ -249,6 +251,8 @@ class HostCore:
             event["samples"] = samples
         if environment:
             event["environment"] = environment
+        if chat.totals.replicas:
+            event["replicas"] = uses_to_json(chat.totals.replicas)
         return event
 
     async def _output(self, context: ChatContext, running: MonitoredCode) -> RolloutOutput:

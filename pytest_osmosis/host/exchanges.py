@@ -63,7 +63,8 @@ class AskedModel(NamedTuple):
     @classmethod
     def of(cls, target: Any) -> AskedModel:
         """Return the model of a target (`ModelTarget.to_json`)."""
-        return cls(target["model"], " ".join(str(target[name]) for name in ("provider", "client", "base_url")))
+        address = "base_url" if not target.get("replicas") else "endpoint"  # any of the replicas may answer
+        return cls(target["model"], " ".join(str(target[name]) for name in ("provider", "client", address)))
 
 
 class StoreTotals:

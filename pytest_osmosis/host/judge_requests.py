@@ -334,5 +334,6 @@ class ScoringRequests:
             rng=gateway.jitter,
             on_result=waits.note_result,
             within=lane.within,
+            moved=waits.moved,
         )
         return answered.reply

@@ -73,6 +73,11 @@ class RetryWaits:
             self._tell(waits=False)
         self._on_retry()
 
+    async def moved(self) -> None:
+        """Wait until the request may be sent to another replica."""
+        await self._request.send_again()
+        self._on_retry()
+
     def _tell(self, *, waits: bool) -> None:
         if self._emit is not None:
             self._emit({"ev": "retry", **self._key.to_json(), "waits": waits})

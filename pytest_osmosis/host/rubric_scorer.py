@@ -31,7 +31,7 @@ class RubricScorer:
     @classmethod
     def of(cls, setup: Mapping[str, Any]) -> RubricScorer:
         low, high = setup["score_range"]
-        target = ModelTarget(**setup["target"])
+        target = ModelTarget.from_json(setup["target"])
         model = JudgeModel(setup["model"], setup["base_url"], target)
         rubric = Rubric(setup["rubric"], low, high, setup["system_prompt"])
         return cls(

@@ -316,6 +316,11 @@ class ModelRequest:
             yield
         await self._begin()
 
+    async def send_again(self) -> None:
+        """Wait until the request may be sent again, at once: its rollout keeps its slot."""
+        self._end()
+        await self._begin()
+
     async def _begin(self) -> None:
         self._permit = await self._slot.begin_request(self._get_permit)
         self._in_flight = True

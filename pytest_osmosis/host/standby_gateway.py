@@ -62,6 +62,11 @@ class StandbyGateway:
             await permitted.begin()
             on_retry()
 
+        async def moved() -> None:
+            permitted.end()
+            await permitted.begin()
+            on_retry()
+
         await permitted.begin()
         try:
             answered = await retry.chat(
@@ -72,6 +77,7 @@ class StandbyGateway:
                 remaining_s=remaining_s,
                 waiting=waiting,
                 rng=self._jitter,
+                moved=moved,
             )
             permitted.end(answered.reply.usage)
         finally:

@@ -16,6 +16,11 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
 
     Raises `ConfigError` if the key's variable is unset or empty, or if LiteLLM is needed but not installed.
     """
+    if target.replicas:
+        from pytest_osmosis.models.replicas import ReplicatedModel
+
+        clients = [create(each, environ, max_in_flight) for each in target.replicas]
+        return ReplicatedModel(target, clients)
     problems = [missing_key(target, environ, where="environment"), missing_extra(target, where="environment")]
     if any(problems):
         raise ConfigError(filter(None, problems))
@@ -41,6 +46,14 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
             from pytest_osmosis.models.litellm import LiteLLMModel
 
             return LiteLLMModel(target, api_key)
+        case "completions":
+            from pytest_osmosis.models.text_completions import TextModel
+
+            return TextModel(target, api_key, max_in_flight=max_in_flight)
+        case "tokens":
+            from pytest_osmosis.models.token_completions import TokenModel
+
+            return TokenModel(target, api_key, max_in_flight=max_in_flight)
 
 
 async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
@@ -48,9 +61,14 @@ async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
 
     Failures that may pass (rate limits, a slow answer) count as success, unless the server cannot be reached. That gets
     a second try, because the server may be starting. An error that is not `systemic` may be one of this request alone.
+    Each replica of a model gets a request.
     """
     import asyncio
 
+    from pytest_osmosis.models.replicas import ReplicatedModel
+
+    if isinstance(model, ReplicatedModel):
+        return await model.probe(lambda replica: probe(replica, timeout_s=timeout_s))
     error = await _error(model, timeout_s)
     if error is not None and error.retryable and error.systemic != "no":
         await asyncio.sleep(SECOND_TRY_AFTER_S)

@@ -60,7 +60,8 @@ class ChatRequest:
 
     `sampling` contains the other keys of the body: temperature, top_p, max_tokens, stop, and the keys of extra_body.
     `seed` is that of the run. `headers` are HTTP headers of this request alone: they replace those of the target that
-    have the same name in any case, and are no part of a cassette's digest.
+    have the same name in any case, and are no part of a cassette's digest. `failed_at` are the replicas of the model
+    that failed this request before.
     """
 
     messages: Sequence[Message]
@@ -69,6 +70,7 @@ class ChatRequest:
     seed: int | None = None
     run: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    failed_at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,11 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
 
     Raises `TypeError` or `ValueError` for messages, tools or sampling that are not JSON.
     """
+    return encoded(request_body(request, target))
+
+
+def request_body(request: ChatRequest, target: ModelTarget) -> dict[str, Any]:
+    """Return the body of a request before it is written."""
     messages, tools = sendable(request.messages), list(request.tools)
     if target.provider == "openai":
         messages, tools = [_unmarked(message) for message in messages], [_unmarked(tool) for tool in tools]
@@ -38,7 +43,7 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     sampling = dict(request.sampling)
     if "max_tokens" in sampling:
         body[target.max_tokens_key] = sampling.pop("max_tokens")
-    return encoded({**body, **sampling})
+    return {**body, **sampling}
 
 
 def sendable(messages: Sequence[Message]) -> list[Message]:
@@ -91,7 +96,7 @@ def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) 
     return ChatReply(
         message=_message(message),
         finish_reason=label(choice.get("finish_reason")),
-        usage=_usage(body.get("usage")),
+        usage=usage_of(body.get("usage")),
         model=label(body.get("model")),
     )
 
@@ -136,7 +141,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
     return {**call, "function": {**function, "arguments": json.dumps(function.get("arguments") or {})}}
 
 
-def _usage(data: object) -> Usage | None:
+def usage_of(data: object) -> Usage | None:
     """Return the tokens. DeepSeek and LiteLLM have names of their own for those read from and written to a cache.
 
     Some servers leave reasoning tokens out of `completion_tokens`, but not out of `total_tokens`: xAI's and Google's.

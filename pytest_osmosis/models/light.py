@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pytest_osmosis import __version__
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.completions import read_reply, write_request
@@ -10,16 +12,18 @@ from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.official_clients import merged
 from pytest_osmosis.models.targets import ModelTarget
 
+PATH = "/chat/completions"
+
 
 class LightModel:
-    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
+    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent. `path` follows the address."""
 
-    def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
+    def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int, path: str = PATH) -> None:
         assert target.base_url is not None
-        self._target = target
-        self._url = f"{target.base_url.rstrip('/')}/chat/completions"
-        self._failures = Failures(target.base_url, self._url, api_key)
-        self._connections = Connections(target, self._failures, max_in_flight)
+        self.target = target
+        self.url = f"{target.base_url.rstrip('/')}{path}"
+        self.failures = Failures(target.base_url, self.url, api_key)
+        self._connections = Connections(target, self.failures, max_in_flight)
         ours = {"Content-Type": "application/json", "User-Agent": f"pytest-osmosis/{__version__}"}
         if api_key is not None:
             ours["Authorization"] = f"Bearer {api_key}"
@@ -27,9 +31,12 @@ class LightModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
-        headers = merged(self._headers, request.headers) if request.headers else self._headers
-        status, text = await self._connections.post(self._url, headers, write_request(request, self._target))
-        return read_reply(status, text, self._target, self._failures)
+        status, text = await self.post(self.url, write_request(request, self.target), request.headers)
+        return read_reply(status, text, self.target, self.failures)
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+        """Return status and body of a 2xx answer; `headers` are those of this request alone. Raises `ModelError`."""
+        return await self._connections.post(url, merged(self._headers, headers) if headers else self._headers, body)
 
     async def close(self) -> None:
         await self._connections.close()

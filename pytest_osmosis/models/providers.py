@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pytest_osmosis.models.headers import headers_in, secret_headers
 
-Client = Literal["embedded", "openai", "anthropic", "light", "litellm"]
+Client = Literal["embedded", "openai", "anthropic", "light", "litellm", "completions", "tokens"]
 MaxTokensKey = Literal["max_tokens", "max_completion_tokens"]
 
 
@@ -40,6 +40,19 @@ class Service:
         others: tuple[Client, ...] = ("anthropic",) if self.client == "anthropic" else ("openai", "light")
         return (self.client, *(each for each in others if each != self.client), "litellm")
 
+    def client_of(self, api: str) -> Client:
+        """Return the client that speaks an API, by its name in `[model] api_client_type`."""
+        if api == "openai_chat_completions":
+            return self.client if self.client in ("openai", "light") else "light"
+        return OTHER_APIS[api]
+
+
+OTHER_APIS: Mapping[str, Client] = {
+    "anthropic_messages": "anthropic",
+    "openai_completions": "completions",
+    "openai_chat_completions_token": "tokens",
+}
+"""The client of each API other than chat completions."""
 
 SERVICES: Mapping[str, Service] = MappingProxyType(
     {

@@ -8,9 +8,9 @@ does. No wait begins that would end after the deadline.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
@@ -39,6 +39,10 @@ class RetryPolicy:
         return backoff_s * rng.uniform(0.5, 1.0)
 
 
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
 class Answered(NamedTuple):
     reply: ChatReply
     retries: int
@@ -55,13 +59,15 @@ async def chat(
     rng: Random,
     on_result: Callable[[ModelError | None], None] = lambda error: None,
     within: Within = asyncio.timeout,
+    moved: Callable[[], Awaitable[None]] = _at_once,
 ) -> Answered:
     """Return the model's reply, after at most `policy.max_retries` retries.
 
     Each request may take `timeout_s`, enforced by `within`. `remaining_s` returns the rest of the rollout's time, or
     None without a deadline. Each wait happens inside `waiting(delay)`, so that the caller can lend its slot to others.
-    `on_result` is called with the error of each request, or None. Raises the `ModelError` of the last request, or one
-    that says that the deadline allows no retry. Its `retries` counts the retries.
+    `on_result` is called with the error of each request, or None. A request that a replica of the model failed goes to
+    another one as soon as `moved` returns, which is no retry. Raises the `ModelError` of the last request, or one that
+    says that the deadline allows no retry. Its `retries` counts the retries.
     """
     retries = 0
     error: ModelError | None = None
@@ -73,6 +79,11 @@ async def chat(
             return answered
         except ModelError as failed:
             error = failed
+        if error.elsewhere is not None:
+            request = replace(request, failed_at=(*request.failed_at, error.elsewhere))
+            await moved()
+            continue
+        request = replace(request, failed_at=()) if request.failed_at else request
         on_result(error)
         if not error.retryable or retries >= policy.max_retries:
             raise _counted(error, retries)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from pytest_osmosis.errors import ConfigError, Problem
@@ -27,6 +27,8 @@ from pytest_osmosis.text.suggest import closest, did_you_mean
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
 
+Sticky = Literal["none", "row", "run"]
+
 DEMO, DEMO_JUDGE = "demo/arithmetic", "demo/judge"
 MESSAGE_SHARE = 16
 REQUEST_PATHS = ("/chat/completions", "/completions", "/messages", "/responses")
@@ -41,6 +43,10 @@ class ModelTarget:
     has a base_url. `model` is the name as it is sent. `base_url` is None for the embedded model, and if LiteLLM knows
     the address. `api_key_env` names the variable that holds the key; with None no key is sent. `max_tokens_key` and
     `seed_key` are the server's names for the bound on an answer and for a seed; `seed_key` is None if it refuses seeds.
+    `headers_from_state` are headers by name, and the keys of a rollout's state that hold their values.
+
+    `endpoint` is the id in the registry of endpoints. If it has several servers, `replicas` are all of them, and the
+    target itself describes the first one. `sticky` says which requests stay with one replica.
     """
 
     provider: str
@@ -54,6 +60,20 @@ class ModelTarget:
     client: Client = "light"
     max_tokens_key: MaxTokensKey = "max_tokens"
     seed_key: str | None = "seed"
+    headers_from_state: Mapping[str, str] = field(default_factory=dict)
+    endpoint: str | None = None
+    replicas: tuple[ModelTarget, ...] = ()
+    sticky: Sticky = "none"
+
+    @property
+    def servers(self) -> tuple[ModelTarget, ...]:
+        """The target of each server: the replicas, or else this one alone."""
+        return self.replicas or (self,)
+
+    @property
+    def address(self) -> str | None:
+        """The address of the server, or those of all replicas, for people."""
+        return self.base_url if not self.replicas else ", ".join(each.base_url or "" for each in self.replicas)
 
     @property
     def describe(self) -> str:
@@ -67,6 +87,10 @@ class ModelTarget:
         if self.provider == RECORDED:
             maker = "" if self.model == RECORDED else f" of {self.model}"
             return f"recorded conversations{maker}, no model is asked"
+        if self.endpoint is not None:
+            at = f"{len(self.replicas)} replicas, {self.address}" if self.replicas else self.base_url
+            named = f"{self.endpoint}: " if self.endpoint != self.model else ""
+            return f"{named}{self.model} at {at}"
         address = f" at {self.base_url}" if self.base_url is not None else ""
         if self.client == "litellm":
             return f"{self.model}{address} through LiteLLM"
@@ -88,7 +112,16 @@ class ModelTarget:
         return self.max_response_mb * 2**20 // MESSAGE_SHARE
 
     def to_json(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"headers": dict(self.headers)}
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {
+            "headers": dict(self.headers),
+            "headers_from_state": dict(self.headers_from_state),
+            "replicas": [each.to_json() for each in self.replicas],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ModelTarget:
+        """Return the target that `to_json` wrote."""
+        return cls(**{**value, "replicas": tuple(map(cls.from_json, value.get("replicas", ())))})
 
 
 def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, where: str) -> ModelTarget:
@@ -99,8 +132,8 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
     """
     prefix, slash, name = model_path.partition("/")
     if table.base_url is not None:
-        _check_url(table.base_url, "[model] base_url", where)
-        return _at_address(model_path, table, table.base_url, where)
+        check_url(table.base_url, "[model] base_url", where)
+        return at_address(model_path, table, table.base_url, where)
     if model_path in (DEMO, DEMO_JUDGE):
         return _target("demo", name, table, client="embedded")
     if name and prefix in SERVICES:
@@ -154,7 +187,7 @@ def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
     return Problem(where, f"{target.describe}: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'")
 
 
-def _at_address(model: str, table: ModelTable, base_url: str, where: str) -> ModelTarget:
+def at_address(model: str, table: ModelTable, base_url: str, where: str) -> ModelTarget:
     """Return the target for a server that the config names. Only a key that the config names is sent.
 
     LiteLLM would send the keys of its own variables there. Raises `ConfigError` for it.
@@ -166,9 +199,10 @@ def _at_address(model: str, table: ModelTable, base_url: str, where: str) -> Mod
             "LiteLLM's own variables, such as AZURE_API_BASE, may set its address"
         )
         raise ConfigError([Problem(where, text)])
-    service = service_at(base_url)
-    auto: Client = service.client if service is not None else "light"
-    client = auto if table.client == "auto" else table.client
+    service = service_at(base_url) or Service("")
+    client = service.client if table.client == "auto" else table.client
+    if table.api_client_type is not None:
+        client = service.client_of(table.api_client_type)
     return _target("server", model, table, client=client, base_url=base_url, api_key_env=table.api_key_env)
 
 
@@ -195,6 +229,14 @@ def _through_litellm(model: str, table: ModelTable, where: str) -> ModelTarget:
 
 def _client_for(table: ModelTable, clients: tuple[Client, ...], model: str, where: str) -> Client:
     """Return the chosen client, or the first of `clients` under "auto". Raises `ConfigError` for any other."""
+    api = table.api_client_type
+    if api is not None:
+        client = Service("", client=clients[0]).client_of(api)
+        speaks = clients if "anthropic" in clients else (*clients, "completions", "tokens")
+        if client not in speaks or clients == ("litellm",):
+            text = f'[model] api_client_type: {model} has no API "{api}"; leave it out, or set base_url to a server'
+            raise ConfigError([Problem(where, text)])
+        return client
     if table.client == "auto":
         return clients[0]
     if table.client not in clients:
@@ -216,18 +258,19 @@ def _target(
     service = service_at(base_url or "") or Service("")
     return ModelTarget(
         provider, model, base_url, api_key_env, table.headers, table.timeout_s, table.max_retries,
-        table.max_response_mb, client, service.max_tokens_key, service.seed_key,
+        table.max_response_mb, client, service.max_tokens_key, service.seed_key, dict(table.headers_from_state),
+        sticky=table.sticky,
     )  # fmt: skip
 
 
 def _address(service: Service, environ: Mapping[str, str], where: str) -> str:
     moved = environ.get(service.url_env, "").strip() if service.url_env is not None else ""
     if moved:
-        _check_url(moved, f"environment variable {service.url_env}", where)
+        check_url(moved, f"environment variable {service.url_env}", where)
     return moved or service.base_url
 
 
-def _check_url(url: str, name: str, where: str) -> None:
+def check_url(url: str, name: str, where: str) -> None:
     text: str | None = None
     try:
         parts = urlsplit(url)

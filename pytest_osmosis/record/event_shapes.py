@@ -37,6 +37,10 @@ NOTES = {"metrics": table(table(number())), "reasons": table(text), "fields": ta
 
 
 STORED = members({"requests": whole(), "usage": nullable(table(whole()))})
+REPLICA = members(
+    {"requests": whole(), "errors": whole()},
+    {"left_out": listing(members({"at": moment, "error": text})), "back": listing(moment)},
+)
 JUDGE = members(
     {"model": text, "base_url": nullable(text), "calls": whole(), "retries": whole()},
     {"uncounted": whole(), "usage": nullable(table(whole())), "stored": STORED},
@@ -77,6 +81,7 @@ SHAPES: Mapping[str, Check] = {
             "samples": listing(table(anything)),
             "environment": table(anything),
             "imported": members({"folder": text, "scores": listing(text)}),
+            "replicas": table(REPLICA),
             "stored": STORED,
         },
     ),

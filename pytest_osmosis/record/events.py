@@ -112,6 +112,19 @@ class ImportedFields(TypedDict):
     scores: Sequence[str]
 
 
+class ReplicaFields(TypedDict):
+    """The requests of a rollout to one replica of the model, of which `errors` failed.
+
+    `left_out` are the failures after which the replica was left out (`at`, `error`), `back` the times at which an
+    answer ended that.
+    """
+
+    requests: int
+    errors: int
+    left_out: NotRequired[Sequence[Mapping[str, str]]]
+    back: NotRequired[Sequence[str]]
+
+
 class RolloutEvent(AttemptFields, NoteFields):
     """The end of a rollout. The first `n_prompt` messages are the prompt's: the rollout's own answer is not among them.
 
@@ -124,7 +137,7 @@ class RolloutEvent(AttemptFields, NoteFields):
     `stored` are its answers that were not asked for, because a cassette or a cache has them; its `usage` counts them.
     `samples` are what a workflow of `osmosis_ai` left for its Grader besides the conversation
     (`rollouts.sdk_workflow`). `environment` is what a verifiers environment says of the rollout, and the parts of its
-    state that JSON can hold.
+    state that JSON can hold. `replicas` are its requests to each replica of the model, by the replica's name.
 
     `imported` says where it is from, if it was not made here.
 
@@ -150,6 +163,7 @@ class RolloutEvent(AttemptFields, NoteFields):
     samples: NotRequired[Sequence[Mapping[str, Any]]]
     environment: NotRequired[Mapping[str, Any]]
     imported: NotRequired[ImportedFields]
+    replicas: NotRequired[Mapping[str, ReplicaFields]]
     stored: NotRequired[StoredFields]
 
 

@@ -70,6 +70,25 @@ class StoredUse(NamedTuple):
 NOTHING_STORED = StoredUse(0, ())
 
 
+class ReplicaRequests(NamedTuple):
+    """The requests to one replica of a model, of which `errors` failed.
+
+    `left_out` are the times when it was left out, each with the error, and `back` those when it answered again.
+    """
+
+    name: str
+    requests: int
+    errors: int
+    left_out: tuple[tuple[str, str], ...] = ()
+    back: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, use: Mapping[str, Any]) -> ReplicaRequests:
+        """Return the requests in an event."""
+        left_out = tuple((change["at"], change["error"]) for change in use.get("left_out", ()))
+        return cls(name, use["requests"], use["errors"], left_out, tuple(use.get("back", ())))
+
+
 class JudgeUse(NamedTuple):
     """The requests to one judge that scored a run: `calls` were answered, after `retries`.
 
@@ -160,6 +179,8 @@ class RunRecord(NamedTuple):
     """The answers of the rollout that came from a cassette or a cache."""
     imported: Imported | None = None
     """The origin of the run, None if it was made here."""
+    replicas: tuple[ReplicaRequests, ...] = ()
+    """The requests of the rollout to each replica of the model, if it has several."""
 
     @property
     def charged(self) -> RunRecord:
@@ -365,6 +386,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         notes=NO_NOTES.add(event),
         stored=_stored_use(event.get("stored")),
         imported=_imported(event.get("imported")),
+        replicas=_replicas(event.get("replicas")),
     )
 
 
@@ -426,6 +448,15 @@ def _imported(imported: Mapping[str, Any] | None) -> Imported | None:
 @functools.lru_cache(maxsize=1024)
 def _shared_origin(folder: str, scores: tuple[str, ...]) -> Imported:
     return Imported(folder, scores)
+
+
+def _replicas(uses: Mapping[str, Mapping[str, Any]] | None) -> tuple[ReplicaRequests, ...]:
+    return _shared_replicas(tuple(ReplicaRequests.of(name, use) for name, use in uses.items())) if uses else ()
+
+
+@functools.lru_cache(maxsize=1024)
+def _shared_replicas(replicas: tuple[ReplicaRequests, ...]) -> tuple[ReplicaRequests, ...]:
+    return replicas
 
 
 @functools.lru_cache(maxsize=1024)

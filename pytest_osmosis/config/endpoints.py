@@ -1,0 +1,223 @@
+"""The registry of endpoints, `configs/endpoints.toml`: ids by which configs name models, with their servers and keys.
+
+Several entries with one id are replicas: servers of the same model. Any mistake in the file is a problem, because
+requests would otherwise go to another server than the one that is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pytest_osmosis.config.document import Document, read_document
+from pytest_osmosis.config.eval_kinds import headers, url, variable_name
+from pytest_osmosis.config.eval_tables import API_CLIENT_TYPES
+from pytest_osmosis.config.fields import Field, Table
+from pytest_osmosis.config.kinds import Unfit, ValueKind, choice, key_text, quoted_list, refuse, text, toml, type_text
+from pytest_osmosis.config.readings import read_value, shown_value
+from pytest_osmosis.config.tables import EMPTY, ApiClientType
+from pytest_osmosis.config.workspace import is_file, is_folder
+from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.suggest import did_you_mean, suggestion
+
+DEFAULT_PATH = "configs/endpoints.toml"
+FILE_NAME = "endpoints.toml"
+ALIASES: Mapping[str, str] = {
+    "api_base_url": "url",
+    "api_key_var": "key",
+    "type": "api_client_type",
+    "extra_headers": "headers",
+}
+"""Further names of keys."""
+REQUIRED = ("endpoint_id", "model", "url")
+
+
+def _variable() -> ValueKind:
+    """The name of a variable; a value that is none may be a key, and is not shown."""
+    kind = variable_name()
+
+    def read(value: Any) -> str:
+        try:
+            name: str = kind.read(value)
+        except Unfit:
+            raise refuse(f"must be {kind.expects}", got=type_text(value)) from None
+        return name
+
+    return ValueKind(kind.expects, read, kind.typed, kind.schema)
+
+
+def _address() -> ValueKind:
+    """An address without a password, and without parts that would not stay in front of what is added to it."""
+    kind = url()
+
+    def read(value: Any) -> str:
+        address: str = kind.read(value)
+        parts = urlsplit(address)
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise refuse("must not contain a user name, a password, ? or #; name the variable of a key in key", got="")
+        return address
+
+    return ValueKind(kind.expects, read, kind.typed, kind.schema)
+
+
+ENDPOINT = Table(
+    "endpoint",
+    "One server of a model. Several entries with one endpoint_id are replicas.",
+    (
+        Field("endpoint_id", text(), "The id by which configs name the model.", required=True),
+        Field("model", text(), "Name of the model, as it is sent. Replicas have the same.", required=True),
+        Field("url", _address(), "URL of the server's API. Also: api_base_url.", required=True),
+        Field(
+            "key",
+            _variable(),
+            "Environment variable that contains the API key. Also: api_key_var. Without it no key is sent.",
+            private=True,
+        ),
+        Field(
+            "api_client_type",
+            choice(*API_CLIENT_TYPES),
+            "API of the server. Also: type. Default: that of the provider at this URL, or openai_chat_completions.",
+        ),
+        Field("headers", headers(), "HTTP headers sent with every request. Also: extra_headers.", private=True),
+    ),
+)
+TABLES = {"endpoint": ENDPOINT}
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredEndpoint:
+    """One server of an endpoint. `key` names the variable of its key, `where` is the place of the entry."""
+
+    endpoint_id: str
+    model: str
+    url: str
+    key: str | None = None
+    api_client_type: ApiClientType | None = None
+    headers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    where: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The endpoints of the file `label`, by their ids."""
+
+    label: str
+    endpoints: Mapping[str, tuple[RegisteredEndpoint, ...]]
+
+    def unknown(self, name: str) -> str:
+        """Return the end of a message about a name that is no id: "; did you mean ... (valid: ...)"."""
+        known = quoted_list(self.endpoints) or "none"
+        return f"{suggestion(name, self.endpoints)} (endpoints of {self.label}: {known})"
+
+    @classmethod
+    def of(cls, document: Document) -> Registry:
+        """Return the registry in a document. Raises `ConfigError` with all problems."""
+        entries, problems = _entries(document)
+        by_id: dict[str, tuple[RegisteredEndpoint, ...]] = {}
+        for each in entries:
+            others = by_id.get(each.endpoint_id, ())
+            problems += _conflicts(each, others)
+            by_id[each.endpoint_id] = (*others, each)
+        if problems:
+            raise ConfigError(problems)
+        return cls(document.label, by_id)
+
+
+def load_registry(workspace: Path, endpoints_path: str | None, where: str) -> Registry | None:
+    """Return the registry that a config names, or else the workspace's own, None if there is none.
+
+    Raises `ConfigError` with all problems of the file; one that cannot be found is a problem at `where`.
+    """
+    path = workspace / (endpoints_path or DEFAULT_PATH)
+    if endpoints_path is not None:
+        if path.suffix == ".py":
+            instead = f"write {FILE_NAME} in the same folder, with an [[endpoint]] for each of its endpoints"
+            raise _misplaced(where, f"{shown(path)}: a registry in Python is not read; {instead}")
+        path = path / FILE_NAME if is_folder(path) else path
+        if not is_file(path):
+            raise _misplaced(where, f"{shown(path)} does not exist")
+    elif not is_file(path):
+        return None
+    return Registry.of(read_document(path))
+
+
+def _misplaced(where: str, text: str) -> ConfigError:
+    return ConfigError([Problem(where, f"[model] endpoints_path: {text}")])
+
+
+def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem]]:
+    """Return the valid entries of a document, and the problems with the others."""
+    problems = []
+    for name in document.content:
+        if name != "endpoint":
+            close = did_you_mean("[[endpoint]]") if name.strip("s") in ("endpoint", "endpoint_id", "ENDPOINT") else ""
+            text = f"{key_text(name)}: unknown{close} (valid: [[endpoint]])"
+            problems.append(Problem(document.where(name), text))
+    given = document.content.get("endpoint", [])
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        text = f"[[endpoint]]: must be an array of tables, each under its own [[endpoint]], got {toml(given)}"
+        return [], [*problems, Problem(document.where("endpoint"), text)]
+    entries = []
+    for position, entry in enumerate(given):
+        faults = list(_faults(document, position, entry))
+        if faults:
+            problems += faults
+        else:
+            entries.append(_endpoint(document, position, entry))
+    return entries, problems
+
+
+def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> RegisteredEndpoint:
+    values: dict[str, Any] = {ALIASES.get(key, key): _read(key, value) for key, value in entry.items()}
+    return RegisteredEndpoint(**values, where=_where(document, position))
+
+
+def _where(document: Document, position: int, *keys: str) -> str:
+    return f"{document.label}:{document.lines.of('endpoint', position, *keys)}"
+
+
+def _read(key: str, value: object) -> Any:
+    return read_value(TABLES, ENDPOINT, ALIASES.get(key, key), value).value
+
+
+def _faults(document: Document, position: int, entry: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems with an entry, in the order of its keys."""
+
+    def problem(key: str | None, text: str, *below: str) -> Problem:
+        given = entry.get("endpoint_id")
+        title = f"[[endpoint]] {toml(given)}" if isinstance(given, str) and given.strip() else "[[endpoint]]"
+        keys = [*([] if key is None else [key]), *below]
+        named = f" {'.'.join(map(key_text, keys))}" if keys else ""
+        return Problem(_where(document, position, *keys), f"{title}{named}: {text}")
+
+    for key, value in entry.items():
+        if key == "client_type":
+            yield problem(key, 'is not supported; write it as api_client_type (or its short name, "type")')
+            continue
+        name = ALIASES.get(key, key)
+        for fault in read_value(TABLES, ENDPOINT, name, value).faults:
+            yield problem(key, fault.line(shown_value(ENDPOINT, name, value)), *fault.below)
+        if key in ALIASES and name in entry and (name == "headers" or entry[name] != value):
+            both = "only one of them may be set" if name == "headers" else "they differ"
+            yield problem(key, f"is another name of {name}, which is set too, and {both}; keep one of them")
+    present = {ALIASES.get(key, key) for key in entry}
+    missing = [name for name in REQUIRED if name not in present]
+    if missing:
+        yield problem(None, f"lacks {', '.join(missing)}")
+
+
+def _conflicts(endpoint: RegisteredEndpoint, others: tuple[RegisteredEndpoint, ...]) -> Iterator[Problem]:
+    """Yield what keeps an entry from being a replica of those before it."""
+    title = f"[[endpoint]] {toml(endpoint.endpoint_id)}"
+    for other in others[:1]:
+        if endpoint.model != other.model:
+            text = f"replicas must have the same model, got {toml(endpoint.model)} after {toml(other.model)}"
+            yield Problem(endpoint.where, f"{title} model: {text} ({other.where}); give it an id of its own")
+    for other in others:
+        if endpoint == other:
+            yield Problem(endpoint.where, f"{title}: the same entry is at {other.where} already; remove one of them")
+            return

@@ -1,0 +1,138 @@
+"""The target of a model that may be an endpoint of the registry, and of an environment's model at Prime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
+from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.errors import ConfigError
+from pytest_osmosis.models.endpoint_targets import resolve_model
+from pytest_osmosis.models.targets import ModelTarget
+
+A = RegisteredEndpoint("qwen", "Qwen/Qwen3-8B", "http://a.example/v1", "A_KEY", None, {"X-Team": "a", "X-Of": "a"})
+B = RegisteredEndpoint("qwen", "Qwen/Qwen3-8B", "http://b.example/v1", "B_KEY", "openai_completions", {})
+CLAUDE = RegisteredEndpoint("claude", "claude-5", "https://api.anthropic.com", "ANTHROPIC_API_KEY")
+REGISTRY = Registry("configs/endpoints.toml", {"qwen": (A, B), "claude": (CLAUDE,)})
+
+
+def target(name: str, *, environ: Mapping[str, str] | None = None, env: bool = False, **table: Any) -> ModelTarget:
+    return resolve_model(
+        name, ModelTable(**table), environ or {}, where="x.toml", registry=REGISTRY, of_environment=env
+    )
+
+
+def problem(name: str, registry: Registry | None = REGISTRY, **table: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve_model(name, ModelTable(**table), {}, where="x.toml", registry=registry)
+    (found,) = caught.value.problems
+    assert found.where == "x.toml"
+    return found.text
+
+
+@pytest.mark.parametrize("table", [{}, {"endpoint_id": "qwen"}])
+def test_an_id_leads_to_all_of_its_replicas(table: dict[str, Any]) -> None:
+    found = target("qwen", **table)
+    servers = [(each.base_url, each.api_key_env, each.client, dict(each.headers)) for each in found.servers]
+    assert servers == [
+        ("http://a.example/v1", "A_KEY", "light", {"X-Team": "a", "X-Of": "a"}),
+        ("http://b.example/v1", "B_KEY", "completions", {}),
+    ]
+    assert found.describe == "qwen: Qwen/Qwen3-8B at 2 replicas, http://a.example/v1, http://b.example/v1"
+    assert (found.model, found.endpoint) == ("Qwen/Qwen3-8B", "qwen")
+    assert dict(found.headers_from_state) == {"X-Session-ID": "example_id"}
+    assert ModelTarget.from_json(found.to_json()) == found
+
+
+def test_the_config_counts_more_than_the_registry() -> None:
+    found = target("qwen", api_key_env="MINE", client="openai", headers={"x-team": "me"}, sticky="row")
+    servers = [(each.api_key_env, each.client, dict(each.headers)) for each in found.servers]
+    assert servers == [("MINE", "openai", {"X-Of": "a", "x-team": "me"}), ("MINE", "openai", {"x-team": "me"})]
+    assert found.sticky == "row"
+
+
+def test_a_base_url_of_the_config_leaves_no_replicas() -> None:
+    found = target("qwen", base_url="http://mine.example/v1")
+    assert (found.replicas, found.base_url, found.model) == ((), "http://mine.example/v1", "Qwen/Qwen3-8B")
+    assert found.api_key_env == "A_KEY"
+
+
+def test_without_a_type_the_provider_at_the_address_says_which_api_it_has() -> None:
+    assert target("claude").client == "anthropic"
+    assert target("claude", api_client_type="openai_chat_completions").client == "light"
+
+
+def test_other_names_are_those_of_providers() -> None:
+    assert target("groq/llama").provider == "groq"
+    assert target("demo/arithmetic").headers_from_state == {}
+
+
+def test_a_name_that_is_no_endpoint_lists_the_ids() -> None:
+    assert problem("qwenn") == (
+        '[experiment] model_path: "qwenn" names neither an endpoint nor a provider, did you mean "qwen"? '
+        '(endpoints of configs/endpoints.toml: "qwen", "claude"); '
+        "a provider's model is written as in openai/gpt-5-mini"
+    )
+    assert problem("x", endpoint_id="quen") == (
+        '[model] endpoint_id: unknown endpoint "quen", did you mean "qwen"? '
+        '(endpoints of configs/endpoints.toml: "qwen", "claude")'
+    )
+    assert problem("x", registry=None, endpoint_id="qwen") == (
+        '[model] endpoint_id: there is no registry with "qwen"; write configs/endpoints.toml'
+    )
+
+
+PRIME = {"PRIME_API_KEY": "pit-1"}
+
+
+def test_the_model_of_an_environment_is_asked_at_prime_if_only_its_key_says_where() -> None:
+    found = target("openai/gpt-4.1-mini", environ=PRIME, env=True)
+    assert (found.base_url, found.model) == ("https://api.pinference.ai/api/v1", "openai/gpt-4.1-mini")
+    assert (found.api_key_env, dict(found.headers_from_state)) == ("PRIME_API_KEY", {"X-Session-ID": "example_id"})
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "environ", "table", "provider"),
+    [
+        ("openai/gpt-5", False, PRIME, {}, "openai"),
+        ("openai/gpt-5", True, {}, {}, "openai"),
+        ("openai/gpt-5", True, PRIME, {"api_key_env": "OPENAI_API_KEY"}, "openai"),
+        ("openai/gpt-5", True, PRIME, {"base_url": "http://localhost:1/v1"}, "server"),
+        ("demo/arithmetic", True, PRIME, {}, "demo"),
+        ("ollama/llama", True, PRIME, {}, "ollama"),
+    ],
+)
+def test_nothing_else_is_asked_at_prime(
+    name: str, env: bool, environ: dict[str, str], table: dict[str, Any], provider: str
+) -> None:
+    found = target(name, env=env, environ=environ, **table)
+    assert found.provider == provider
+    assert found.base_url != "https://api.pinference.ai/api/v1"
+
+
+def test_an_id_of_the_registry_counts_more_than_the_key_of_prime(tmp_path: Path) -> None:
+    assert target("qwen", env=True, environ=PRIME).endpoint == "qwen"
+
+
+@pytest.mark.parametrize(
+    ("api", "client"),
+    [
+        ("openai_chat_completions", "light"),
+        ("openai_completions", "completions"),
+        ("openai_chat_completions_token", "tokens"),
+        ("anthropic_messages", "anthropic"),
+    ],
+)
+def test_each_type_of_client_can_be_named_for_an_address(api: Any, client: str) -> None:
+    assert target("m", base_url="http://localhost:8000/v1", api_client_type=api).client == client
+
+
+def test_a_provider_has_its_own_apis() -> None:
+    assert target("vllm/Qwen", api_client_type="openai_chat_completions_token").client == "tokens"
+    assert problem("groq/llama", api_client_type="anthropic_messages") == (
+        '[model] api_client_type: groq/llama has no API "anthropic_messages"; leave it out, or set base_url to a server'
+    )
