@@ -64,7 +64,7 @@ class ControllerPlugin:
                 manager.register(RolloutWait(), "osmosis-rollout-wait")
         if self.evals.options.dry_run:
             self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
-            manager.register(DryRun(self.config), "osmosis-dry-run")
+            manager.register(DryRun(self.config, self.evals), "osmosis-dry-run")
         manager.register(self, "osmosis-controller")
         manager.register(TerminalSummary(self.config, self.evals), "osmosis-summary")
         manager.register(Continuation(self.config, self.evals), "osmosis-continuation")

@@ -25,8 +25,9 @@ class DryRun:
 
     CATEGORY = "not run (dry run)"
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
         self._config = config
+        self._evals = evals
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -40,7 +41,9 @@ class DryRun:
         return True
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        text = "no code was loaded, no model asked, no test run, nothing written"
+        loads = any(each.prepared.environment is not None for each in self._evals.named.values())
+        code = "only environments were loaded, for their rows" if loads else "no code was loaded"
+        text = f"{code}, no model asked, no test run, nothing written"
         terminalreporter.write_line(f"osmosis: dry run: {text}")
 
 

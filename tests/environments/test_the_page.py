@@ -158,9 +158,15 @@ def test_basic_usage(page: Workspace, server: ChatServer) -> None:
 
 def test_five_examples_with_three_rollouts_are_the_default(page: Workspace) -> None:
     """Runs 5 examples with 3 rollouts each (the default), 32 at once."""
-    result = page.run("--osmosis-env=my-env", MODEL, "--co")
+    result = page.run("--osmosis-env=my-env", MODEL, "--osmosis-dry-run")
 
-    result.stdout.fnmatch_lines(["*5 rows x 3 runs = 15 rollouts, 32 in flight*"])
+    result.stdout.fnmatch_lines(
+        [
+            "*5 rows x 3 runs = 15 rollouts, 32 in flight*",
+            "osmosis: dry run: only environments were loaded, for their rows, no model asked, no test run, *",
+        ]
+    )
+    assert not (page.root / ".osmosis").exists()
 
 
 def test_args_and_kwargs(page: Workspace, server: ChatServer) -> None:

@@ -86,6 +86,7 @@ def test_values_that_do_not_fit_name_their_options(plain_workspace: Workspace, m
         CONFIG,
         "--osmosis-num-examples=0",
         "--osmosis-sampling-args=[1]",
+        "--osmosis-env-args={a",
         "--osmosis-num-workers=some",
         "--osmosis-header=Authorization Bearer abc",
         "--osmosis-max-concurrent=-2",
@@ -98,6 +99,8 @@ def test_values_that_do_not_fit_name_their_options(plain_workspace: Workspace, m
             "ERROR: PYTEST_OSMOSIS_SAVE_TO_HF_HUB: cannot publish results; "
             "pass --osmosis-save-to-hf-hub on the command line",
             'ERROR: --osmosis-sampling-args: must be a JSON object, got "[1]"',
+            "ERROR: --osmosis-env-args: must be JSON: Expecting property name enclosed in double quotes: "
+            'line 1 column 2 (char 1), got "{a"',
             'ERROR: --osmosis-header: must be lines like "Name: Value"',
         ]
     )

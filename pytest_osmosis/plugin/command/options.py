@@ -307,7 +307,11 @@ OF_SESSION = (
         None,
         "Run user code in pytest's own process, one rollout at a time, for debuggers (implied by --trace).",
     ),
-    Option("dry-run", None, "Check everything and show what would run; load no code, ask no model, write nothing."),
+    Option(
+        "dry-run",
+        None,
+        "Check everything and show what would run: load no code but environments, ask no model, write nothing.",
+    ),
 )
 """Options of the whole session."""
 

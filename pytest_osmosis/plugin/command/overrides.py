@@ -14,7 +14,7 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.conditions import gate_settings
-from pytest_osmosis.config.kinds import Unfit, refuse, toml
+from pytest_osmosis.config.kinds import Unfit, refuse, toml, typed_toml
 from pytest_osmosis.config.named_keys import OPTIONS, Setting, setting
 from pytest_osmosis.config.prime_keys import PRIME_KEYS, PrimeKey, sampling_keys, typed_json
 from pytest_osmosis.errors import Problem
@@ -95,10 +95,16 @@ def _prime_settings(option: Option, value: Any) -> list[tuple[tuple[str, ...], A
             *((("sampling", "extra_body", key), item) for key, item in body.items()),
         ]
     prime = PRIME_OPTIONS[option.name]
-    converted = prime.converted(value)
+    converted = prime.converted(_typed_table(value) if option.metavar == "JSON" else value)
     if option.name in _LINES:
         return [((prime.table, prime.key, name), text) for name, text in converted.items()]
     return [((prime.table, prime.key), converted)]
+
+
+def _typed_table(text: str) -> object:
+    """Return a table typed as JSON, or as an inline table of TOML. Raises `Unfit` if it is neither."""
+    value = typed_toml(text)
+    return value if isinstance(value, dict) else _json_object(text)
 
 
 def _json_object(text: str) -> dict[str, Any]:
