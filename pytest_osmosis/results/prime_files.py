@@ -308,10 +308,12 @@ def _timing(record: RunRecord, rollout: Event, known: Mapping[str, Any] | None) 
         "model": {"spans": [], "duration": 0.0},
         "env": {"spans": [], "duration": 0.0},
         "total": rolled_s + scored_s,
-        "overhead": 0.0,
     }
-    of_scoring = ("scoring", "scoring_ms", "total", "total_ms")  # which the environment has not begun by then
-    return {**measured, **{name: value for name, value in (known or {}).items() if name not in of_scoring}}
+    of_scoring = ("scoring", "scoring_ms", "total", "total_ms", "overhead")  # which had not begun
+    timing = {**measured, **{name: value for name, value in (known or {}).items() if name not in of_scoring}}
+    phases = [timing[name] for name in ("setup", "model", "env", "scoring")]
+    taken = sum(phase.get("duration") or 0.0 for phase in phases if isinstance(phase, Mapping))
+    return {**timing, "overhead": timing["total"] - taken}
 
 
 def _span(start: float, duration: float) -> dict[str, float]:
