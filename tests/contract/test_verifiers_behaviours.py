@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.environments import verifiers_behaviours as behaviours
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +18,6 @@ def test_every_test_of_verifiers_is_on_one_list() -> None:
         assert len(names) == len(set(names)) == n_tests, file
 
 
-@pytest.mark.xfail(strict=True, reason="tests of the registry and of resuming are not there yet")
 def test_the_same_behaviour_is_shown_by_a_test_that_exists() -> None:
     targets = {target for cases in behaviours.SAME.values() for target in cases.values()}
     for target in sorted(targets):

@@ -17,8 +17,6 @@ from tests.environments import page_environments
 from tests.plugin.workspaces import Workspace, read_json
 from tests.servers import ChatServer, Seen, answered
 
-not_yet = pytest.mark.xfail(strict=True, reason="not built yet; remove this mark once it is")
-
 MODEL = "--osmosis-model=openai/gpt-4.1-mini"
 SAVED = "outputs/evals/my-env--openai--gpt-4.1-mini"
 
@@ -185,7 +183,6 @@ def test_args_and_kwargs(page: Workspace, server: ChatServer) -> None:
     assert metadata["env_args"] == {"difficulty": "hard", "num_examples": 100}
 
 
-@not_yet
 def test_an_alias_of_the_registry(page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """prime eval run my-env -m qwen3-235b-i"""
     monkeypatch.delenv("PYTEST_OSMOSIS_BASE_URL")
@@ -214,7 +211,6 @@ def test_an_alias_whose_address_is_overridden(page: Workspace, server: ChatServe
     assert {seen.body["model"] for seen in asked(server)} == {"gpt-4.1-mini"}
 
 
-@not_yet
 def test_the_anthropic_messages_of_the_registry(
     page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,7 +226,6 @@ def test_the_anthropic_messages_of_the_registry(
     assert {seen.body["model"] for seen in asked(server)} == {"claude-sonnet-4-5-20250929"}
 
 
-@not_yet
 def test_headers(page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """headers = { "X-Custom-Header" = "value" }, --header, --header-from-state"""
     monkeypatch.delenv("PYTEST_OSMOSIS_BASE_URL")
