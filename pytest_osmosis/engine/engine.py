@@ -92,6 +92,10 @@ class Engine:
         """The seconds for which each limit per minute held back a request."""
         return {**self._actor.permits.held_s, **self._actor.judge_permits.held_s}
 
+    @property
+    def is_started(self) -> bool:
+        return self._thread.ident is not None
+
     def start(self) -> None:
         """Start the hosts, which load the user's code. No request is sent before `go`."""
         self._thread.start()
@@ -137,12 +141,15 @@ class Engine:
         self._actor.inbox.put(Command.RELEASE)
 
     def close(self, grace_s: float = 0.0) -> None:
-        """Give runs in flight `grace_s`, then end hosts, journal and thread. Idempotent."""
+        """Give runs in flight `grace_s`, then end hosts, journal and thread. Idempotent.
+
+        An engine that was not started starts no host for that, and skips what was submitted.
+        """
         self._actor.inbox.put(Close(grace_s))
-        if self._thread.ident is None:  # never started
-            self._actor.close_journal()
-        else:
-            self._actor.ended.wait()  # not join(): once Ctrl-C has interrupted that, it never waits again
+        if not self.is_started:
+            self._actor.hosts.closing = True
+            self._thread.start()
+        self._actor.ended.wait()  # not join(): once Ctrl-C has interrupted that, it never waits again
 
     def kill(self) -> None:
         """End the hosts now, so that `close` has nothing to wait for."""

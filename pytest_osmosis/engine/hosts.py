@@ -74,8 +74,8 @@ class Hosts:
         return self._by_connection[connection]
 
     def start(self) -> None:
-        """Start the hosts that roll out. Raises `HostError` if a process cannot be started."""
-        for _ in range(self._job.hosts):
+        """Start the hosts that roll out, unless they are to end. Raises `HostError` if a process cannot be started."""
+        for _ in range(0 if self.closing else self._job.hosts):
             self.rolling.append(self._start("host"))
         self.relimit()
 

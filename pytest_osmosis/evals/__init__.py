@@ -10,12 +10,12 @@ from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup
 from pytest_osmosis.evals.environments import Environments
-from pytest_osmosis.evals.finished import FinishedEval, finish
+from pytest_osmosis.evals.finished import FinishedEval, finish, write_comparison
 from pytest_osmosis.evals.preflight import prepare_training
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
 from pytest_osmosis.evals.prepared import Preflight, Prepared
 from pytest_osmosis.evals.request_settings import rate_limit_texts, rollout_bounds_text, sampling_text
-from pytest_osmosis.evals.result_paths import baseline_path
+from pytest_osmosis.evals.result_paths import baseline_path, comparison_path
 from pytest_osmosis.evals.rollout_source import RescoreSource, ResumeSource
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.selected_runs import SelectedRuns
@@ -39,6 +39,7 @@ __all__ = [
     "Worktrees",
     "baseline_path",
     "cassette_line",
+    "comparison_path",
     "finish",
     "gates_decide",
     "host_setup",
@@ -48,4 +49,5 @@ __all__ = [
     "rollout_bounds_text",
     "sampling_text",
     "worktree_of",
+    "write_comparison",
 ]

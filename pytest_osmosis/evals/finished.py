@@ -18,7 +18,7 @@ from pytest_osmosis.results import files
 from pytest_osmosis.results.conclude import corrected
 from pytest_osmosis.results.entry_table import EntryPlace, entry_table
 from pytest_osmosis.results.prime_files import env_id_of, prime_folder, write_prime_files
-from pytest_osmosis.results.publish import facts_at_end, published_text
+from pytest_osmosis.results.publish import facts_at_end, published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.numbers import count, plural, score
@@ -49,11 +49,29 @@ def finish(
 def _compare_entries(entries: Sequence[FinishedEval]) -> None:
     if len(entries) < 2:
         return
-    table = entry_table(
-        shown(entries[0].run.prepared.config.path), {each.results.description.name: each.results for each in entries}
-    )
+    spans = [span for each in entries if (span := each.run.span_s) is not None]
+    took_ms = 1000 * (max(end for _, end in spans) - min(begin for begin, _ in spans)) if spans else 0.0
+    took_ms = max(took_ms, *(each.results.duration_ms for each in entries))  # of a session that goes on
+    config = shown(entries[0].run.prepared.config.path)
+    named = {each.results.description.name: each.results for each in entries}
+    table = entry_table(config, named, round(took_ms, 3))
     for each in entries:
         each.results = replace(each.results, among=EntryPlace(each.results.description.name, table))
+
+
+def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:
+    """Write the table of the entries of a config. Return why that failed, None if it did not."""
+    among = entries[0].results.among
+    if among is None:
+        return None
+    table = among.table.to_json()
+    for each in entries:
+        table = redacted(table, each.run.prepared.redaction)
+    try:
+        files.write(path, text_of(table))
+    except OSError as error:
+        return f"{shown(path)} could not be written: {error.strerror}"
+    return None
 
 
 class FinishedEval:

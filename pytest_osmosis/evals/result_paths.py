@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_osmosis.config import EvalConfig
@@ -26,3 +28,16 @@ def partial_path(path: Path) -> Path:
 def shard_path(path: Path, shard: Shard) -> Path:
     """Return the path of a shard's results next to those of others: x.shard-2-of-8.json for x.json."""
     return path.with_name(f"{path.stem}.shard-{shard.number}-of-{shard.of}{path.suffix}")
+
+
+def comparison_path(entries: Sequence[EvalConfig], *, alone: bool) -> Path | None:
+    """Return the path of the table that compares the entries of a config, None if no results are written elsewhere.
+
+    It lies in the folder of all their results; `alone` is False if other configs have such a table too.
+    """
+    folders = [str(path.parent) for config in entries if (path := results_path(config)) is not None]
+    name = "comparison.json" if alone else f"{entries[0].path.stem}.comparison.json"
+    if folders:
+        return Path(os.path.commonpath(folders)) / name
+    saving = next((config for config in entries if config.output.save_results), None)
+    return None if saving is None else saving.workspace / saving.output.output_dir / "evals" / name

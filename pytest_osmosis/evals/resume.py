@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.errors import JournalError, OsmosisError, Problem, ProblemsError
+from pytest_osmosis.errors import JournalError, OsmosisError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.rollout_inputs import changed_inputs, refusal
 from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent
@@ -23,6 +23,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
 from pytest_osmosis.results.previous_run import previous_run
+from pytest_osmosis.results.read import read_head
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import seconds
 from pytest_osmosis.text.paths import shown
@@ -231,12 +232,20 @@ def _attached(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) ->
         raise _problem(run.directory.name, str(error)) from None
     if progress is None:
         raise _problem(run.directory.name, f"has no journal ({shown(run.directory.journal)}); begin a new run")
-    if progress.is_empty and run.results is not None:
+    if progress.is_empty and run.results is not None and _hold_runs(run.results):
         text = f"its journal ({shown(run.directory.journal)}) is empty, though results were written, so it was damaged"
         raise _problem(run.directory.name, f"{text}; restore it, or begin a new run")
     source = ResumeSource(run=run, resumption=Resumption(progress, request.retries_failed))
     head = previous_run(runs_folder(prepared.config), prepared.plan_digest, without=run.directory.path).head
     return replace(prepared, source=source, last=head)
+
+
+def _hold_runs(results: Path) -> bool:
+    """Return True for results with runs that ended. An eval whose turn never came has none, and an empty journal."""
+    try:
+        return read_head(results).total_runs > 0
+    except ResultsError:
+        return True
 
 
 def _problem(name: str, text: str) -> ProblemsError:

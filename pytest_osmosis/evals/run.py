@@ -80,6 +80,11 @@ class EvalRun:
         return 0.0 if self._began_s is None or self._ended_s is None else (self._ended_s - self._began_s) * 1000
 
     @property
+    def span_s(self) -> tuple[float, float] | None:
+        """The monotonic times of `go` and of the end of the last run, None before either."""
+        return None if self._began_s is None or self._ended_s is None else (self._began_s, self._ended_s)
+
+    @property
     def notices(self) -> Notices:
         return self.engine.notices
 
@@ -92,9 +97,11 @@ class EvalRun:
         *,
         rerun: Callable[[RunId], str],
         on_done: Callable[[RunId, Outcome], None],
+        hosts_wait: bool = False,
     ) -> EvalRun:
         """Open the run directory and start the hosts, which load the user's code. No model is asked before `go`.
 
+        With `hosts_wait`, hosts start once `start_hosts` is called.
         `rerun` returns the command that repeats a run; `on_done` is called for each run that is done, in the engine's
         thread. Raises `JournalError` if the directory cannot be written, or another process writes to its journal, and
         `CodeError` if the files of the commit that the config names cannot be checked out, and `CassetteError` if too
@@ -129,12 +136,23 @@ class EvalRun:
             engine.notices.add(journal.lock.notice)
         if cassette is not None and (missing := missing_text(cassette, runs)) is not None:
             engine.notices.add(missing)
-        engine.start()
+        if not hosts_wait:
+            engine.start()
         kept = outcomes.conversations, outcomes.reasons
         return cls(
             prepared, selected, settings, directory, engine, *kept, provenance, session, git,
             unrecorded=outcomes.unrecorded, heartbeat=heartbeat,
         )  # fmt: skip
+
+    @property
+    def has_hosts(self) -> bool:
+        """True once the hosts were started."""
+        return self.engine.is_started
+
+    def start_hosts(self) -> None:
+        """Start the hosts, if `start` has not."""
+        if not self.has_hosts:
+            self.engine.start()
 
     def host_log_text(self) -> str:
         return redacted_log(self.directory, self.prepared)

@@ -1,7 +1,12 @@
-"""The order in which the evals of a session run: one after the other, until something stops them."""
+"""The order in which the evals of a session run: one after the other, until something stops them.
+
+Entries of one config run together, some at a time, and share one cap on rollouts in flight.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +14,7 @@ import pytest
 
 from pytest_osmosis.errors import CodeError, HostError
 from pytest_osmosis.evals import EvalRun, FinishedEval, finish
+from pytest_osmosis.plugin.shared_cap import Need, SharedCap
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stop import StopReason
 
@@ -18,6 +24,27 @@ if TYPE_CHECKING:
 INTERRUPT_GRACE_S = 2.0
 LOG_CHARS = 2000
 """The last characters of a host's log that are shown if it does not start."""
+MOST_AT_ONCE = 4
+"""The entries of one config that run together, each with hosts of its own."""
+
+
+class Group:
+    """Evals that run together: the entries of one config, or a single eval. `waiting` have not begun, in order."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, EvalRun] = {}
+        self.waiting: deque[str] = deque()
+        self.running: set[str] = set()
+        self.cap: SharedCap | None = None
+
+    @property
+    def most_in_flight(self) -> int:
+        """The cap on the rollouts of all: the largest that one of them may have in flight."""
+        return max(run.prepared.config.evaluation.batch_size for run in self.runs.values())
+
+    @property
+    def at_once(self) -> int:
+        return min(MOST_AT_ONCE, self.most_in_flight)
 
 
 class EvalQueue:
@@ -30,55 +57,128 @@ class EvalQueue:
         self.runs: dict[str, EvalRun] = {}
         self.finished: dict[str, FinishedEval] = {}
         self._inline = inline
+        self._groups: dict[str, Group] = {}
+        self._group_of: dict[str, Group] = {}
         self._n_left: dict[str, int] = {}
         self._begun: set[str] = set()
+        self._lock = threading.RLock()
         self._stopped = False
         self._paused = False
 
-    def add(self, eval_id: str, run: EvalRun) -> None:
+    @property
+    def together(self) -> list[list[FinishedEval]]:
+        """The finished evals of each config with several."""
+        groups = [group for group in self._groups.values() if len(group.runs) > 1]
+        return [[self.finished[eval_id] for eval_id in group.runs] for group in groups if self.finished]
+
+    def hosts_wait(self, group: str) -> bool:
+        """Return True if the hosts of the next eval of a group start later, once it is its turn."""
+        return group in self._groups and len(self._groups[group].runs) >= MOST_AT_ONCE
+
+    def add(self, eval_id: str, run: EvalRun, group: str) -> None:
+        """Add an eval. Those with the same `group` run together."""
         self.runs[eval_id] = run
         self._n_left[eval_id] = len(run.selected.runs)
+        self._group_of[eval_id] = self._groups.setdefault(group, Group())
+        self._group_of[eval_id].runs[eval_id] = run
+        self._group_of[eval_id].waiting.append(eval_id)
 
     def start(self) -> None:
-        """Wait until all code is loaded, then start the first eval. Raise `pytest.UsageError` if code does not load."""
-        for eval_id in self.runs:
+        """Wait until the code of all hosts that started is loaded, then start the first evals.
+
+        Raise `pytest.UsageError` if code does not load.
+        """
+        started = {eval_id: run for eval_id, run in self.runs.items() if run.has_hosts}
+        for eval_id in started:
             if self._inline is not None:
                 self._inline.host(eval_id).load()
-        errors = [error for run in self.runs.values() if (error := _load_error(run))]
+        errors = [f"{run.prepared.config.name}: {error}" for run in started.values() if (error := _load_error(run))]
         if errors:
             self.discard()
             raise pytest.UsageError(*errors)
         if self._inline is None:
-            self._start_first(list(self.runs))
+            with self._lock:
+                self._begin_next()
             return
         for eval_id, run in self.runs.items():
             if not self._n_left[eval_id]:  # no test will perform anything
                 run.go()
 
     def run_done(self, eval_id: str) -> None:
-        """Count a run of `eval_id` as done; after its last one the next eval starts. Called in the engine's thread."""
-        self._n_left[eval_id] -= 1
-        if self._n_left[eval_id] == 0:
+        """Count a run of `eval_id` as done; after its last one another eval starts. Called in the engine's thread."""
+        with self._lock:
+            self._n_left[eval_id] -= 1
+            is_last = self._n_left[eval_id] == 0
+        if is_last:
             self.runs[eval_id].stop_clock()
         if self._inline is not None:
             self._inline.host(eval_id).wake()
             return
-        if self._n_left[eval_id] == 0:
-            self.runs[eval_id].engine.release()
-            if not self._stopped:
-                order = list(self.runs)
-                self._start_first(order[order.index(eval_id) + 1 :])
+        cap = self._group_of[eval_id].cap
+        if cap is not None:
+            cap.changed()
+        if is_last:
+            with self._lock:
+                self._end(eval_id)
+                self._begin_next()
 
-    def _start_first(self, eval_ids: Sequence[str]) -> None:
-        for eval_id in eval_ids:
-            self.runs[eval_id].go()
-            if self._n_left[eval_id]:
+    def _begin_next(self) -> None:
+        """Begin the evals whose turn it is: of the first group that is not done, as many as may run at once."""
+        while not self._stopped:
+            group = next((group for group in self._groups.values() if group.waiting or group.running), None)
+            if group is None or not group.waiting or len(group.running) >= group.at_once:
                 return
-            self._end(eval_id)  # a shard without rows
+            self._begin(group, group.waiting.popleft())
+
+    def _begin(self, group: Group, eval_id: str) -> None:
+        run = self.runs[eval_id]
+        group.running.add(eval_id)
+        if not run.has_hosts:
+            threading.Thread(target=self._load, args=(group, eval_id), name="osmosis-load", daemon=True).start()
+        else:
+            self._go(group, eval_id)
+
+    def _go(self, group: Group, eval_id: str) -> None:
+        run = self.runs[eval_id]
+        if not self._n_left[eval_id]:  # a shard without rows
+            run.go()
+            self._end(eval_id)
+            return
+        if len(group.runs) > 1:
+            group.cap = group.cap or SharedCap(group.most_in_flight, self._lock)
+            most = run.prepared.config.evaluation.batch_size
+            group.cap.add(run.engine, Need(most, lambda: self._n_left[eval_id]))
+        run.go()
+
+    def _load(self, group: Group, eval_id: str) -> None:
+        """Start the hosts of an eval and let it begin. If its code does not load, all its runs are errors."""
+        run = self.runs[eval_id]
+        with self._lock:
+            if self._stopped:
+                return
+            run.start_hosts()
+        error = _load_error(run)
+        with self._lock:
+            if self._stopped:
+                return
+            if error:
+                run.notices.alert(error.replace("\n", "\n    "))
+                run.engine.submit(run.selected.runs)
+                return
+            said = {note for other in self.runs.values() if other is not run for note in other.engine.notes}
+            for note in run.engine.notes:
+                if note not in said:
+                    run.notices.add(note)
+            self._go(group, eval_id)
+            self._begin_next()
 
     def _end(self, eval_id: str) -> None:
-        self.runs[eval_id].stop_clock()
-        self.runs[eval_id].engine.release()
+        run, group = self.runs[eval_id], self._group_of[eval_id]
+        run.stop_clock()
+        run.engine.release()
+        group.running.discard(eval_id)
+        if group.cap is not None:
+            group.cap.remove(run.engine)
 
     def perform(self, eval_id: str, runs: Sequence[RunId], done: Callable[[], bool]) -> None:
         """Roll out and score `runs` of an inline eval in this thread until `done`. Other evals have hosts for that."""
@@ -106,7 +206,8 @@ class EvalQueue:
 
     def stop(self, reason: StopReason, text: str) -> None:
         """Stop every eval that is not done, and start no further one."""
-        self._stopped = True
+        with self._lock:
+            self._stopped = True
         for eval_id, run in self.runs.items():
             if self._n_left[eval_id]:
                 run.engine.stop(reason, text)
@@ -125,14 +226,21 @@ class EvalQueue:
 
     def close(self, grace_s: float = 0.0) -> None:
         """Close all engines and make the results. Idempotent."""
+        with self._lock:
+            self._stopped = True
+        for group in self._groups.values():
+            if group.cap is not None:
+                group.cap.close()
         if not self.finished:
-            self.finished.update(zip(self.runs, finish(list(self.runs.values()), grace_s), strict=True))
+            together = [list(group.runs.values()) for group in self._groups.values() if len(group.runs) > 1]
+            self.finished.update(zip(self.runs, finish(list(self.runs.values()), grace_s, together), strict=True))
 
     def discard(self) -> None:
         """Remove every trace of evals that have not begun a run."""
         for run in self.runs.values():
             run.discard()
         self.runs.clear()
+        self._groups.clear()
         self.finished.clear()
 
 
@@ -140,7 +248,7 @@ def _load_error(run: EvalRun) -> str:
     try:
         run.engine.loaded()
     except CodeError as error:
-        return f"{run.prepared.config.name}: {error}\n{error.details}".rstrip()
+        return f"{error}\n{error.details}".rstrip()
     except HostError as error:
-        return f"{run.prepared.config.name}: {error}\n{run.host_log_text()[-LOG_CHARS:]}".rstrip()
+        return f"{error}\n{run.host_log_text()[-LOG_CHARS:]}".rstrip()
     return ""

@@ -189,7 +189,8 @@ class EvalSession:
                 self.outcomes.add_all((UnitKey(eval_id, run) for run in selected.runs), outcome)
                 continue
             try:
-                self.queue.add(eval_id, self._started(self.by_id[eval_id], selected))
+                group = self._group(self.by_id[eval_id])
+                self.queue.add(eval_id, self._started(self.by_id[eval_id], selected, group), group)
             except (CassetteError, CodeError, JournalError) as error:
                 self.queue.discard()
                 raise pytest.UsageError(str(error)) from None
@@ -200,9 +201,21 @@ class EvalSession:
         notes = dict.fromkeys([*self.preflights.notes, *of_runs])
         say(self.config, [f"osmosis: {note}" for note in notes])
 
-    def _started(self, each: SessionEval, selected: SelectedRuns) -> EvalRun:
+    def _group(self, each: SessionEval) -> str:
+        """Return what evals have in common that run together: the config of which they are entries."""
+        config = each.prepared.config
+        return each.id if config.entry is None or not each.reports_units else str(config.path)
+
+    def _started(self, each: SessionEval, selected: SelectedRuns, group: str) -> EvalRun:
         settings = self._settings(each, self._spawn(each.id))
-        run = EvalRun.start(each.prepared, selected, settings, rerun=each.rerun, on_done=self._on_done(each))
+        run = EvalRun.start(
+            each.prepared,
+            selected,
+            settings,
+            rerun=each.rerun,
+            on_done=self._on_done(each),
+            hosts_wait=self.queue.hosts_wait(group),
+        )
         if each.may_stop_early and selected.partial:
             run.notices.add("did not stop early: with only some runs selected, no gate is decided")
         return run

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.evals import FinishedEval
+from pytest_osmosis.evals import FinishedEval, comparison_path, write_comparison
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.eval_queue import EvalQueue
 from pytest_osmosis.plugin.hooks.caller import HookCaller
@@ -22,7 +23,8 @@ from pytest_osmosis.text.outlet import Outlet
 class SessionEnd:
     """Concludes the evals of `queue`. Each step may be skipped or repeated: pytest may end at any point.
 
-    `status_is_given` is True if `pytest.exit` set the exit status.
+    `comparisons` are the files with the tables of configs with several evals. `status_is_given` is True if
+    `pytest.exit` set the exit status.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class SessionEnd:
         self._kept_back = kept_back
         self._withheld = withheld
         self._markdown_is_written = False
+        self.comparisons: list[Path] = []
         self.status_is_given = False
 
     def report_verdicts(self, session: pytest.Session) -> None:
@@ -95,6 +98,19 @@ class SessionEnd:
                 finished.write()
                 for path in finished.written[:1]:
                     self._hook_caller.call_results(eval_id, finished.results, path)
+        if not self.comparisons:
+            self._write_comparisons()
+
+    def _write_comparisons(self) -> None:
+        configs = [each.prepared.config for each in self._evals.values() if each.reports_units]
+        alone = len({config.path for config in configs if config.entry is not None}) == 1
+        for entries in self._queue.together:
+            path = comparison_path([each.run.prepared.config for each in entries], alone=alone)
+            unwritten = None if path is None else write_comparison(entries, path)
+            if unwritten is not None:
+                entries[0].unwritten.append(unwritten)
+            elif path is not None:
+                self.comparisons.append(path)
 
     def _write_markdown(self) -> str | None:
         """Write the summaries in Markdown, once; return why the requested file could not be written."""

@@ -166,7 +166,7 @@ def total_line(evals: Sequence[Results], model: str | None = None) -> str:
     cost = _cost(records, sum(costs) if costs else None, sum(results.n_cost_unknown for results in evals))
     spent = [
         "cost unknown" if cost == "unknown" else cost,
-        seconds(sum(results.duration_ms for results in evals) / 1000),
+        seconds(_duration_ms(evals) / 1000),
     ]
     runs = [f"; {count(passed)} of {plural(n_runs, 'run')} passed"]
     if unmeasured:
@@ -175,6 +175,17 @@ def total_line(evals: Sequence[Results], model: str | None = None) -> str:
         runs += [", ", warning(f"{count(missing)} did not run")]
     head = plural(len(evals), "eval") + (f" of {model}" if model is not None else "")
     return joined(head, *_by_state(evals), *runs, dim(f"; {', '.join(spent)}"))
+
+
+def _duration_ms(evals: Sequence[Results]) -> float:
+    """Return the time of all, in which evals that ran together count once."""
+    alone = [results.duration_ms for results in evals if results.among is None]
+    tables = {results.among.table.config: results.among.table for results in evals if results.among is not None}
+    together = [
+        sum(entry.duration_ms for entry in table.entries) if table.duration_ms is None else table.duration_ms
+        for table in tables.values()
+    ]
+    return sum(alone) + sum(together)
 
 
 def _by_state(evals: Sequence[Results]) -> list[str]:

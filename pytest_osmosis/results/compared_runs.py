@@ -233,7 +233,8 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
     matched = matching.matched(b.row_runs(digests_b), a.row_runs(digests_a))
     if not matched.pairs:
         raise OsmosisError(
-            f"nothing can be compared: no row of A has the content of a row of B ({_rows_text(a)}; {_rows_text(b)})"
+            f"nothing can be compared: no row of A has the content of a row of B ({_rows_text(a)}; {_rows_text(b)}); "
+            "--table compares them all the same, as other rows"
         )
     compared = comparison.compare("baseline", a.name, matched, started_at=a.provenance.get("started_at"))
     if compared.paired is None:

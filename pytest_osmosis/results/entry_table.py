@@ -5,10 +5,13 @@ The same table is printed, written into the results of each entry, and read back
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.verdicts.entries import EntryDifference, compared_with_first, least_p
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from pytest_osmosis.results.results import Results
 
 SCHEMA_VERSION = 1
+MOST_BYTES = 10_000_000
+"""Larger files are not such tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +63,14 @@ class EntryFigures:
 
 @dataclass(frozen=True, slots=True)
 class EntryTable:
-    """The entries of `config`, in order: all others are compared with the first."""
+    """The entries of `config`, in order: all others are compared with the first.
+
+    `duration_ms` is the time from the begin of the first to the end of the last, None if they did not run together.
+    """
 
     config: str
     entries: Sequence[EntryFigures]
+    duration_ms: float | None = None
 
     @property
     def first(self) -> str:
@@ -87,6 +96,7 @@ class EntryTable:
             "schema_version": SCHEMA_VERSION,
             "config": self.config,
             "first": self.first,
+            "duration_ms": self.duration_ms,
             "compared": self.n_compared,
             "least_p": self.least_p,
             "entries": [entry.to_json() for entry in self.entries],
@@ -94,7 +104,19 @@ class EntryTable:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> EntryTable:
-        return cls(data["config"], [EntryFigures.from_json(entry) for entry in data["entries"]])
+        return cls(data["config"], [EntryFigures.from_json(entry) for entry in data["entries"]], data["duration_ms"])
+
+
+_OWN_KEYS = {"schema_version", "config", "first", "entries"}
+
+
+def is_comparison(path: Path) -> bool:
+    """Return True for a file with such a table."""
+    try:
+        data = json.loads(read_text(path, most_bytes=MOST_BYTES))
+    except (FileFault, ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and data.keys() >= _OWN_KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +138,7 @@ class EntryPlace:
         return None if data is None else cls(data["entry"], EntryTable.from_json(data))
 
 
-def entry_table(config: str, entries: Mapping[str, Results]) -> EntryTable:
+def entry_table(config: str, entries: Mapping[str, Results], duration_ms: float | None = None) -> EntryTable:
     """Compare the entries of a config, by their names in order, with the first of them."""
     figures = [_figures(name, results) for name, results in entries.items()]
     (first, *others), reasons = entries.values(), [_why_not_compared(results) for results in entries.values()]
@@ -128,7 +150,7 @@ def entry_table(config: str, entries: Mapping[str, Results]) -> EntryTable:
         replace(each, difference=difference, reason=None if difference else reason or no_first or "not measured")
         for each, difference, reason in zip(figures[1:], found, reasons[1:], strict=True)
     ]
-    return EntryTable(config, [head, *compared])
+    return EntryTable(config, [head, *compared], duration_ms)
 
 
 def _why_not_compared(results: Results) -> str | None:

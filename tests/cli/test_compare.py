@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.stats import holm
 from tests.cli.real_runs import RealRuns
 from tests.cli.stored_runs import RESULTS, Cli, Stored
 from tests.unit.made import finished, published
@@ -201,7 +202,7 @@ def test_what_cannot_be_compared_says_why(typed: Cli, stored: Stored) -> None:
     said = typed("runs", "compare", "other", "x-2026", fails=1)
     assert said == (
         "nothing can be compared: no row of A has the content of a row of B "
-        '(A: 1 row of "data/x.jsonl"; B: 1 row of "data/x.jsonl")\n'
+        '(A: 1 row of "data/x.jsonl"; B: 1 row of "data/x.jsonl"); --table compares them all the same, as other rows\n'
     )
     said = typed("runs", "compare", "x-2026", "broken", fails=1)
     assert "of 1 common row, none was measured in both (A measured 2 of 2 runs; B measured 0 of 2 runs)" in said
@@ -213,3 +214,42 @@ def test_what_cannot_be_compared_says_why(typed: Cli, stored: Stored) -> None:
     assert 'run "latest~9": not found in .osmosis/runs; there are 4' in typed(
         "runs", "compare", "latest~9", "x", fails=1
     )
+
+
+def test_several_runs_are_compared_with_the_first_and_p_is_corrected(there: Cli, real_runs: RealRuns) -> None:
+    names = (real_runs.then.name, real_runs.now.name, "y")
+    table = json.loads(there("runs", "compare", *names, "--json"))
+    pairs = [json.loads(there("runs", "compare", names[0], name, "--json")) for name in names[1:]]
+
+    assert [entry["run"] for entry in table["entries"]] == [*names[:2], real_runs.other.name]
+    assert [entry["name"] for entry in table["entries"]] == [f"x ({names[0]})", f"x ({names[1]})", "y"]
+    assert (table["compared"], table["config"], table["duration_ms"]) == (2, "", None)
+    found = [entry["difference"] for entry in table["entries"][1:]]
+    for difference, pair in zip(found, pairs, strict=True):
+        assert difference["paired"]
+        assert difference["rows"] == pair["rows"]["compared"]
+        assert (difference["difference"], difference["interval"]) == (pair["difference"], pair["difference_interval"])
+        assert (difference["p_value"], difference["test"]) == (pair["p_value"], pair["test"])
+        assert (difference["better"], difference["worse"]) == (pair["better"], pair["worse"])
+    assert [each["p_adjusted"] for each in found] == holm([pair["p_value"] for pair in pairs])
+
+    page = there("runs", "compare", *names).splitlines()
+    assert page[0].split()[:4] == ["eval", "model", "runs", "pass"]
+    assert page[4].startswith("* counts runs that were not measured")
+    assert (
+        page[5]
+        == f"compared with x ({names[0]}), over the 6 rows that both measured; p by Holm's method for 2 comparisons"
+    )
+
+
+def test_runs_with_other_rows_are_compared_in_a_table_too(typed: Cli, stored: Stored) -> None:
+    stored("x-20260102T000000Z-aaaaaa", age_s=1)
+    moved = [{**row, "row_digest": "f" * 16} for row in RESULTS["rows"]]
+    stored("other", results={**RESULTS, "rows": moved}, age_s=2)
+
+    table = json.loads(typed("runs", "compare", "other", "x-2026", "--table", "--json"))
+
+    assert [entry["difference"] and entry["difference"]["paired"] for entry in table["entries"]] == [None, False]
+    assert "--table" not in typed("runs", "compare", "other", "x-2026", "--table")
+    assert "other: is named twice; name different eval runs" in typed("runs", "compare", *["other"] * 3, fails=1)
+    assert "other: one eval run cannot be compared; name two or more" in typed("runs", "compare", "other", fails=1)

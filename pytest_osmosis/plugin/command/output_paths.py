@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import Problem, ProblemsError
-from pytest_osmosis.evals import Prepared
+from pytest_osmosis.evals import Prepared, comparison_path
 from pytest_osmosis.evals.hub import problems_of_push
 from pytest_osmosis.evals.output_files import (
     InputFile,
@@ -23,6 +24,8 @@ from pytest_osmosis.evals.output_files import (
 )
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.report.markdown import is_page
+from pytest_osmosis.results.entry_table import is_comparison
+from pytest_osmosis.text.paths import shown
 
 _REPORTS = {
     "xmlpath": "--junitxml",
@@ -65,7 +68,7 @@ class OutputPaths:
         baselines = [each for prepared in evals for each in baseline_inputs(prepared)]
         return [
             *output_problems(
-                [*outputs, *self._of_session()],
+                [*outputs, *_comparisons(evals), *self._of_session()],
                 [*inputs, *self._read_by_session()],
                 baselines,
                 overwrite=self._options.overwrite,
@@ -89,3 +92,15 @@ class OutputPaths:
             yield InputFile(self._options.secrets_file, "the secrets file")
         if self._config.inipath is not None:
             yield InputFile(self._config.inipath, "pytest's configuration")
+
+
+def _comparisons(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
+    """Yield the tables that compare the entries of each config."""
+    groups: dict[Path, list[EvalConfig]] = {}
+    for prepared in evals:
+        if prepared.config.entry is not None:
+            groups.setdefault(prepared.config.path, []).append(prepared.config)
+    for path, entries in groups.items():
+        table = comparison_path(entries, alone=len(groups) == 1)
+        if table is not None and len(entries) > 1:
+            yield OutputFile(table, "comparison", f"the comparison of the evals of {shown(path)}", is_comparison)

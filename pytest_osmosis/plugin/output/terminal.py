@@ -150,11 +150,16 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
     if verbosity < 0:
         _write_lines(terminal, _quiet_lines(finished, verbosity, columns))
     else:
-        _print_sections(terminal, finished, columns, verbose=verbosity > 0)
+        _print_sections(terminal, finished, columns, evals.end.comparisons, verbose=verbosity > 0)
 
 
 def _print_sections(
-    terminal: pytest.TerminalReporter, finished: Sequence[FinishedEval], columns: int | None, *, verbose: bool
+    terminal: pytest.TerminalReporter,
+    finished: Sequence[FinishedEval],
+    columns: int | None,
+    comparisons: Sequence[Path],
+    *,
+    verbose: bool,
 ) -> None:
     if len(finished) == 1 or verbose:
         for each in finished:
@@ -164,6 +169,7 @@ def _print_sections(
         terminal.section(f"osmosis: {plural(len(finished), 'eval')}", "-")
         _write_lines(terminal, [] if verbose else [*_remarks(finished), *_places(finished), ""])
         _write_lines(terminal, overview_lines([each.results for each in finished], columns))
+        _write_lines(terminal, [dim(f"comparison: {shown(path)}") for path in comparisons])
 
 
 def _write_lines(terminal: pytest.TerminalReporter, lines: Iterable[str]) -> None:

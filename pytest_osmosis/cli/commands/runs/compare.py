@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_osmosis.cli.arguments import Commands, add_page_options
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.text.arguments import filled
 
 NAME = "compare"
@@ -15,6 +17,9 @@ Compare two eval runs, A and B, over the rows that both measured: their pass
 rates, the difference with its interval, the rows that got better and worse, and
 the differences of config, model, code and data. Rows are the same if their
 content is.
+
+Several runs are compared with the first, in a table, with p corrected by Holm's
+method. A config with several evals means the newest run of each.
 """
 _EXAMPLES = """\
 examples:
@@ -22,6 +27,8 @@ examples:
   pytest-osmosis runs compare latest~1 latest --all
   pytest-osmosis runs compare baselines/sums.json latest
   pytest-osmosis runs compare sums-20261122T14 sums --json | jq .difference
+  pytest-osmosis runs compare configs/eval/models.toml         every eval of the config
+  pytest-osmosis runs compare small medium large               three evals with the first
 """
 
 
@@ -34,22 +41,50 @@ def add_parser(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "a", type=filled, metavar="A", help="the earlier eval run, named as for show, or a results file"
+        "runs",
+        type=filled,
+        nargs="+",
+        metavar="RUN",
+        help="two eval runs or more, the earlier one first, named as for show; results files; or one config of several "
+        "evals",
     )
-    parser.add_argument("b", type=filled, metavar="B", help="the later one")
+    parser.add_argument("--table", action="store_true", help="print the table also for two runs")
     parser.add_argument("--all", action="store_true", help="list every row that changed, with all its runs")
     add_page_options(parser)
     parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    from pytest_osmosis.results.several_runs import entries_of
+
+    names: list[str] = options.runs
+    entries = entries_of(folder, names[0]) if len(names) == 1 else []
+    if len(entries or names) < 2:
+        raise OsmosisError(
+            f"{names[0]}: one eval run cannot be compared; name two or more, or a config with several evals"
+        )
+    if entries or len(names) > 2 or options.table:
+        return _table(options, folder, output, entries or names)
+
     from pytest_osmosis.report.comparison_json import comparison_json
     from pytest_osmosis.report.comparison_page import comparison_lines
     from pytest_osmosis.results.compared_runs import compare_runs, read_side
 
-    compared = compare_runs(read_side("A", folder, options.a), read_side("B", folder, options.b))
+    compared = compare_runs(read_side("A", folder, names[0]), read_side("B", folder, names[1]))
     if options.json:
         output.json(comparison_json(compared))
     else:
         output.page(comparison_lines(compared, every_row=options.all, columns=terminal_columns()))
+    return 0
+
+
+def _table(options: argparse.Namespace, folder: Path, output: CommandOutput, names: Sequence[str]) -> int:
+    from pytest_osmosis.report.overview import overview_lines
+    from pytest_osmosis.results.several_runs import compared_with_first
+
+    found = compared_with_first(folder, names)
+    if options.json and found[0].among is not None:
+        output.json(found[0].among.table.to_json())
+    else:
+        output.page(overview_lines(found, terminal_columns()))
     return 0

@@ -1,0 +1,140 @@
+"""The entries of one config run together under one cap, and end with a table that compares them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_until
+from tests.servers import ChatServer, held, reply, slow
+
+FILE = "configs/eval/several.toml"
+SEVERAL = f"--osmosis-config={FILE}"
+HEAD = """
+[data]
+path = "data/x.jsonl"
+rows = "all"
+[secrets]
+required = []
+[evaluation]
+batch_size = {cap}
+[model]
+base_url = "{base_url}"
+"""
+
+
+def entries(workspace: Workspace, *evals: str, rows: int = 8, cap: int = 6, base_url: str = "") -> None:
+    """Write a config with an entry for each of `evals`: the function that scores it, or "" for the usual one."""
+    workspace.eval("x", rows=[{"score": float(index % 2)} for index in range(rows)])
+    (workspace.root / "configs/eval/x.toml").unlink()
+    blocks = [
+        f'[[eval]]\nname = "e{number}"\nmodel = "model-{number}"\n[eval.scoring]\neval_fns = ["{scorer}"]\n'
+        for number, scorer in enumerate(scorer or "rewards:score" for scorer in evals)
+    ]
+    workspace.write(FILE, HEAD.format(cap=cap, base_url=base_url) + "\n".join(blocks))
+
+
+def models(server: ChatServer) -> set[str]:
+    return {body["model"] for body in server.bodies}
+
+
+@PLAIN_AND_XDIST
+def test_entries_share_one_cap_and_are_compared(workspace: Workspace) -> None:
+    with ChatServer(held(reply("42"))) as server:
+        entries(workspace, *[""] * 6, base_url=server.base_url)
+        session = workspace.start(SEVERAL, "--osmosis-no-probe", "--osmosis-output=out/", "--osmosis-markdown=page.md")
+        wait_until(lambda: server.in_flight == 6, "six requests in flight")
+        together = models(server)
+        server.release()
+        status = session.wait()
+
+    assert status == 1, session.output  # every other row fails
+    assert together == {f"model-{number}" for number in range(4)}, "four entries begin together"
+    assert len(server.requests) == 6 * 8
+    assert server.max_in_flight == 6
+    table = read_json(workspace.root / "out/comparison.json")
+    assert [entry["name"] for entry in table["entries"]] == [f"e{number}" for number in range(6)]
+    assert all(entry["difference"]["paired"] for entry in table["entries"][1:])
+    for number in range(6):
+        assert read_json(workspace.root / f"out/e{number}.json")["comparison"] == {"entry": f"e{number}", **table}
+    assert (
+        "compared with e0, over the 8 rows that both measured; p by Holm's method for 5 comparisons" in session.output
+    )
+    assert "comparison: out/comparison.json" in session.output
+    page = (workspace.root / "page.md").read_text(encoding="utf-8")
+    assert "| eval | model | runs | pass rate (95% interval) | mean | to the first (95% interval) | p |" in page
+    command = ["-m", "pytest_osmosis", "runs", "compare", FILE, "--json"]
+    compared = json.loads(workspace.pytester.run(sys.executable, *command).stdout.str())
+    assert without_times(compared) == without_times(table)
+
+
+def without_times(table: dict[str, Any]) -> dict[str, Any]:
+    entries = [{**entry, "duration_ms": None} for entry in table["entries"]]
+    return {**table, "duration_ms": None, "entries": entries}
+
+
+def test_an_option_lowers_the_cap_of_all(plain_workspace: Workspace) -> None:
+    with ChatServer(slow(0.01, reply("42"))) as server:
+        entries(plain_workspace, *[""] * 5, rows=4, base_url=server.base_url)
+        result = plain_workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-max-in-flight=2")
+
+    assert result.ret == 1
+    assert len(server.requests) == 5 * 4
+    assert server.max_in_flight == 2
+
+
+def test_code_of_a_later_entry_that_does_not_load_is_an_error_of_that_entry(plain_workspace: Workspace) -> None:
+    plain_workspace.write("broken.py", "raise RuntimeError('broken module')\n")
+    with ChatServer(reply("42")) as server:
+        entries(plain_workspace, *[""] * 4, "broken:score", "", rows=2, base_url=server.base_url)
+        result = plain_workspace.run(SEVERAL)
+        entries(plain_workspace, "", "broken:score", rows=2, base_url=server.base_url)
+        at_once = plain_workspace.run(SEVERAL)
+
+    assert result.ret == 9, "what was not measured has no verdict"
+    text = result.stdout.str()
+    assert "e4: broken:score: does not load: RuntimeError: broken module" in text
+    assert "raise RuntimeError('broken module')" in text
+    assert "e4: not compared: not measured: broken:score: does not load: RuntimeError: broken module" in text
+    assert models(server) == {f"model-{number}" for number in (0, 1, 2, 3, 5)}
+    results = plain_workspace.results("e4")
+    assert (results["status"], len(results["pending"])) == ("failed", 2)
+    assert plain_workspace.results("e5")["comparison"]["compared"] == 4
+    assert at_once.ret == 4, "nothing was spent yet"
+    assert "e1: broken:score: does not load: RuntimeError: broken module" in at_once.stderr.str()
+
+
+def test_a_session_that_is_interrupted_goes_on_with_every_entry(plain_workspace: Workspace) -> None:
+    with ChatServer(held(reply("42"))) as server:
+        plain_workspace.hurry()
+        entries(plain_workspace, *[""] * 6, rows=4, base_url=server.base_url)
+        session = plain_workspace.start(SEVERAL, "--osmosis-no-probe")
+        wait_until(lambda: server.in_flight == 6, "six requests in flight")
+        session.interrupt()
+        assert session.wait() == 2, session.output
+
+        statuses = [plain_workspace.results(f"e{number}")["status"] for number in range(6)]
+        assert statuses == ["stopped"] * 6
+        assert [len(plain_workspace.results(f"e{number}")["pending"]) for number in range(6)] == [4] * 6
+        server.release()
+        result = plain_workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-resume")
+
+    assert result.ret == 1
+    assert [len(plain_workspace.run_dirs(f"e{number}")) for number in range(6)] == [1] * 6
+    assert [plain_workspace.results(f"e{number}")["summary"]["measured"] for number in range(6)] == [4] * 6
+    assert plain_workspace.results("e5")["comparison"]["compared"] == 5
+
+
+def test_a_session_that_stops_at_a_failure_reports_every_entry(plain_workspace: Workspace) -> None:
+    with ChatServer(slow(0.01, reply("42"))) as server:
+        plain_workspace.hurry()
+        entries(plain_workspace, *[""] * 7, rows=6, cap=2, base_url=server.base_url)
+        result = plain_workspace.run(SEVERAL, "-x")
+
+    assert result.ret == 1
+    found = [plain_workspace.results(f"e{number}") for number in range(7)]
+    assert {results["status"] for results in found} <= {"stopped", "finished"}
+    assert found[-1]["status"] == "stopped"
+    assert found[-1]["stopped_by"] == "maxfail"
+    assert len(found[-1]["pending"]) == 6
