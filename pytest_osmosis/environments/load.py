@@ -157,9 +157,16 @@ def _set(source: EnvironmentSource, environment: Any) -> tuple[str, ...]:
 
 
 def _does_not_load(source: EnvironmentSource, what: str, error: BaseException) -> CodeError:
-    return CodeError(
-        f"environment {source.env_id} does not load: {what}: {error_in_words(error)}", user_traceback(error)
-    )
+    text = f"environment {source.env_id} does not load: {what}: {error_in_words(error)}{_advice(error)}"
+    return CodeError(text, user_traceback(error))
+
+
+def _advice(error: BaseException) -> str:
+    """Return what to do about a framework that is missing, or too new to have environments; "" for other errors."""
+    missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "verifiers"
+    if missing or (isinstance(error, AttributeError | ImportError) and "module 'verifiers'" in str(error)):
+        return "; install a release that has environments: pip install 'verifiers<0.4'"
+    return ""
 
 
 @contextmanager

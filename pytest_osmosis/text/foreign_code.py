@@ -20,7 +20,8 @@ _DIFFERENCES: Mapping[Library, str] = {"TRL": "scores a batch of completions", "
 _OF_MODULES: Mapping[str, str] = {
     "osmosis_ai": "pytest-osmosis stands in for the parts of it that agents and reward functions need, unless "
     "osmosis_compat = false turns that off; see docs/how-to/osmosis-workspace.md",
-    "verifiers": "its environments are not supported yet, but their parts are: see docs/how-to/from-prime-eval.md",
+    "verifiers": "install one that has environments (pip install 'verifiers<0.4'), and evaluate one with "
+    "--osmosis-env=ID: see docs/how-to/verifiers-environments.md",
 }
 _SDK_PACKAGES = ("osmosis_ai", "pytest_osmosis.compat.osmosis_ai")
 
@@ -67,8 +68,8 @@ def sdk_package(cls: type) -> str | None:
 def module_advice(missing: object) -> str | None:
     """Return what to do if the module of this name is missing, None unless its library is known here.
 
-    >>> module_advice("verifiers.envs")
-    'its environments are not supported yet, but their parts are: see docs/how-to/from-prime-eval.md'
+    >>> module_advice("verifiers.envs")[-59:]
+    '--osmosis-env=ID: see docs/how-to/verifiers-environments.md'
     >>> module_advice("numpy"), module_advice(None)
     (None, None)
     """

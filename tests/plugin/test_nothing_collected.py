@@ -134,7 +134,7 @@ def test_a_file_of_the_ini_key_names_the_library_of_its_functions(plain_workspac
     ("module", "said"),
     [
         ("osmosis_ai.cli", "pytest-osmosis stands in for the parts of it *; see docs/how-to/osmosis-workspace.md"),
-        ("verifiers", "its environments are not supported yet, *: see docs/how-to/from-prime-eval.md"),
+        ("verifiers", "install one that has environments *: see docs/how-to/verifiers-environments.md"),
     ],
 )
 def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace, module: str, said: str) -> None:

@@ -1,0 +1,238 @@
+"""Evals of environments: their rows are known before anything runs, and what goes wrong then is exit status 4."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.workspaces import Workspace, read_json, wait_until
+
+SOURCE = """
+import os, sys
+from pathlib import Path
+
+assert "pytest" not in sys.modules, "imported in pytest's own process"
+with open("loads.txt", "a") as file:
+    print(os.getpid(), file=file)
+
+
+class Rubric:
+    async def score_rollout(self, state):
+        said = state["completion"][-1]["content"]
+        state["reward"] = 0.6 if said.endswith(state["answer"]) else 0.0
+        state["metrics"] = {"exact": state["reward"]}
+
+
+class Environment:
+    pass_threshold = 0.5
+    sampling_args = {}
+
+    def __init__(self, rows):
+        self.rubric, self.rows = Rubric(), rows
+
+    def get_eval_dataset(self, n=-1, seed=None):
+        return [
+            {"prompt": [{"role": "user", "content": f"What is {index} * 2?"}], "answer": str(index * 2)}
+            for index in range(self.rows)
+        ]
+
+    async def rollout(self, input, client, model, sampling_args=None):
+        state = dict(input, trajectory=[])
+        response = await client.get_response(input["prompt"], model, sampling_args or {}, None, state=state)
+        state["completion"] = [{"role": "assistant", "content": response.message.content}]
+        return state
+
+
+def load_environment(rows=8):
+    return Environment(rows)
+"""
+COMMAND = ("--osmosis-env=me/double-it", "--osmosis-model=demo/arithmetic", "--osmosis-n=2")
+ID = "environments/double_it/double_it.py::double-it"
+
+
+def write(workspace: Workspace, source: str = SOURCE, evals: str = "num_examples = 3\n") -> None:
+    workspace.write("environments/double_it/double_it.py", source)
+    project = f'[project]\nname = "double-it"\nversion = "0.1.3"\n[tool.verifiers.eval]\n{evals}'
+    workspace.write("environments/double_it/pyproject.toml", project)
+
+
+def n_loads(workspace: Workspace) -> int:
+    return len((workspace.root / "loads.txt").read_text().split())
+
+
+def test_an_eval_of_an_environment_is_listed_with_its_rows(plain_workspace: Workspace) -> None:
+    write(plain_workspace)
+
+    result = plain_workspace.run(*COMMAND, "--co")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "osmosis: double-it (without a TOML)",
+            "  environment: me/double-it (0.1.3), rows: first 3 of 8",
+            "  scored by: its reward",
+            "  3 rows x 2 runs = 6 rollouts, 32 in flight",
+            "  preset: limit = 3 (environments/double_it/pyproject.toml:5)",
+            "collected 6 items",
+        ],
+    )
+    assert n_loads(plain_workspace) == 1
+    assert plain_workspace.run(*COMMAND, "--osmosis-dry-run").ret == 0
+    assert not (plain_workspace.root / ".osmosis").exists()
+
+
+def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspace) -> None:
+    write(workspace)
+
+    workspace.run(*COMMAND).assert_outcomes(passed=6)
+    results = workspace.results("double-it")
+    assert results["config"]["pass_threshold"] == 0.5
+    assert [row["row_index"] for row in results["rows"]] == [0, 1, 2]
+    workspace.run(f"{ID}[row7-run1]", *COMMAND).assert_outcomes(passed=1)
+    missing = workspace.run(f"{ID}[row8-run1]", *COMMAND)
+    assert missing.ret == 4
+    missing.stderr.fnmatch_lines([f"ERROR: {ID}[[]row8-run1]: not found: environment double-it has 8 rows, the last *"])
+
+
+def test_a_stored_run_is_scored_again_with_the_rows_that_it_kept(plain_workspace: Workspace) -> None:
+    write(plain_workspace)
+    plain_workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
+    directory = plain_workspace.root / ".osmosis/runs/one"
+    rows = [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
+    assert len(rows) == 8
+    assert {path.stat().st_mode & 0o077 for path in directory.iterdir()} == {0}
+
+    other = SOURCE.replace("0.6 if", "0.4 if").replace("range(self.rows)", "range(1 // 0)")
+    write(plain_workspace, other)
+    again = plain_workspace.run("--osmosis-from=one")
+
+    again.assert_outcomes(failed=6)
+    again.stdout.fnmatch_lines(["score 0.4 < 0.5: *", "dataset row: row 0 of environment double-it"])
+
+
+def test_a_run_goes_on_only_with_the_same_environment(plain_workspace: Workspace) -> None:
+    write(plain_workspace)
+    plain_workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=2").assert_outcomes(passed=4)
+    plain_workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
+    kept = (plain_workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes()
+
+    others = plain_workspace.run(*COMMAND, "--osmosis-run=one", '--osmosis-env-args={"rows": 5}')
+    assert others.ret == 4
+    others.stderr.fnmatch_lines(['  [[]environment] env_args: {} -> {"rows": 5}'])
+
+    write(plain_workspace, f"{SOURCE}\n# changed\n")
+    changed = plain_workspace.run(*COMMAND, "--osmosis-run=one")
+    assert changed.ret == 4
+    changed.stderr.fnmatch_lines(["  [[]environment] code: * -> *"])
+
+    write(plain_workspace, SOURCE.replace("{index} * 2?", "{index} * 2 =?"))
+    asked = plain_workspace.run(*COMMAND, "--osmosis-run=one")
+    assert asked.ret == 4
+    asked.stderr.fnmatch_lines(["  the prompts of rows 0, 1, 2: changed"])
+    assert (plain_workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes() == kept
+
+
+def test_the_threshold_is_the_environments_unless_the_eval_sets_one(plain_workspace: Workspace) -> None:
+    write(plain_workspace, SOURCE.replace("pass_threshold = 0.5", "pass_threshold = 0.7"))
+
+    plain_workspace.run(*COMMAND, "--osmosis-limit=1").assert_outcomes(failed=2)
+    plain_workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-pass-threshold=0.6").assert_outcomes(passed=2)
+
+
+def test_an_environment_of_a_toml_may_be_scored_by_functions_too(plain_workspace: Workspace) -> None:
+    write(plain_workspace)
+    plain_workspace.write("rewards.py", "def half(solution_str, ground_truth, extra_info=None):\n    return 0.5\n")
+    plain_workspace.write(
+        "configs/eval/x.toml",
+        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
+        '[scoring]\neval_fns = ["rewards:half"]\nthresholds = {"rewards:half" = 0.9}\ndecide = "reward"\n'
+        "[secrets]\nrequired = []\n",
+    )
+
+    result = plain_workspace.run("configs/eval/x.toml")
+
+    result.assert_outcomes(passed=9)
+    result.stdout.fnmatch_lines(["  scored by: its reward, rewards:half"])
+    assert set(plain_workspace.results()["summary"]["eval_fns"]) == {"reward", "rewards:half"}
+
+
+def test_a_package_is_not_imported_by_pytest(plain_workspace: Workspace) -> None:
+    plain_workspace.write("environments/double-it/double_it/__init__.py", SOURCE)
+
+    plain_workspace.run(*COMMAND, "--osmosis-limit=1").assert_outcomes(passed=2)
+
+
+def test_evals_with_the_same_environment_load_it_once(plain_workspace: Workspace) -> None:
+    write(plain_workspace)
+    for name, extra in (("a", ""), ("b", ""), ("c", "env_args = {rows = 4}\n")):
+        plain_workspace.write(
+            f"configs/eval/{name}.toml",
+            f'[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n{extra}'
+            "[secrets]\nrequired = []\n",
+        )
+
+    assert plain_workspace.run("--osmosis-config=configs/eval", "--co").ret == 0
+    assert n_loads(plain_workspace) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        (
+            SOURCE.replace("return Environment(rows)", "print('key: s3cret-of-mine')\n    return rows[0]"),
+            [
+                "*: environment me/double-it does not load: load_environment() failed: TypeError: *",
+                "Traceback (most recent call last):",
+                '  File "*/environments/double_it/double_it.py", line *, in load_environment',
+                "it printed:",
+                "key: [[]OPENAI_API_KEY]",
+            ],
+        ),
+        (SOURCE.replace("range(self.rows)", "[]"), ["*: environment me/double-it: get_eval_dataset() has no rows"]),
+        (
+            SOURCE.replace("range(self.rows)", "range(1 // 0)"),
+            ["*: environment me/double-it does not load: get_eval_dataset() failed: ZeroDivisionError: *"],
+        ),
+        (
+            SOURCE.replace("return Environment(rows)", "print('so long')\n    os._exit(3)"),
+            ["*: environment me/double-it does not load: its process ended (exit status 3)", "it printed:", "so long"],
+        ),
+    ],
+)
+def test_an_environment_that_does_not_load_is_a_usage_error(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch, source: str, lines: list[str]
+) -> None:
+    write(plain_workspace, source)
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret-of-mine")
+
+    result = plain_workspace.run(*COMMAND)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: environments/double_it/double_it.py{lines[0].removeprefix('*')}", *lines[1:]])
+    assert not (plain_workspace.root / ".osmosis").exists()
+
+
+def test_an_environment_that_loads_for_ever_is_ended_with_pytest(plain_workspace: Workspace) -> None:
+    write(plain_workspace, f"{SOURCE}\nimport time\ntime.sleep(1000)\n")
+    session = plain_workspace.start(*COMMAND)
+    loads = plain_workspace.root / "loads.txt"
+    wait_until(lambda: loads.exists() and loads.read_text().endswith("\n"), "the environment to be loaded")
+
+    session.interrupt()
+
+    assert session.wait() == 2
+    child = Path(f"/proc/{loads.read_text().strip()}")
+    wait_until(lambda: not child.exists(), "the end of the process that loads the environment")
+
+
+def test_a_manifest_names_the_environment(plain_workspace: Workspace) -> None:
+    write(plain_workspace)
+    plain_workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-run=one").assert_outcomes(passed=2)
+
+    manifest = read_json(plain_workspace.root / ".osmosis/runs/one/manifest.json")
+
+    environment = manifest["environment"]
+    assert (environment["env_id"], environment["version"], environment["n_rows"]) == ("me/double-it", "0.1.3", 8)
+    assert manifest["inputs"]["environment"]["env_id"] == "double-it"
