@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pytest_osmosis.results.read import read_results
 from tests.plugin.workspaces import Workspace
 
 ROWS: list[dict[str, Any]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "prime-files.md"
 OUTPUT = {"save_results": True}
 
 
@@ -50,6 +52,17 @@ def test_each_session_leaves_the_files_of_prime_eval(plain_workspace: Workspace)
     assert lines[-1]["error"]["error"] == "ZeroDivisionError"
     assert lines[-1]["error_chain"] == "ZeroDivisionError: the reward function broke"
     assert (metadata["num_examples"], round(metadata["avg_error"], 3)) == (3, 0.333)
+
+
+def test_the_page_names_every_member(plain_workspace: Workspace) -> None:
+    plain_workspace.eval("x", [{"score": 1.0}, {"reward": "raises"}], output=OUTPUT, limits={"max_errors": 9})
+    plain_workspace.run("--osmosis-config=configs/eval/x.toml")
+    _, lines, metadata = files_in(plain_workspace)
+    lines_part, _, metadata_part = PAGE.read_text().partition("## metadata.json")
+    members = {key for line in lines for key in line} - {"rewards:score"}
+    for text, keys in ((lines_part, members), (metadata_part, metadata.keys())):
+        named = {name for row in re.findall(r"^\| (`.*)$", text, re.M) for name in re.findall(r"`([a-z_]+)`", row)}
+        assert keys - named == set()
 
 
 def test_a_folder_outside_the_workspace_is_refused(plain_workspace: Workspace) -> None:
