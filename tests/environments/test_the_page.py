@@ -373,6 +373,10 @@ def test_settings_of_an_environment_need_one(plain_workspace: Workspace) -> None
 
     assert result.ret == 4
     said = [line for line in result.errlines if line]
+    assert said[0] == (
+        "ERROR: --osmosis-env-args: concerns environments alone, and the eval at configs/eval/x.toml:1 is none; "
+        "leave it out, or name one in [environment] env_id"
+    )
     assert [line.split(": ")[1] for line in said] == [
         "--osmosis-env-args", "--osmosis-independent-scoring", "--osmosis-rollout-retries", "--osmosis-state-columns",
     ]  # fmt: skip
