@@ -47,6 +47,7 @@ def check(draft: Draft, workspace: Path) -> None:
     _variables(draft)
     _scoring(draft)
     _rubric(draft, workspace)
+    _prompt(draft, workspace)
     _score_names(draft)
     _calibration(draft)
     _gates(draft)
@@ -230,15 +231,26 @@ def _rubric(draft: Draft, workspace: Path) -> None:
         draft.fail(
             "judge", "model_path", 'missing; name the model that judges by [scoring] rubric, like "openai/gpt-5-mini"'
         )
-    path = rubric_file(workspace, draft.get("scoring", "rubric") or "")
+    _text_file(draft, workspace, "scoring", "rubric")
+
+
+def _prompt(draft: Draft, workspace: Path) -> None:
+    if is_recorded(draft) and draft.is_set("agent", "prompt"):
+        draft.fail("agent", "prompt", f'cannot be used with agent = "{RECORDED}", which sends no prompt; leave it out')
+    _text_file(draft, workspace, "agent", "prompt")
+
+
+def _text_file(draft: Draft, workspace: Path, table: str, key: str) -> None:
+    """Report a text that is the path of a file, if there is none in the workspace."""
+    path = rubric_file(workspace, draft.get(table, key) or "")
     if path is None:
         return
     if inside(workspace, str(path)) is None:
-        draft.fail("scoring", "rubric", f"must be inside the workspace (symlinks resolved), got {toml(shown(path))}")
+        draft.fail(table, key, f"must be inside the workspace (symlinks resolved), got {toml(shown(path))}")
     elif (fault := fault_of(path)) is not None:
         looked_for = f" (looked for {shown(path)})" if fault.missing else ""
         text = "must be an existing file" if fault.missing else f"the file {fault}"
-        draft.fail("scoring", "rubric", f"{text}{looked_for}; a rubric that ends in .md or .txt is the path of one")
+        draft.fail(table, key, f"{text}{looked_for}; a {key} that ends in .md or .txt is the path of one")
 
 
 def _unused_judge(draft: Draft) -> None:

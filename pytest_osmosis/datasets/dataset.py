@@ -52,6 +52,7 @@ class Dataset:
     With `text_cells`, the messages column contains chats as JSON text. `left_out` says which columns the rows come
     without, and why. The rows of a `recorded` dataset hold conversations that are only scored.
     `human` is the column with scores by humans, if there is one. With `is_generated` nobody wrote the file.
+    `system_prompt` is that of all rows, None if they have their own.
     """
 
     path: Path
@@ -64,6 +65,7 @@ class Dataset:
     recorded: bool = False
     human: str | None = None
     is_generated: bool = False
+    system_prompt: str | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -112,7 +114,8 @@ class Dataset:
             if self.human is not None:
                 raw, human = without_human_score(raw, self.human)
             row = make_row(row_index, line, raw, self.columns, text_cells=self.text_cells, recorded=self.recorded)
-            return replace(row, human=human) if human.has_column else row
+            row = replace(row, human=human) if human.has_column else row
+            return row if self.system_prompt is None else row.with_system_prompt(self.system_prompt)
         except Damaged as error:
             raise DamagedError([Problem(self.display, str(error))]) from error
         except BadRow as error:
@@ -203,7 +206,7 @@ def check_rows(
         for row_index in selected:
             try:
                 row = dataset.read(file, row_index)
-                fault = NOTHING_ASKED if must_ask and not row.messages else fault_of(row)
+                fault = NOTHING_ASKED if must_ask and not row.has_prompt else fault_of(row)
                 if fault is not None:
                     raise DatasetError([Problem(dataset.where(row_index, row.line), f"row {row_index}: {fault}")])
             except DamagedError as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -36,7 +37,8 @@ class Row:
     `ground_truth` is None if absent or null.
     `record` is the whole row: columns with a meaning under our names, and all others under their own. `conversation` is
     that of a recorded row, whose `messages` are those before the first answer; None for a row that is rolled out.
-    `human` is a score by humans, which `record` does not have.
+    `human` is a score by humans, which `record` does not have. `own_messages` is the prompt of the row itself, if the
+    eval replaced its system prompt.
     """
 
     row_index: int
@@ -46,6 +48,18 @@ class Row:
     line: int
     conversation: list[dict[str, Any]] | None = None
     human: HumanScore = NO_HUMAN_SCORE
+    own_messages: list[dict[str, Any]] | None = None
+
+    def with_system_prompt(self, text: str) -> Row:
+        """Return the row with a system prompt in place of its own. Its `digest` stays, its `content` does not."""
+        own = self.messages
+        others = list(itertools.dropwhile(lambda message: message.get("role") == "system", own))
+        return replace(self, messages=[{"role": "system", "content": text}, *others], own_messages=own)
+
+    @property
+    def has_prompt(self) -> bool:
+        """True unless the row has only metadata."""
+        return bool(self.messages if self.own_messages is None else self.own_messages)
 
     @property
     def digest(self) -> str:
@@ -61,7 +75,8 @@ class Row:
     def digests(self) -> tuple[str, Content]:
         """`digest` and `content`, for which long prompts become text once."""
         asked = [*map(as_text, self.asked)]
-        parts = [*asked, as_text(self.ground_truth)]
+        own = asked if self.own_messages is None else [as_text(self.own_messages), *asked[1:]]
+        parts = [*own, as_text(self.ground_truth)]
         if self.conversation is None:
             prompt = _list_text(asked) if len(asked) > 1 else asked[0]
         else:

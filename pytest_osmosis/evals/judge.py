@@ -6,24 +6,18 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config.endpoints import Registry
-from pytest_osmosis.config.rules import rubric_file
 from pytest_osmosis.config.tables import EvalConfig, JudgeTable, ModelTable, TokenPrices
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.files.reading import FileFault, read_text
+from pytest_osmosis.evals.texts import text_or_file
 from pytest_osmosis.host.judge_setup import JudgeSetup, judge_digest
 from pytest_osmosis.models.endpoint_targets import resolve_model
 from pytest_osmosis.models.prices import Price, price_of
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, resolve
 from pytest_osmosis.results.judge_totals import PriceOf
-from pytest_osmosis.text.paths import shown
-
-MOST_BYTES = 1 << 20
-"""The largest file of a rubric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ def eval_judge(
         target = resolve_model(table.model_path, table.model_table, environ, where=where, registry=registry)
     except ConfigError as error:
         raise ConfigError(Problem(each.where, _for_judge(each.text)) for each in error.problems) from None
-    return EvalJudge(table.model_path, target, rubric_text(config.workspace, rubric, where), table)
+    return EvalJudge(table.model_path, target, text_or_file(config.workspace, rubric, where, "[scoring] rubric"), table)
 
 
 def problems_of_judge(judge: EvalJudge, environ: Mapping[str, str], where: str) -> Iterator[Problem]:
@@ -88,20 +82,6 @@ def problems_of_judge(judge: EvalJudge, environ: Mapping[str, str], where: str) 
     for problem in (missing_extra(judge.target, where=where), missing_login(judge.target, environ, where=where)):
         if problem is not None:
             yield Problem(problem.where, _for_judge(problem.text))
-
-
-def rubric_text(workspace: Path, rubric: str, where: str) -> str:
-    """Return the text of a rubric, which may be the path of a file. Raises `ConfigError`."""
-    path = rubric_file(workspace, rubric)
-    if path is None:
-        return rubric.strip()
-    try:
-        text = read_text(path, most_bytes=MOST_BYTES).strip()
-    except FileFault as fault:
-        raise ConfigError([Problem(where, f"[scoring] rubric: {shown(path)} {fault}")]) from None
-    if not text:
-        raise ConfigError([Problem(where, f"[scoring] rubric: {shown(path)} is empty; write the rubric into it")])
-    return text
 
 
 def judge_prices(judge: EvalJudge | None, own: Mapping[str, TokenPrices], at: datetime) -> PriceOf:

@@ -29,6 +29,7 @@ from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
+from pytest_osmosis.evals.texts import system_prompt
 from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
 from pytest_osmosis.models.endpoint_targets import PRIME_KEY, PRIME_URL, is_at_prime, resolve_model
 from pytest_osmosis.models.prices import price_of
@@ -216,13 +217,13 @@ def once(read: Callable[[], str]) -> Callable[[], str]:
 
 
 def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -> Dataset:
-    """Open the dataset that the config names. Raises `DatasetError`."""
+    """Open the dataset that the config names. Raises `ProblemsError`."""
     path = locate(config.workspace, config.experiment.dataset, config.data.path)
     columns, recorded, human = config.data.columns, config.agent.is_recorded, config.scoring.calibrate
-    return (shared or SharedChecks()).once(
-        (path, tuple(columns.items()), recorded, human),
-        lambda: open_dataset(path, columns, shown(path), recorded=recorded, human=human),
-    )
+    shared, key = shared or SharedChecks(), (path, tuple(columns.items()), recorded, human)
+    dataset = shared.once(key, lambda: open_dataset(path, columns, shown(path), recorded=recorded, human=human))
+    prompt = system_prompt(config)
+    return shared.once((*key, prompt), lambda: replace(dataset, system_prompt=prompt))
 
 
 def loaded_environment(

@@ -179,6 +179,7 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         **({"judge": judge_digest(prepared.judge.setup)} if prepared.judge is not None else {}),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
         **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
+        **({"prompt": prepared.dataset.system_prompt} if prepared.dataset.system_prompt is not None else {}),
         **({"replayed": True} if prepared.is_replay else {}),
     }
 

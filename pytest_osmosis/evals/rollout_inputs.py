@@ -97,6 +97,7 @@ def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
             "endpoint": config.agent.endpoint,
             "max_turns": config.agent.max_turns,
             "mcp": _inside(config.agent.mcp, prepared),
+            "prompt": prepared.dataset.system_prompt,
         },
         "environment": _environment(prepared),
         "evaluation": {"agent_workflow_timeout_s": config.evaluation.agent_workflow_timeout_s},

@@ -149,6 +149,7 @@ class NewRollouts:
                 "sampling": {**request_sampling(config), "seed": seed},
                 "overridden": [*config.overridden, *config.preset],
                 **({"recorded": True} if config.agent.is_recorded else {}),
+                **_prompt_of(prepared),
                 **_judge_of(prepared),
             },
         )
@@ -172,6 +173,11 @@ class NewRollouts:
     def rescored(self, results: Results, run: EvalRun) -> Rescored | None:
         """Return the comparison of `results` with those that were made of the same rollouts before."""
         return None
+
+
+def _prompt_of(prepared: Prepared) -> dict[str, str]:
+    prompt = prepared.dataset.system_prompt
+    return {} if prompt is None else {"system_prompt": prompt}
 
 
 def _judge_of(prepared: Prepared) -> dict[str, Any]:

@@ -63,7 +63,7 @@ EXTRA = members(
         "sampling": table(anything),
         "overridden": listing(text),
     },
-    {"judge": table(anything)},
+    {"judge": table(anything), "system_prompt": text},
 )
 PRICE = members({"source": text, **dict.fromkeys(("input", "output", "cached_input", "cache_write"), number(0))})
 SHAPE = members(

@@ -22,6 +22,7 @@ COMPARED = {
     "thresholds": "the thresholds",
     "decide": "what decides",
     "sampling": "the sampling",
+    "system_prompt": "the system prompt",
     "judge": "the judge",
 }
 """Keys of the published `config` that must be equal for a fair comparison, with their names in notes."""

@@ -32,6 +32,7 @@ _SETTINGS: Mapping[str, tuple[Area, str]] = {
     "dataset": ("question", "dataset"),
     "selection": ("question", "rows"),
     "n_runs": ("question", "n"),
+    "system_prompt": ("question", "system prompt"),
     "eval_fns": ("scoring", "functions"),
     "thresholds": ("scoring", "thresholds"),
     "pass_threshold": ("scoring", "pass_threshold"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json
+from tests.servers import ChatServer, answered
 
 PATH = "configs/eval/many.toml"
 MANY = """
@@ -114,3 +115,48 @@ def test_a_node_id_of_no_entry_says_which_there_are(many: Workspace) -> None:
             f"(they are: plain, x~temperature=0.0, x~temperature=0.5); type {PATH} for all of them"
         ]
     )
+
+
+SWEEP = """
+dataset = "x"
+eval_fn = ["rewards:score"]
+num_examples = -1
+[[ablation]]
+[ablation.sweep]
+model = ["openai/small", "openai/large", "openai/new"]
+"agent.prompt" = ["Be brief.", "prompts/kind.md"]
+"""
+
+
+def test_three_models_and_two_prompts_are_six_evals_over_the_same_rows(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"system_prompt": "The row's own."}, {}]
+    plain_workspace.eval("x", rows=rows)
+    plain_workspace.write("prompts/kind.md", "Be kind.\n")
+    plain_workspace.write(PATH, SWEEP)
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai-0123456789")
+    with ChatServer(answered(lambda _: "42")) as server:
+        result = plain_workspace.run(PATH, f"--osmosis-base-url={server.base_url}", "--osmosis-no-probe")
+
+    result.assert_outcomes(passed=12)
+    bodies = [seen.body for seen in server.requests]
+    sent = [(body["model"], *(message["content"] for message in body["messages"])) for body in bodies]
+    assert sorted(sent) == sorted(
+        (f"openai/{model}", prompt, f"What is {row} * 2?")
+        for model in ("small", "large", "new")
+        for prompt in ("Be brief.", "Be kind.")
+        for row in range(2)
+    )
+    names = [f"x~model=openai-new~prompt={prompt}" for prompt in ("Be-brief.", "prompts-kind.md")]
+    brief, kind = map(plain_workspace.results, names)
+    assert (brief["config"]["system_prompt"], kind["config"]["system_prompt"]) == ("Be brief.", "Be kind.")
+    assert [row["row_digest"] for row in brief["rows"]] == [row["row_digest"] for row in kind["rows"]]
+    (run,) = plain_workspace.run_dirs(names[1])
+
+    plain_workspace.write("prompts/kind.md", "Be kinder.\n")
+    again = (f"{PATH}::{names[1]}", f"--osmosis-run={run.name}", f"--osmosis-base-url={server.base_url}")
+    changed = plain_workspace.run(*again)
+
+    assert changed.ret == 4
+    changed.stderr.fnmatch_lines(["*agent*prompt: *Be kind.* -> *Be kinder.*"])

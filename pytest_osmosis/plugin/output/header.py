@@ -32,6 +32,7 @@ from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import count, moment, plural, score
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import MIN_CHARS
+from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.gates import title_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 MOST_FUNCTIONS = 6
 MANY_TESTS = 20_000
 """Above this many tests, the header suggests `--osmosis-granularity=row`."""
+MOST_PROMPT_CHARS = 80
 
 
 def header(evals: EvalSession) -> list[str]:
@@ -158,6 +160,8 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     asks = source.asks_models and not config.agent.is_recorded
     sampling = f"; sampling: {sampling_text(config, prepared.target)}" if asks else ""
     yield f"  model: {prepared.target.describe}{sampling}"
+    if (prompt := prepared.dataset.system_prompt) is not None:
+        yield f"  system prompt: {one_line(prompt, MOST_PROMPT_CHARS)}"
     if prepared.cassette is not None:
         yield f"  {cassette_line(prepared.cassette)}"
     yield from _rows_lines(prepared)
