@@ -155,9 +155,14 @@ def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory
         rule,
         why,
         {id: cost for id, cost in costs.items() if cost is not None},
-        "" if line is None else f"{run.manifest.subject.extra['dataset']}:{line}",
+        "" if line is None else _place(run, unit, line),
         "" if line is None else _rerun(run, unit),
     )
+
+
+def _place(run: StoredEvalRun, unit: Unit, line: int) -> str:
+    dataset = run.manifest.subject.extra["dataset"]
+    return f"row {unit.row} of {dataset}" if run.manifest.environment else f"{dataset}:{line}"
 
 
 def _rerun(run: StoredEvalRun, unit: Unit) -> str:

@@ -143,10 +143,14 @@ def _import_root(source: Path) -> Path:
 
 def _not_found(env_id: str, wanted: EnvironmentId, environments: Path) -> str:
     first, second, *_ = map(shown, _places(wanted, environments))
-    looked = f"no module {wanted.module} is installed ({shown(Path(sys.prefix))}), and neither {first} nor {second} is"
-    there = f"{toml(env_id)} was not found: {looked} a file{suggestion(wanted.module, _known(environments))}"
-    slug = f"prime env install {env_id}" if "/" in env_id else f"prime env install {wanted.name}"
-    return f"{there}; install it ({slug}, or uv pip install its package), or name its folder in env_dir_path"
+    meant = suggestion(wanted.module, _known(environments))
+    installed = f"no module {wanted.module} is installed in {shown(Path(sys.prefix))}"
+    slug = env_id if "/" in env_id else wanted.name
+    return (
+        f"{toml(env_id)} was not found: {installed}, and there is neither {first} nor {second}{meant or ';'} "
+        f"install it with prime env install {slug} or uv pip install, or name another folder with "
+        "--osmosis-env-dir-path ([environment] env_dir_path)"
+    )
 
 
 def _known(environments: Path) -> list[str]:

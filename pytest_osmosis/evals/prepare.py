@@ -230,14 +230,15 @@ def loaded_environment(
     config: EvalConfig, module: EnvironmentModule, environ: Mapping[str, str], environments: Environments | None
 ) -> EnvironmentFacts:
     """Return the facts about the environment of an eval. Raises `ConfigError` if it does not load, or does not fit."""
+    where = shown(config.path) if config.text is not None else "--osmosis-env"
     try:
         facts = (environments or Environments()).loaded(config, module, environ)
     except CodeError as error:
         text = "\n".join(filter(None, [str(error), error.details.rstrip()]))
-        raise ConfigError([Problem(shown(config.path), text)]) from None
+        raise ConfigError([Problem(where, text)]) from None
     if facts.grouped and config.environment.independent_scoring:
         text = f"environment {facts.env_id} has a reward function that needs all runs of a row"
-        raise ConfigError([Problem(shown(config.path), f"{text}; leave out independent_scoring")])
+        raise ConfigError([Problem(where, f"{text}; leave out independent_scoring")])
     return facts
 
 

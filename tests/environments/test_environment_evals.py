@@ -210,7 +210,7 @@ def test_an_environment_that_does_not_load_is_a_usage_error(
     result = plain_workspace.run(*COMMAND)
 
     assert result.ret == 4
-    result.stderr.fnmatch_lines([f"ERROR: environments/double_it/double_it.py{lines[0].removeprefix('*')}", *lines[1:]])
+    result.stderr.fnmatch_lines([f"ERROR: --osmosis-env{lines[0].removeprefix('*')}", *lines[1:]])
     assert not (plain_workspace.root / ".osmosis").exists()
 
 

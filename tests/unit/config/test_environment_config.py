@@ -121,13 +121,13 @@ def test_an_unknown_environment_is_reported_with_the_places_and_similar_names(lo
 
     (problem,) = problems_of(load, f'{HEAD}env_id = "me/wort-count"\n')
 
-    assert problem.startswith(
-        '6: [environment] env_id: "me/wort-count" was not found: no module wort_count is installed'
+    begin = '6: [environment] env_id: "me/wort-count" was not found: no module wort_count is installed in '
+    assert problem.startswith(begin)
+    assert problem.endswith(
+        "there is neither environments/wort_count/wort_count.py nor environments/wort_count/wort_count/__init__.py, "
+        'did you mean "word_count"? install it with prime env install me/wort-count or uv pip install, or name another '
+        "folder with --osmosis-env-dir-path ([environment] env_dir_path)"
     )
-    assert (
-        "neither environments/wort_count/wort_count.py nor environments/wort_count/wort_count/__init__.py is a file, "
-        'did you mean "word_count"?; install it (prime env install me/wort-count, '
-    ) in problem
 
 
 def test_a_version_that_is_not_there_is_reported(load: Load, workspace: Path) -> None:
