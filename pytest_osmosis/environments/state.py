@@ -111,18 +111,18 @@ def _token_usage(state: Mapping[str, Any]) -> dict[str, float] | None:
     return counted | _final_tokens(state.get("trajectory"))
 
 
-def _final_tokens(trajectory: object) -> dict[str, float]:
+def _final_tokens(trajectory: object) -> dict[str, int]:
     """Return the tokens of the last context: those of the model, and all others."""
     steps = trajectory if isinstance(trajectory, list) else []
     sizes = [size for step in steps if isinstance(step, Mapping) and (size := _step_tokens(step)) is not None]
     if not steps:
         return {}
     output = sum(taken for _, taken in sizes)
-    whole = sum(sizes[-1]) if sizes else 0.0
-    return {"final_output_tokens": output, "final_input_tokens": max(0.0, whole - output)}
+    whole = sum(sizes[-1]) if sizes else 0
+    return {"final_output_tokens": output, "final_input_tokens": max(0, whole - output)}
 
 
-def _step_tokens(step: Mapping[str, Any]) -> tuple[float, float] | None:
+def _step_tokens(step: Mapping[str, Any]) -> tuple[int, int] | None:
     usage = getattr(step.get("response"), "usage", None)
     if usage is None:
         return None
@@ -130,9 +130,9 @@ def _step_tokens(step: Mapping[str, Any]) -> tuple[float, float] | None:
     return given if any(given) else (_count(usage, "input_tokens"), _count(usage, "output_tokens"))
 
 
-def _count(usage: object, name: str) -> float:
+def _count(usage: object, name: str) -> int:
     count = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
-    return float(count) if isinstance(count, (int, float)) else 0.0
+    return int(count) if isinstance(count, (int, float)) else 0
 
 
 def _columns(state: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
