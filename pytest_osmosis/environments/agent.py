@@ -19,6 +19,7 @@ from typing import Any
 from pytest_osmosis.environments.client import client_for
 from pytest_osmosis.environments.concurrency import Concurrency
 from pytest_osmosis.environments.faults import EnvironmentFault, FaultBoundary
+from pytest_osmosis.environments.given_row import given_row
 from pytest_osmosis.environments.state import finished
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rollouts.context import ChatContext
@@ -53,7 +54,7 @@ class EnvironmentAgent:
     async def roll(self, ctx: ChatContext) -> RolloutOutput:
         """Return the conversation, the facts and the state of one rollout. Raises `EnvironmentFault`."""
         self.concurrency.apply(self.environment)
-        given = ctx.metadata["input"]
+        given = given_row(self.environment, ctx.metadata, ctx.row_index)
         until = time.monotonic() + self.settings.timeout_s
         retries = 0
         while True:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from pytest_osmosis.environments.load import EnvironmentSource, load
+from pytest_osmosis.environments.rubric import is_grouped
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
 from pytest_osmosis.processes.core_files import leave_no_core_file
@@ -90,7 +91,7 @@ def _facts(environment: Any) -> dict[str, Any]:
     return {
         "framework": _framework(),
         "pass_threshold": threshold if is_number else PASS_THRESHOLD,
-        "grouped": _is_grouped(environment),
+        "grouped": is_grouped(environment),
         "functions": _functions(environment),
         "sampling": _Plain().of(_mapping(getattr(environment, "sampling_args", None))),
         "tools": _Plain().of(list(getattr(environment, "tool_defs", None) or ())),
@@ -100,14 +101,6 @@ def _facts(environment: Any) -> dict[str, Any]:
 def _framework() -> str | None:
     version = getattr(sys.modules.get("verifiers"), "__version__", None)
     return version if isinstance(version, str) else None
-
-
-def _is_grouped(environment: Any) -> bool:
-    """Return True if a reward function needs all runs of a row. Older releases do not say so of an environment."""
-    said = getattr(environment, "requires_group_rollouts", None)
-    if said is None:
-        said = getattr(getattr(environment, "rubric", None), "has_group_rewards", False)
-    return said is True
 
 
 def _functions(environment: Any) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from pytest_osmosis.environments.client import client_for
 from pytest_osmosis.environments.concurrency import Concurrency
+from pytest_osmosis.environments.given_row import given_row
 from pytest_osmosis.environments.state import remade
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rewards.reward import NotAScore, Reward, score_of
@@ -123,9 +124,11 @@ class EnvironmentRubric:
             except Exception:
                 traceback.print_exc()
 
-    async def remade(self, record: Mapping[str, Any], messages: Sequence[Message], facts: Mapping[str, Any]) -> Any:
-        """Return the state of a stored rollout of the row `record`, made again."""
-        given = record["input"]
+    async def remade(
+        self, record: Mapping[str, Any], position: int, messages: Sequence[Message], facts: Mapping[str, Any]
+    ) -> Any:
+        """Return the state of a stored rollout of the row `record` at a position of the dataset, made again."""
+        given = given_row(self._environment, record, position)
         begin = getattr(self._environment, "init_state", None)
         state: Any = {}
         if callable(begin):

@@ -61,7 +61,7 @@ class EnvironmentCode:
         for run in runs:
             state = self._states.pop(Key.of(run), None)
             if state is None:
-                state = await self._rubric.remade(run["record"], run["messages"], run["environment"])
+                state = await self._rubric.remade(run["record"], run["row"], run["messages"], run["environment"])
             states.append(state)
         return await self._rubric.score(states)
 

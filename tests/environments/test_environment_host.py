@@ -79,7 +79,8 @@ class Env:
         signal.signal(signal.SIGTERM, lambda *_: None)
 
     def get_eval_dataset(self, n=-1):
-        return []
+        rows = ["say first", "say second"]
+        return ({"prompt": [{"role": "user", "content": text}], "answer": object()} for text in rows)
 
     def set_concurrency(self, n):
         self.concurrency = n
@@ -159,11 +160,14 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
         rollout_retries=1,
     )
     rows = [asked("say yes"), asked("say no"), asked("infra"), asked("say crash"), asked("say nan")]
+    requests = [run_request(row, index) for index, row in enumerate(rows)]
+    unwritable = run_request(asked("unused"), 1, run=1)
+    unwritable["record"]["input"] = None
     with environment_host(setup, root / "log") as host:
         [ready] = host.until("ready")
-        host.send(*(run_request(row, index) for index, row in enumerate(rows)))
-        scores = by_run(host.until("score", len(rows)))
-        rollouts = by_run(host.until("rollout", len(rows)))
+        host.send(*requests, unwritable)
+        scores = by_run(host.until("score", len(rows) + 1))
+        rollouts = by_run(host.until("rollout", len(rows) + 1))
 
     assert ready["scorers"] == ["reward"]
     assert ready["sync"] == []
@@ -175,6 +179,7 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
     assert scores[3, 0]["errors"]["reward"]["message"] == "KeyError: 'reward'"
     assert "score_rollout" in scores[3, 0]["errors"]["reward"]["details"]
     assert "finite number, got nan" in scores[4, 0]["errors"]["reward"]["message"]
+    assert rollouts[1, 1]["messages"][-1]["content"] == "second"
     rollout = rollouts[0, 0]
     assert [message["content"] for message in rollout["messages"]] == ["say yes", "yes"]
     assert (rollout["n_prompt"], rollout["usage"]) == (1, {"input_tokens": 5, "output_tokens": 2})
