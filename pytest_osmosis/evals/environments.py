@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -34,13 +35,20 @@ from pytest_osmosis.text.redaction import Redaction
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.environments.rows import main; main()"
 MOST_OUTPUT_CHARS = 4_000
+LONG_S = 3.0
+"""The seconds after which people want to know what they wait for. The first load may download a dataset."""
 
 
 class Environments:
-    """The environments that a session has loaded. `pythonpath` holds import roots besides the workspace."""
+    """The environments that a session has loaded.
 
-    def __init__(self, pythonpath: Sequence[str] = ()) -> None:
+    `pythonpath` holds import roots besides the workspace. `say` is called, from any thread, with a line on an
+    environment that takes long.
+    """
+
+    def __init__(self, pythonpath: Sequence[str] = (), say: Callable[[str], None] = lambda line: None) -> None:
         self._pythonpath = pythonpath
+        self._say = say
         self._folder: Path | None = None
         self._known: dict[str, EnvironmentFacts | CodeError] = {}
 
@@ -80,7 +88,14 @@ class Environments:
             GUARD.remove_at_end(str(self._folder))
         folder = self._folder / f"{len(self._known)}"
         private.make_folder(folder)
-        answer = _answer({**request, "answer": str(folder)}, folder, environ)
+        line = f"osmosis: loading environment {module.env_id}, which alone knows its rows ..."
+        notice = threading.Timer(LONG_S, self._say, [line])
+        notice.daemon = True
+        notice.start()
+        try:
+            answer = _answer({**request, "answer": str(folder)}, folder, environ)
+        finally:
+            notice.cancel()
         return facts_of(answer, module, folder / ROWS)
 
 

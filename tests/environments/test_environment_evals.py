@@ -164,6 +164,18 @@ def test_a_package_is_not_imported_by_pytest(plain_workspace: Workspace) -> None
     plain_workspace.run(*COMMAND, "--osmosis-limit=1").assert_outcomes(passed=2)
 
 
+def test_functions_that_need_all_runs_of_a_row_refuse_to_score_alone(plain_workspace: Workspace) -> None:
+    write(plain_workspace, SOURCE.replace("pass_threshold =", "requires_group_rollouts = True\n    pass_threshold ="))
+
+    refused = plain_workspace.run(*COMMAND, "--osmosis-independent-scoring")
+
+    assert refused.ret == 4
+    text = "environment me/double-it has a reward function that needs all runs of a row; leave out independent_scoring"
+    refused.stderr.fnmatch_lines([f"ERROR: --osmosis-env: {text}"])
+    listed = plain_workspace.run(*COMMAND, "--co")
+    listed.stdout.fnmatch_lines(["  scored by: its reward, all runs of a row together"])
+
+
 def test_evals_with_the_same_environment_load_it_once(plain_workspace: Workspace) -> None:
     write(plain_workspace)
     for name, extra in (("a", ""), ("b", ""), ("c", "env_args = {rows = 4}\n")):
@@ -214,11 +226,12 @@ def test_an_environment_that_does_not_load_is_a_usage_error(
     assert not (plain_workspace.root / ".osmosis").exists()
 
 
-def test_an_environment_that_loads_for_ever_is_ended_with_pytest(plain_workspace: Workspace) -> None:
+@pytest.mark.slow  # the line is printed after some seconds
+def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(plain_workspace: Workspace) -> None:
     write(plain_workspace, f"{SOURCE}\nimport time\ntime.sleep(1000)\n")
     session = plain_workspace.start(*COMMAND)
+    session.wait_for("osmosis: loading environment me/double-it, which alone knows its rows ...")
     loads = plain_workspace.root / "loads.txt"
-    wait_until(lambda: loads.exists() and loads.read_text().endswith("\n"), "the environment to be loaded")
 
     session.interrupt()
 

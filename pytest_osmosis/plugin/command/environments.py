@@ -13,6 +13,9 @@ ENVIRONMENTS = pytest.StashKey[Environments]()
 def environments_of(config: pytest.Config) -> Environments:
     """Return the environments of a session, which closes them at its end."""
     if ENVIRONMENTS not in config.stash:
-        environments = config.stash[ENVIRONMENTS] = Environments(session_options.pythonpath(config))
+        from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
+
+        environments = Environments(session_options.pythonpath(config), lambda line: say(config, [line]))
+        config.stash[ENVIRONMENTS] = environments
         config.add_cleanup(environments.close)
     return config.stash[ENVIRONMENTS]
