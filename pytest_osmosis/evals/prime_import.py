@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_osmosis.config.prime_keys import sampling_keys
 from pytest_osmosis.errors import OsmosisError, Problem, ProblemsError
 from pytest_osmosis.evals.request_settings import request_sampling
-from pytest_osmosis.evals.resume import ResumeRequest, resumed
+from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
 from pytest_osmosis.evals.rollout_source import ImportedRollouts
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files import private
@@ -49,7 +49,7 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
     """Return an eval that goes on with the files in a folder; `name` is that of a new run. Raises `ProblemsError`."""
     where = f"{OPTION}={shown(folder)}"
     own = eval_run_of(folder)
-    if own is not None and is_run(runs_folder(prepared.config) / own):
+    if own is not None and why_no_name(own) is None and is_run(runs_folder(prepared.config) / own):
         if name is not None and name != own:
             text = f"holds the files of run {own}, which goes on under its own name; leave out --osmosis-run"
             raise ProblemsError([Problem(where, text)])
@@ -64,7 +64,10 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
         fix = "undo that, or begin a new run without this option"
         text = f"cannot go on, because its rollouts were made with other inputs:\n{lines}\n{fix}"
         raise ProblemsError([Problem(where, text)])
-    source = imported.source(name)
+    try:
+        source = imported.source(name)
+    except OsmosisError as error:
+        raise ProblemsError([Problem(where, str(error))]) from None
     return replace(prepared, source=source, notes=(*prepared.notes, *imported.notes))
 
 

@@ -27,6 +27,7 @@ from typing import Any
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
+from pytest_osmosis.files.shapes import Check, ShapeFault, anything, listing, members, nullable, number, table, text
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.record.find_run import StoredEvalRun
@@ -177,7 +178,7 @@ def _facts_of(row: Mapping[str, Any]) -> Line:
 
 def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts: Line) -> Line:
     """Return a line. `facts` are those of the row, and of the environment for all rows."""
-    given = {**facts, **rollout.get("environment", {})}
+    given = {**facts, **_valid(rollout.get("environment", {}))}
     messages, n_prompt = rollout.get("messages", []), rollout.get("n_prompt", 0)
     metrics = _metrics(record)
     columns = given.get("columns")
@@ -209,6 +210,29 @@ def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts
             else {}
         ),
     }
+
+
+_ERROR = members({"error": text, "error_chain_repr": text, "error_chain_str": text})
+_OF_ENVIRONMENT: Mapping[str, Check] = {
+    "error": nullable(_ERROR),
+    "timing": nullable(table(anything)),
+    "columns": nullable(table(anything)),
+    "token_usage": nullable(table(number())),
+    "tool_defs": nullable(listing(anything)),
+}
+
+
+def _valid(environment: Mapping[str, Any]) -> Line:
+    """Return the facts of an environment's rollout without those whose form is none that we write."""
+
+    def is_valid(name: str, value: Any) -> bool:
+        try:
+            _OF_ENVIRONMENT.get(name, anything)(value)
+        except ShapeFault:
+            return False
+        return True
+
+    return {name: value for name, value in environment.items() if is_valid(name, value)}
 
 
 def _message(message: Any) -> Any:
@@ -312,8 +336,8 @@ def _timing(record: RunRecord, rollout: Event, known: Mapping[str, Any] | None) 
     of_scoring = ("scoring", "scoring_ms", "total", "total_ms", "overhead")  # which had not begun
     timing = {**measured, **{name: value for name, value in (known or {}).items() if name not in of_scoring}}
     phases = [timing[name] for name in ("setup", "model", "env", "scoring")]
-    taken = sum(phase.get("duration") or 0.0 for phase in phases if isinstance(phase, Mapping))
-    return {**timing, "overhead": timing["total"] - taken}
+    taken = [phase.get("duration") for phase in phases if isinstance(phase, Mapping)]
+    return {**timing, "overhead": timing["total"] - sum(each for each in taken if isinstance(each, int | float))}
 
 
 def _span(start: float, duration: float) -> dict[str, float]:

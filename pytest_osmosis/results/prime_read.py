@@ -16,6 +16,7 @@ from typing import Any
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.shapes import (
+    LARGEST,
     ShapeFault,
     anything,
     listing,
@@ -87,7 +88,8 @@ class PrimeLine:
         if not isinstance(found, Mapping):
             return None
         counts = {name: found.get(name) for name in ("input_tokens", "output_tokens")}
-        return {name: max(0, int(value)) for name, value in counts.items() if isinstance(value, int | float)} or None
+        known = {name: value for name, value in counts.items() if isinstance(value, int | float)}
+        return {name: int(value) for name, value in known.items() if 0 <= value <= LARGEST} or None
 
     def took_ms(self, phase: str) -> float:
         """Return the time of a phase, "generation" or "scoring"; 0 if it is not known."""
@@ -95,9 +97,9 @@ class PrimeLine:
         span = timing.get(phase)
         seconds = span.get("duration") if isinstance(span, Mapping) else None
         if isinstance(seconds, int | float):
-            return max(0.0, seconds * 1000)
+            return min(max(0.0, seconds * 1000), LARGEST)
         known_ms = timing.get(f"{phase}_ms")
-        return max(0.0, float(known_ms)) if isinstance(known_ms, int | float) else 0.0
+        return min(max(0.0, float(known_ms)), LARGEST) if isinstance(known_ms, int | float) else 0.0
 
 
 def _messages(found: object, role: str) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.export_table import read_table
 from pytest_osmosis.results.previous_run import previous_run
+from pytest_osmosis.results.prime_files import write_prime_files
 from pytest_osmosis.results.pruning import PruneRules, prune_plan
 from pytest_osmosis.results.read import read_earlier_results, read_results
 from pytest_osmosis.results.table_files import TableFormat, table_text, write_table
@@ -52,11 +53,19 @@ NOTES = {
     "fields": {"rollout": {"plan": ["a", {"b": 1}]}},
 }
 ROLLED = {"messages": MESSAGES, "n_prompt": 1, "usage": {"input_tokens": 3}, "model": "m", "retries": 0, "at": AT}
+SPAN = {"start": 1.0, "end": 2.0, "duration": 1.0}
+ENVIRONMENT = {
+    "timing": {"setup": SPAN, "generation": SPAN, "model": {"spans": [SPAN], "duration": 1.0}},
+    "token_usage": {"input_tokens": 1.0},
+    "error": {"error": "E", "error_chain_repr": "E()", "error_chain_str": "E"},
+    "columns": {"judged": [1]},
+    "tool_defs": [{"name": "f"}],
+}
 EVENTS: tuple[Mapping[str, Any], ...] = (
     {"ev": "rows", "rows": {"0": ["a", "b"], "1": ["c", "d"]}, "digests": {"0": "e", "1": "f"}},
     {"ev": "loaded", "scorers": ["rewards:f"], "digests": {"rewards:f": "x"}},
     {"ev": "start", **ATTEMPT, "at": AT},
-    {"ev": "rollout", **ATTEMPT, "ms": 1.5, **ROLLED, "finish_reason": "stop"},
+    {"ev": "rollout", **ATTEMPT, "ms": 1.5, **ROLLED, "finish_reason": "stop", "environment": ENVIRONMENT},
     {"ev": "score", **ATTEMPT, "ms": 1, "scores": {"rewards:f": 1.0}, "errors": {}, "output": {"stdout": "x"}},
     {"ev": "score", **ATTEMPT, "ms": 1, "scores": {"rewards:f": 1.0}, "errors": {}, "ground_truth": ["x"], **NOTES},
     {"ev": "rollout", **ATTEMPT, "run": 1, "ms": 1, "messages": [], "n_prompt": 0, "boundary": "model", "error": "x"},
@@ -149,6 +158,7 @@ def managed() -> list[Callable[[], object]]:
         formats: tuple[TableFormat, ...] = ("csv", "parquet")
         for format in formats:
             write_table(table, format, outlet.redaction, folder / "table")
+        write_prime_files(stored(find_run(folder, "x-1")), folder / "prime", outlet.redaction)
 
     def pruned() -> None:
         list(plan_lines(prune_plan(folder, PruneRules(older_than=timedelta(0)), datetime(2027, 1, 1, tzinfo=UTC))))
