@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_osmosis.config.prime_keys import sampling_keys
 from pytest_osmosis.errors import OsmosisError, Problem, ProblemsError
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
@@ -122,7 +121,7 @@ class _Import:
         env_args = dict(config.environment.env_args)
         if (then.get("env_args") or {}) != env_args:
             yield _changed("env_args", then.get("env_args") or {}, env_args)
-        sampling_then, sampling = _sampling(then.get("sampling_args") or {}), self._sampling()
+        sampling_then, sampling = _flat(then.get("sampling_args") or {}), self._sampling()
         for key in dict.fromkeys([*sampling_then, *sampling]):
             if sampling_then.get(key) != sampling.get(key):
                 yield _changed(f"sampling_args {key}", sampling_then.get(key), sampling.get(key))
@@ -132,7 +131,7 @@ class _Import:
 
     def _sampling(self) -> dict[str, Any]:
         facts = self._prepared.environment
-        own = {} if facts is None else _sampling(facts.sampling)
+        own = {} if facts is None else _flat(facts.sampling)
         return {**own, **_flat(request_sampling(self._prepared.config))}
 
     # -- which lines are taken over --------------------------------------------------------------------------
@@ -268,22 +267,15 @@ def _module(env_id: str) -> str:
     return env_id.partition("@")[0].rpartition("/")[2].replace("-", "_")
 
 
-def _sampling(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return saved `sampling_args` in the form of ours, without what stands for nothing.
-
-    >>> _sampling({"n": 1, "extra_body": {}, "max_tokens": None, "temperature": 0.5})
-    {'temperature': 0.5}
-    """
-    return _flat(sampling_keys(saved))
-
-
 def _flat(sampling: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters and those of `extra_body` in one mapping. Seeds are left out, as runs do not share one."""
-    flat = {
-        **{key: value for key, value in sampling.items() if key != "extra_body"},
-        **(sampling.get("extra_body") or {}),
-    }
-    return {key: value for key, value in flat.items() if key != "seed" and value is not None}
+    """Return sampling arguments that are set, with those of `extra_body`. Seeds are left out, as each run has its own.
+
+    >>> _flat({"n": 1, "max_tokens": None, "temperature": 0.5, "extra_body": {"top_k": 5}})
+    {'temperature': 0.5, 'top_k': 5}
+    """
+    body = sampling.get("extra_body")
+    flat = {**sampling, **body, "extra_body": None} if isinstance(body, Mapping) else sampling
+    return {key: value for key, value in flat.items() if key not in ("seed", "n") and value is not None}
 
 
 def _changed(name: str, then: object, now: object) -> str:
