@@ -50,7 +50,7 @@ def _text(value: Any) -> str:
 
 def _safe(text: str, most: int = MOST_CHARACTERS) -> str:
     """Return a text with - in place of all characters that a name does not have."""
-    return re.sub(r"[^A-Za-z0-9._+]+", "-", text)[:most].strip("-") or "-"
+    return re.sub(r"[^A-Za-z0-9._+]+", "-", text)[:most].lstrip("-").rstrip("-.") or "-"
 
 
 def with_number(name: str, number: int) -> str:

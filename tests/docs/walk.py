@@ -21,7 +21,7 @@ import yaml
 from aiohttp import web
 
 from pytest_osmosis.compat.stand_in import StandIn
-from pytest_osmosis.config import load_eval_config
+from pytest_osmosis.config import load_entries
 from pytest_osmosis.demo.server import application
 from pytest_osmosis.models.providers import SERVICES
 from tests.docs.blocks import REPOSITORY, Block, Needs, blocks_of, needs_of
@@ -162,7 +162,7 @@ class Page:
         if path.parent.name != "eval" or path.name == "endpoints.toml":
             return _parsing_problem(tomllib.loads, path.read_text(encoding="utf-8"))
         try:
-            load_eval_config(path, ())
+            load_entries(path, ())
         except Exception as error:
             return f"it does not load: {error}"
         return None
@@ -271,7 +271,7 @@ def loading_problem(text: str, workspace: Path) -> str | None:
         (workspace / folder).mkdir(parents=True, exist_ok=True)
         (workspace / folder / "main.py").touch()
     try:
-        load_eval_config(path, ())
+        load_entries(path, ())
     except Exception as error:
         return f"it does not load: {error}"
     return None

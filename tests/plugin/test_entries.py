@@ -148,7 +148,7 @@ def test_three_models_and_two_prompts_are_six_evals_over_the_same_rows(
         for prompt in ("Be brief.", "Be kind.")
         for row in range(2)
     )
-    names = [f"x~model=openai-new~prompt={prompt}" for prompt in ("Be-brief.", "prompts-kind.md")]
+    names = [f"x~model=openai-new~prompt={prompt}" for prompt in ("Be-brief", "prompts-kind.md")]
     brief, kind = map(plain_workspace.results, names)
     assert (brief["config"]["system_prompt"], kind["config"]["system_prompt"]) == ("Be brief.", "Be kind.")
     assert [row["row_digest"] for row in brief["rows"]] == [row["row_digest"] for row in kind["rows"]]

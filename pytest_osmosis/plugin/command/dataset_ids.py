@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.config import load_eval_config
+from pytest_osmosis.config import load_eval_config, read_entries
 from pytest_osmosis.datasets import locate
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.plugin.command import options
@@ -47,8 +47,9 @@ def _name(config: pytest.Config, arg: str) -> str:
 
 
 def _toml(config: pytest.Config, dataset: Path, name: str, tomls: Sequence[Path]) -> Path | None:
-    typed = [path for path in tomls if path.stem == name]
-    found = _with_dataset(config, dataset, typed) or _with_dataset(config, dataset, _tomls_named(config, name))
+    typed = [path for path in tomls if path.stem == name or _has_entry(path, name)]
+    found = _with_dataset(config, dataset, name, typed)
+    found = found or _with_dataset(config, dataset, name, _tomls_named(config, name))
     if len(found) > 1:
         listed = " and ".join(map(shown, found))
         text = f"the rows of {listed} have this id; name one of them in place of the dataset"
@@ -56,18 +57,27 @@ def _toml(config: pytest.Config, dataset: Path, name: str, tomls: Sequence[Path]
     return found[0] if found else None
 
 
-def _with_dataset(config: pytest.Config, dataset: Path, tomls: Iterable[Path]) -> list[Path]:
-    """Return the TOMLs with this dataset; if there are none, those whose dataset a problem keeps from being known."""
-    datasets = {toml: _dataset(config, toml) for toml in tomls}
+def _has_entry(toml: Path, name: str) -> bool:
+    """Return True for a TOML with several evals, one of which has this name."""
+    try:
+        several = read_entries(toml)
+    except OsmosisError:
+        return False
+    return several is not None and several.named(name) is not None
+
+
+def _with_dataset(config: pytest.Config, dataset: Path, name: str, tomls: Iterable[Path]) -> list[Path]:
+    """Return the TOMLs whose eval of a name has this dataset; if none has it, those whose dataset is not known."""
+    datasets = {toml: _dataset(config, toml, name) for toml in tomls}
     return [toml for toml, each in datasets.items() if each is not None and _is_same(each, dataset)] or [
         toml for toml, each in datasets.items() if each is None
     ]
 
 
-def _dataset(config: pytest.Config, toml: Path) -> Path | None:
+def _dataset(config: pytest.Config, toml: Path, name: str) -> Path | None:
     """Return the dataset of an eval as this command configures it, None if the config has a problem."""
     try:
-        loaded = load_eval_config(toml, read_overrides(config, os.environ, []))
+        loaded = load_eval_config(toml, read_overrides(config, os.environ, []), name)
         return locate(loaded.workspace, loaded.experiment.dataset, loaded.data.path)
     except OsmosisError:
         return None
@@ -78,8 +88,11 @@ def _is_same(path: Path, other: Path) -> bool:
 
 
 def _tomls_named(config: pytest.Config, name: str) -> Iterator[Path]:
-    """Yield the TOMLs of this name below the rootdir, apart from folders that pytest skips."""
+    """Yield the TOMLs of this name, or with an eval of it, below the rootdir, apart from folders that pytest skips."""
     for parent, folders, files in os.walk(config.rootpath):
         folders[:] = sorted(each for each in folders if not is_skipped_folder(config, each))
-        if f"{name}.toml" in files:
-            yield Path(parent, f"{name}.toml")
+        in_configs = Path(parent).parts[-2:] == ("configs", "eval")
+        for file in sorted(files):
+            toml = Path(parent, file)
+            if file == f"{name}.toml" or (in_configs and toml.suffix == ".toml" and _has_entry(toml, name)):
+                yield toml

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -142,15 +142,24 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
     for eval_id, n_tests in evals.end.skipped_whole.items():
         kept = f"marks keep its {plural(n_tests, 'selected test')} from running"
         write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
-    for name, n_tests in evals.unselected():
-        text = f"none of its {plural(n_tests, 'test')} was selected, so nothing was measured"
-        write_line(terminal, f"osmosis: {name}: {text}")
+    for line in _unselected_lines(dict(evals.unselected())):
+        write_line(terminal, f"osmosis: {line}")
     for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
         write_line(terminal, str(error))
     if verbosity < 0:
         _write_lines(terminal, _quiet_lines(finished, verbosity, columns))
     else:
         _print_sections(terminal, finished, columns, evals.end.comparisons, verbose=verbosity > 0)
+
+
+def _unselected_lines(n_tests: Mapping[str, int]) -> Iterator[str]:
+    """Yield a line on each eval without a selected test, or one on all of them if they are many."""
+    if len(n_tests) > MOST_LISTED:
+        names = listed(n_tests, MOST_LISTED)
+        yield f"{len(n_tests)} evals: none of their tests was selected, so nothing of them was measured: {names}"
+        return
+    for name, n in n_tests.items():
+        yield f"{name}: none of its {plural(n, 'test')} was selected, so nothing was measured"
 
 
 def _print_sections(

@@ -109,16 +109,16 @@ def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
     )
     found = evals(SHARED + text)
     assert list(found) == [
-        "multiply~temperature=0.0~prompt=Be-brief.~level=easy",
-        "multiply~temperature=0.0~prompt=Be-brief.~level=hard",
-        "multiply~temperature=0.0~prompt=Be-kind.~level=easy",
-        "multiply~temperature=0.0~prompt=Be-kind.~level=hard",
-        "multiply~temperature=0.5~prompt=Be-brief.~level=easy",
-        "multiply~temperature=0.5~prompt=Be-brief.~level=hard",
-        "multiply~temperature=0.5~prompt=Be-kind.~level=easy",
-        "multiply~temperature=0.5~prompt=Be-kind.~level=hard",
+        "multiply~temperature=0.0~prompt=Be-brief~level=easy",
+        "multiply~temperature=0.0~prompt=Be-brief~level=hard",
+        "multiply~temperature=0.0~prompt=Be-kind~level=easy",
+        "multiply~temperature=0.0~prompt=Be-kind~level=hard",
+        "multiply~temperature=0.5~prompt=Be-brief~level=easy",
+        "multiply~temperature=0.5~prompt=Be-brief~level=hard",
+        "multiply~temperature=0.5~prompt=Be-kind~level=easy",
+        "multiply~temperature=0.5~prompt=Be-kind~level=hard",
     ]
-    second = found["multiply~temperature=0.0~prompt=Be-brief.~level=hard"]
+    second = found["multiply~temperature=0.0~prompt=Be-brief~level=hard"]
     assert (second.sampling.temperature, second.agent.prompt) == (0.0, "Be brief.")
     assert dict(second.sampling.extra_body) == {"fixed": 1, "level": "hard"}
 
