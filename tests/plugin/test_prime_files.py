@@ -165,6 +165,22 @@ def test_files_of_another_program_begin_a_new_run(plain_workspace: Workspace) ->
     )
 
 
+def test_a_run_with_imported_rollouts_goes_on_without_the_files(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    command = "--osmosis-config=configs/eval/x.toml"
+    workspace.eval("x", 3, output=OUTPUT)
+    workspace.run(command, "-k", "row0-")
+    folder, _, _ = files_in(workspace)
+    foreign(folder, workspace.root / "vf")
+    stopped = workspace.run(command, "--osmosis-resume-from", "vf", "--osmosis-set=limits.max_tokens=1")
+    again = stopped.stdout.lines[-1]
+    assert again.endswith(f" {command} --osmosis-set=limits.max_tokens=1 --osmosis-resume")
+    (workspace.root / "vf" / "results.jsonl").unlink()
+    result = workspace.run(command, "--osmosis-resume")
+    result.stdout.fnmatch_lines(["*1 of 3 rollouts stored, 2 left"])
+    assert result.ret == 0
+
+
 def test_files_of_another_eval_are_refused_with_the_differences(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     command = "--osmosis-config=configs/eval/x.toml"

@@ -55,8 +55,17 @@ class Continuation:
         """Return the command of this session, with what makes it go on. A later `--maxfail` overrides `-x`."""
         left_out = (options.FRESH.flag, options.RESUME.flag)
         typed = typed_words([str(word) for word in self._config.invocation_params.args])
-        words = [word for word in typed if word not in left_out]
+        words = [word for word in _without_files(typed) if word not in left_out]
         request = self._evals.options.resume
         named = request is not None and request.name is not None
         more = [*(["--maxfail=0"] if maxfail else []), *([] if named else [options.RESUME.flag])]
         return shlex.join(["pytest", *words, *more])
+
+
+def _without_files(words: Sequence[str]) -> Iterator[str]:
+    """Yield words without `--osmosis-resume-from`, whose files were taken over already."""
+    flag, is_value = options.RESUME_FROM.flag, False
+    for word in words:
+        if not is_value and not word.startswith(f"{flag}=") and word != flag:
+            yield word
+        is_value = word == flag
