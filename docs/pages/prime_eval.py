@@ -42,8 +42,8 @@ and the workspace's pyproject.toml.
 KEYS = """\
 ## Keys of `[[eval]]`
 
-A TOML with several evals has these keys: at its top, in `[[eval]]`, in `[[ablation]]` and in `[ablation.sweep]`. Each
-sets a key of ours, which can be written there too.
+A [TOML with several evals](several-evals.md) has these keys: at its top, in `[[eval]]`, in `[[ablation]]` and in
+`[ablation.sweep]`. Each sets a key of ours, which can be written there too.
 """
 
 NOT_KEYS = """\
