@@ -25,7 +25,7 @@ INTERRUPT_GRACE_S = 2.0
 LOG_CHARS = 2000
 """The last characters of a host's log that are shown if it does not start."""
 MOST_AT_ONCE = 4
-"""The entries of one config that run together, each with hosts of its own."""
+"""The entries of one config that run together, each with hosts of its own. Those of the next one load meanwhile."""
 
 
 class Group:
@@ -61,6 +61,7 @@ class EvalQueue:
         self._group_of: dict[str, Group] = {}
         self._n_left: dict[str, int] = {}
         self._begun: set[str] = set()
+        self._later: set[str] = set()
         self._lock = threading.RLock()
         self._stopped = False
         self._paused = False
@@ -73,11 +74,16 @@ class EvalQueue:
 
     def hosts_wait(self, group: str) -> bool:
         """Return True if the hosts of the next eval of a group start later, once it is its turn."""
+        return self._inline is None and self._loads_later(group)
+
+    def _loads_later(self, group: str) -> bool:
         return group in self._groups and len(self._groups[group].runs) >= MOST_AT_ONCE
 
     def add(self, eval_id: str, run: EvalRun, group: str) -> None:
         """Add an eval. Those with the same `group` run together."""
         self.runs[eval_id] = run
+        if self._loads_later(group):
+            self._later.add(eval_id)
         self._n_left[eval_id] = len(run.selected.runs)
         self._group_of[eval_id] = self._groups.setdefault(group, Group())
         self._group_of[eval_id].runs[eval_id] = run
@@ -88,7 +94,7 @@ class EvalQueue:
 
         Raise `pytest.UsageError` if code does not load.
         """
-        started = {eval_id: run for eval_id, run in self.runs.items() if run.has_hosts}
+        started = {eval_id: run for eval_id, run in self.runs.items() if eval_id not in self._later}
         for eval_id in started:
             if self._inline is not None:
                 self._inline.host(eval_id).load()
@@ -126,14 +132,16 @@ class EvalQueue:
         """Begin the evals whose turn it is: of the first group that is not done, as many as may run at once."""
         while not self._stopped:
             group = next((group for group in self._groups.values() if group.waiting or group.running), None)
-            if group is None or not group.waiting or len(group.running) >= group.at_once:
+            if group is None or not group.waiting:
+                return
+            if len(group.running) >= group.at_once:
+                self.runs[group.waiting[0]].start_hosts()  # which load their code before it is their turn
                 return
             self._begin(group, group.waiting.popleft())
 
     def _begin(self, group: Group, eval_id: str) -> None:
-        run = self.runs[eval_id]
         group.running.add(eval_id)
-        if not run.has_hosts:
+        if eval_id in self._later:
             threading.Thread(target=self._load, args=(group, eval_id), name="osmosis-load", daemon=True).start()
         else:
             self._go(group, eval_id)
@@ -157,20 +165,28 @@ class EvalQueue:
             if self._stopped:
                 return
             run.start_hosts()
-        error = _load_error(run)
+        has_loaded = self._has_loaded(eval_id)
         with self._lock:
             if self._stopped:
                 return
-            if error:
-                run.notices.alert(error.replace("\n", "\n    "))
-                run.engine.submit(run.selected.runs)
-                return
-            said = {note for other in self.runs.values() if other is not run for note in other.engine.notes}
-            for note in run.engine.notes:
-                if note not in said:
-                    run.notices.add(note)
-            self._go(group, eval_id)
+            if has_loaded:
+                self._go(group, eval_id)
+            elif not self._n_left[eval_id]:
+                self._end(eval_id)
             self._begin_next()
+
+    def _has_loaded(self, eval_id: str) -> bool:
+        """Wait until the code of an eval is loaded whose turn came later. Give its runs up if it does not load."""
+        run = self.runs[eval_id]
+        if error := _load_error(run):
+            run.notices.alert(error.replace("\n", "\n    "))
+            run.engine.submit(run.selected.runs)
+            return False
+        said = {note for other in self.runs.values() if other is not run for note in other.engine.notes}
+        for note in run.engine.notes:
+            if note not in said:
+                run.notices.add(note)
+        return True
 
     def _end(self, eval_id: str) -> None:
         run, group = self.runs[eval_id], self._group_of[eval_id]
@@ -188,7 +204,10 @@ class EvalQueue:
             self.runs[eval_id].engine.submit(runs)
         else:
             self._begun.add(eval_id)
-            self.runs[eval_id].go(runs)
+            if eval_id in self._later:
+                self._inline.host(eval_id).load()
+            if eval_id not in self._later or self._has_loaded(eval_id):
+                self.runs[eval_id].go(runs)
         self._inline.host(eval_id).serve(done)
 
     def pause(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +31,16 @@ class RunCounts:
     tokens: int = 0
     repeated: int = 0
     stored: int = 0
+
+
+def sum_of(counts: Iterable[RunCounts]) -> RunCounts:
+    """Return the counts of several evals together.
+
+    >>> both = sum_of([RunCounts(done=1, score=0.5), RunCounts(done=2, held=1, held_by="rpm")])
+    >>> both.done, both.score, both.held, both.held_by
+    (3, 0.5, 1, 'rpm')
+    """
+    each = list(counts)
+    held_by = next((found.held_by for found in each if found.held_by is not None), None)
+    names = [field.name for field in fields(RunCounts) if field.name != "held_by"]
+    return replace(RunCounts(held_by=held_by), **{name: sum(getattr(found, name) for found in each) for name in names})

