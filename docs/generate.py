@@ -13,7 +13,17 @@ DOCS = Path(__file__).resolve().parent
 if str(DOCS.parent) not in sys.path:  # when run as a file
     sys.path.insert(0, str(DOCS.parent))
 
-from docs.pages import api, command_line, config_keys, hooks, prime_eval, providers, results_keys, run_table  # noqa: E402
+from docs.pages import (  # noqa: E402
+    api,
+    command_line,
+    config_keys,
+    endpoint_keys,
+    hooks,
+    prime_eval,
+    providers,
+    results_keys,
+    run_table,
+)
 
 
 def security() -> str:
@@ -26,6 +36,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/api.md": api.page,
     "reference/config.md": config_keys.page,
     "reference/command-line.md": command_line.page,
+    "reference/endpoints.md": endpoint_keys.page,
     "reference/hooks.md": hooks.page,
     "reference/prime-eval.md": prime_eval.page,
     "reference/providers.md": providers.page,

@@ -84,6 +84,7 @@ ENDPOINT = Table(
         ),
         Field("headers", headers(), "HTTP headers sent with every request. Also: extra_headers.", private=True),
     ),
+    optional=True,
 )
 TABLES = {"endpoint": ENDPOINT}
 

@@ -14,6 +14,10 @@ class Notices:
         """Tell the user at the end."""
         self.texts.append(text)
 
+    def announce(self, text: str) -> None:
+        """Tell the user now; the summary says it too."""
+        self.alerts.append(text)
+
     def alert(self, text: str) -> None:
         """Tell the user now, and again at the end."""
         self.add(text)

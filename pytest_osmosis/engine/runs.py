@@ -37,6 +37,7 @@ class Runs:
         self._recorder = recorder
         self._notices = notices
         self._n_skipped = 0
+        self._replicas_out: set[str] = set()
         self._systemic = {tag: Systemic(job.batch_size) for tag in ModelTag}
         self._budget = Budget(job.bounds, job.hosts)
         if job.resume is not None:
@@ -194,6 +195,15 @@ class Runs:
                 state.running.pop(host, None)
                 self._scored(state, event, raw)
 
+    def _announce_replicas(self, record: RunRecord) -> None:
+        """Tell the user once which replica of the model was left out."""
+        for replica in record.replicas:
+            if replica.left_out and replica.name not in self._replicas_out:
+                self._replicas_out.add(replica.name)
+                _, error = replica.left_out[0]
+                text = f"replica {replica.name} is left out, and the others get its requests: {error}"
+                self._notices.announce(text)
+
     def judge_all(self) -> None:
         """Say so at the end if all runs of a model met the same error, and too few to stop it earlier."""
         if (cause := self._systemic[ModelTag.BASELINE].met_by_all()) is not None:
@@ -212,6 +222,7 @@ class Runs:
         state.messages, state.n_prompt = event["messages"], event["n_prompt"]
         state.samples, state.environment = event.get("samples", ()), event.get("environment", {})
         state.details = event.get("details", "")
+        self._announce_replicas(record)
         state.add_output(event.get("output", {}))
         self._recorder.count(tokens=record.tokens or 0)
         if self._hosts.throttle.pauses and record.boundary is None:

@@ -28,7 +28,6 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.shards import max_errors_text, most_errors
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
-HEADERS_FROM_STATE = {"X-Session-ID": "example_id"}
 """The headers from the state that every request of an environment has."""
 
 
@@ -135,7 +134,7 @@ def _environment_fields(prepared: Prepared) -> EnvironmentFields | None:
         "independent_scoring": config.environment.independent_scoring,
         "rollout_retries": config.environment.rollout_retries,
         "state_columns": list(config.environment.state_columns),
-        "headers_from_state": {**HEADERS_FROM_STATE, **config.model.headers_from_state},
+        "headers_from_state": dict(prepared.target.headers_from_state),
     }
 
 

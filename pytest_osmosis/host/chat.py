@@ -203,10 +203,12 @@ class RolloutChat:
             raise RuntimeError(OTHER_LOOP)
         if self.slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
+        request = self._with_headers(request)
         return await self._counted(request, partial(self._send, request), report_at_once(self._gateway.events))
 
     async def send_in_standby(self, request: ChatRequest, standby: StandbyGateway) -> ChatReply:
         """Send a request from the standby's thread, while code holds the loop of the rollout."""
+        request = self._with_headers(request)
 
         async def sent(_turn: int, asked: AskedRequest | None) -> ChatReply:
             self.totals.held_for += 1
@@ -230,7 +232,6 @@ class RolloutChat:
         with self._counting:
             self.totals.open += 1
         asked: AskedRequest | None = None
-        request = self._with_headers(request)
         counting = USES.set(self.totals.replicas)
         try:
             if self._exchanges is None:

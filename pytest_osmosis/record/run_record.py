@@ -386,7 +386,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         notes=NO_NOTES.add(event),
         stored=_stored_use(event.get("stored")),
         imported=_imported(event.get("imported")),
-        replicas=_replicas(event.get("replicas")),
+        replicas=replicas_of(event.get("replicas")),
     )
 
 
@@ -450,7 +450,8 @@ def _shared_origin(folder: str, scores: tuple[str, ...]) -> Imported:
     return Imported(folder, scores)
 
 
-def _replicas(uses: Mapping[str, Mapping[str, Any]] | None) -> tuple[ReplicaRequests, ...]:
+def replicas_of(uses: Mapping[str, Mapping[str, Any]] | None) -> tuple[ReplicaRequests, ...]:
+    """Return the requests to replicas, from an event or from published results."""
     return _shared_replicas(tuple(ReplicaRequests.of(name, use) for name, use in uses.items())) if uses else ()
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.run_record import ReplicaRequests, RunRecord
 from pytest_osmosis.report.calibration import calibration_lines
 from pytest_osmosis.report.causes import aside_lines, cause_lines
 from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
@@ -18,7 +18,7 @@ from pytest_osmosis.results.judge_totals import JudgeSums
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling, tokens_of
 from pytest_osmosis.stats import Paired
-from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
+from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
 
 
@@ -56,6 +56,7 @@ def account_lines(results: Results) -> list[str]:
         *_judges(results),
         *_votes(results),
         *_throttled(results.throttling),
+        *_replicas(results),
         *(_reused(results, results.rescored) if results.rescored is not None else []),
         *(line for compared in results.comparisons for line in comparison_lines(compared, results)),
     ]
@@ -137,6 +138,22 @@ def _throttled(throttling: Throttling) -> list[str]:
             "rollouts in flight"
         )
     return lines
+
+
+def _replicas(results: Results) -> list[str]:
+    """Return a line on each replica of the model: its requests, and when it was left out."""
+    return [_replica(each) for each in results.replicas]
+
+
+def _replica(replica: ReplicaRequests) -> str:
+    failed = f", {count(replica.errors)} failed" if replica.errors else ""
+    line = f"replica {replica.name}: {plural(replica.requests, 'request')}{failed}"
+    if not replica.left_out:
+        return dim(line)
+    at, error = replica.left_out[0]
+    times = f"{count(len(replica.left_out))} times, first" if len(replica.left_out) > 1 else "at"
+    back = f"; it answered again at {clock_time(replica.back[-1])}" if replica.back else ""
+    return warning(f"{line}, left out {times} {clock_time(at)}: {error}{back}")
 
 
 def _limit(name: str) -> str:

@@ -16,6 +16,7 @@ from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.results.calibration import Calibration, FunctionCalibration
 from pytest_osmosis.results.judge_totals import cost_of_judges, judge_fields
 from pytest_osmosis.results.metrics import MetricSummaries
+from pytest_osmosis.results.replica_totals import replicas_json
 from pytest_osmosis.results.results import (
     EvalDescription,
     ModelResults,
@@ -221,6 +222,7 @@ def _summary(results: Results) -> dict[str, Any]:
         "cost_usd": results.cost_usd,
         "cost_unknown": results.n_cost_unknown,
         "throttling": _throttling(results.throttling),
+        **({"replicas": replicas_json(replicas)} if (replicas := results.replicas) else {}),
         "metrics": _metrics(results.metrics),
         **({"judges": results.judges.to_json()} if results.judges is not None else {}),
         **({"votes": _votes(results.vote_agreements)} if results.vote_agreements else {}),
@@ -370,6 +372,7 @@ def _run(results: Results, record: RunRecord) -> dict[str, Any]:
         **({"bound": record.bound} if record.bound else {}),
         "attempt": record.attempt,
         **({"repeated": True} if record.repeated else {}),
+        **({"replicas": replicas_json(record.replicas)} if record.replicas else {}),
         **({"imported_from": record.imported.folder} if record.imported is not None else {}),
         **({"answer": record.answer} if record.answer is not None else {}),
         **({"errors": _errors(record)} if record.scorer_errors else {}),
@@ -404,6 +407,7 @@ def _pending(results: Results, record: RunRecord) -> dict[str, Any]:
         "retries": record.retries,
         "finish_reason": record.finish_reason,
         "attempt": record.attempt,
+        **({"replicas": replicas_json(record.replicas)} if record.replicas else {}),
         **_judges_of(results, record),
     }
     return {

@@ -15,7 +15,7 @@ from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES
-from pytest_osmosis.record.run_record import Imported, RewardError, RunRecord, judge_use
+from pytest_osmosis.record.run_record import Imported, RewardError, RunRecord, judge_use, replicas_of
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.results import Rescored
 from pytest_osmosis.stats import Interval, Paired
@@ -79,6 +79,7 @@ def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> Ru
         answer=run.get("answer"),
         notes=NO_NOTES.add(run),
         judge_uses=tuple(map(judge_use, run.get("judges", ()))),
+        replicas=replicas_of(run.get("replicas")),
         imported=Imported(run["imported_from"]) if "imported_from" in run else None,
     )
 
@@ -95,6 +96,7 @@ def pending_record_of(id: RunId, run: Mapping[str, Any]) -> RunRecord:
         duration_ms=rollout["duration_ms"],
         usage=rollout["usage"],
         retries=rollout["retries"],
+        replicas=replicas_of(rollout.get("replicas")),
         finish_reason=rollout["finish_reason"],
         judge_uses=tuple(map(judge_use, rollout.get("judges", ()))),
     )

@@ -17,7 +17,7 @@ from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, ReplicaRequests, RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason, ending_of
 from pytest_osmosis.results.calibration import Calibration, HumanScores, calibration
 from pytest_osmosis.results.cassette_use import CassetteUse
@@ -25,6 +25,7 @@ from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.judge_totals import JudgeTotals, PriceOf, judge_totals, no_price
 from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
+from pytest_osmosis.results.replica_totals import replica_totals
 from pytest_osmosis.results.shards import ShardFacts
 from pytest_osmosis.results.votes import vote_agreements
 from pytest_osmosis.verdicts.comparison import RowComparison
@@ -180,6 +181,11 @@ class Results:
     def metrics(self) -> MetricSummaries:
         """The means of the metrics of the eval's own runs, by source and name."""
         return metric_summaries(self.records, self.pass_rule.scorers)
+
+    @functools.cached_property
+    def replicas(self) -> Sequence[ReplicaRequests]:
+        """The requests of all models to each replica, by its address; none if no model has several servers."""
+        return replica_totals(self.all_records)
 
     @functools.cached_property
     def calibration(self) -> Calibration | None:

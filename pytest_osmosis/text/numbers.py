@@ -98,6 +98,15 @@ def moment(iso: str) -> str:
     return f"{iso[:16].replace('T', ' ')} UTC"
 
 
+def clock_time(iso: str) -> str:
+    """Return the time of day of an ISO 8601 time in UTC.
+
+    >>> clock_time("2026-11-20T14:03:59.123+00:00")
+    '14:03:59 UTC'
+    """
+    return f"{iso[11:19]} UTC"
+
+
 def seconds(value: float) -> str:
     """Return a duration in readable units.
 

@@ -178,9 +178,10 @@ OF_ENTRIES = {
     name for table in ("entries", "entry", "entry_difference") for name in SCHEMA["$defs"][table]["properties"]
 } | {"comparison"}
 """Keys of evals that ran with others of their config: `unit/results/test_entry_table.py` writes and reads them."""
-ELSEWHERE = OF_ENTRIES | {"repeated", "shards", "imported", "imported_from"}
-"""Also those of runs whose host crashed, and of merged shards, which `unit/results/test_merge.py` writes and reads; and
-of imported runs, which `plugin/test_prime_files.py` reads."""
+ELSEWHERE = OF_ENTRIES | {"repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back"}
+"""Also those of runs whose host crashed, and of merged shards, which `unit/results/test_merge.py` writes and reads; of
+imported runs, which `plugin/test_prime_files.py` reads; and of replicas, whose results `plugin/test_endpoints.py`
+checks."""
 
 
 def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluate: Evaluate) -> None:

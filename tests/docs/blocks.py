@@ -6,6 +6,7 @@ The first word after a block's language is the test, the others are its options:
     ```toml into=configs/eval/x.toml      replace the file's tables of the same names, and load the file
     ```toml fragment                      load it with the tables that every config needs
     ```toml pyproject                     parse it
+    ```toml registry                      load it as a registry of endpoints
     ```python file=rewards.py             write it into the page's workspace, and run it
     ```python run                         run it
     ```python signature                   parse it
@@ -43,7 +44,7 @@ PAGES = [
 ]
 
 WAYS: Mapping[str, frozenset[str]] = {
-    "toml": frozenset({"file", "into", "fragment", "pyproject"}),
+    "toml": frozenset({"file", "into", "fragment", "pyproject", "registry"}),
     "python": frozenset({"file", "run", "signature"}),
     "json": frozenset({"file", "parsed"}),
     "yaml": frozenset({"file"}),

@@ -37,6 +37,7 @@ def problems(page: Page, *lines: str) -> list[str]:
         ("toml fragment", "[evaluation]\nm = 1", "unknown key"),
         ("toml file=configs/eval/x.toml", "[evaluation]", "it does not load"),
         ("toml pyproject", "[[", "Invalid initial character"),
+        ("toml registry", "[[endpoint]]", "lacks endpoint_id, model, url"),
         ("python run", "1 / 0", "ZeroDivisionError"),
         ("python signature", "def f(x -> int: ...", "SyntaxError"),
         ("python file=x.py", "import nothing_like_it", "ModuleNotFoundError"),

@@ -22,6 +22,8 @@ from aiohttp import web
 
 from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.config import load_entries
+from pytest_osmosis.config.document import read_document
+from pytest_osmosis.config.endpoints import Registry
 from pytest_osmosis.demo.server import application
 from pytest_osmosis.models.providers import SERVICES
 from tests.docs.blocks import REPOSITORY, Block, Needs, blocks_of, needs_of
@@ -111,6 +113,8 @@ class Page:
                 return self._into(block)
             case ("toml", "fragment"):
                 return loading_problem(whole_config(block.text), self.folder / "fragment")
+            case ("toml", "registry"):
+                return registry_problem(block.text, self.folder / "registry.toml")
             case ("toml", "pyproject"):
                 return _parsing_problem(tomllib.loads, block.text)
             case ("python", "signature"):
@@ -159,7 +163,9 @@ class Page:
 
     def _loading_problem(self, name: str) -> str | None:
         path = self.folder / name
-        if path.parent.name != "eval" or path.name == "endpoints.toml":
+        if path.name == "endpoints.toml":
+            return registry_problem(path.read_text(encoding="utf-8"), path)
+        if path.parent.name != "eval":
             return _parsing_problem(tomllib.loads, path.read_text(encoding="utf-8"))
         try:
             load_entries(path, ())
@@ -272,6 +278,16 @@ def loading_problem(text: str, workspace: Path) -> str | None:
         (workspace / folder / "main.py").touch()
     try:
         load_entries(path, ())
+    except Exception as error:
+        return f"it does not load: {error}"
+    return None
+
+
+def registry_problem(text: str, path: Path) -> str | None:
+    """Return why a registry of endpoints does not load, or None."""
+    path.write_text(text, encoding="utf-8")
+    try:
+        Registry.of(read_document(path))
     except Exception as error:
         return f"it does not load: {error}"
     return None

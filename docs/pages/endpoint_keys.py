@@ -1,0 +1,95 @@
+"""Generate docs/reference/endpoints.md from the declared keys of the registry of endpoints."""
+
+from __future__ import annotations
+
+from docs.pages import config_keys, markdown
+from pytest_osmosis.config.endpoints import DEFAULT_PATH, ENDPOINT
+
+HEAD = f"""\
+# Endpoint registry
+
+`{DEFAULT_PATH}` gives models an id, an address and a key, so that configs and commands need only the id. An eval
+reads it if the file is there, or the one that `[model] endpoints_path` names: a file, or a folder with an
+`endpoints.toml`. [Name models in one place](../how-to/endpoints.md) shows how to use it.
+
+A mistake in the file ends the session with status 4 before anything is asked, even if the eval names no endpoint: the
+request would otherwise go to another server. Every problem is printed with its line.
+"""
+
+RULES = """\
+## How a model is found
+
+| the config has | the model is |
+|---|---|
+| `[model] endpoint_id` | that endpoint; an unknown id is an error that lists the ids |
+| `[experiment] model_path` that equals an id | that endpoint |
+| any other `model_path` | as the [providers](providers.md) say; without a provider it is an error that lists the ids |
+
+`[baseline] model_path` and `[judge] model_path` may be ids too. Keys of `[model]` count more than the registry's:
+`api_key_env`, `client`, `api_client_type`, and `base_url`, with which only the model, the key and the headers of the
+first entry are used.
+
+The model of an environment (`env_id`) that names neither an endpoint nor a server is asked at
+`https://api.pinference.ai/api/v1`, with the name as typed, if `PRIME_API_KEY` is set; the header says so. Models of
+`demo/` and of servers on this machine, such as `ollama/`, are not. No other server is ever implied.
+
+## APIs
+
+| `api_client_type` | requests go to |
+|---|---|
+| `openai_chat_completions` | `/chat/completions` |
+| `openai_completions` | `/completions`, with the texts of the messages as one text |
+| `openai_chat_completions_token` | `/chat/completions` first, then vLLM's `/chat/completions/tokens` |
+| `anthropic_messages` | `/v1/messages` |
+
+`openai_completions` puts a blank line between the messages; tools and images cannot be sent.
+`openai_chat_completions_token` asks for token ids, and sends those of the turns before with each further request of a
+rollout. Where it cannot, as after an answer that was cut off, it sends the messages.
+
+`[model] api_client_type` sets the same for a server that is not in the registry.
+
+## Headers
+
+Each request has the headers of the registry's entry, then those of `[model] headers` on each level: pyproject.toml,
+the config, the command line. Of equal names, in any case, the last one counts.
+
+`[model] headers_from_state` names headers whose values differ from request to request:
+
+| key of the state | value |
+|---|---|
+| `row_index` | index of the row |
+| `run_index` | index of the run among those of the row |
+| `example_id` | the row's own `example_id`, or else its index |
+| `trajectory_id` | a text that no other rollout has |
+
+An environment's state has more keys. A header without a value is left out, and what a header cannot hold is written
+as in an address (`%C3%BC`). Models of environments and of the registry get `X-Session-ID` with the `example_id`, unless
+the config sets it to another key. Recorded answers are found whatever the headers are.
+
+## Replicas
+
+Entries with one `endpoint_id` are replicas of the model: they must have the same `model`, and may differ in all else.
+
+- A request goes to the replica with the fewest requests in flight. `[model] sticky = "row"` or `"run"` keeps the
+  requests of a row, or of a run, with one replica while it answers, as its cache of prompts may hold their beginning.
+- A replica that cannot be reached, or refuses the key, is left out at once; one that answers 5xx, breaks the
+  connection or does not answer in time is left out after three failures in a row. After 5 seconds, then 10, up to a
+  minute, it gets one request again.
+- A request that a replica failed goes to another one at once, under the same limits. That is no retry of `[model]
+  max_retries`; those begin once no replica is left that could answer. After a 429 a replica is spared for as long as it
+  asks.
+- The probe asks each replica. One that cannot be reached is left out; a refused key or an unknown address ends the
+  session.
+- The summary, `results.json` (`summary.replicas`, and `replicas` of each run) and `pytest-osmosis show` have the
+  requests to each replica, how many failed, and when it was left out. Requests of rollouts that a crash repeated are
+  left out of these counts.
+
+Each process of `[execution] hosts` counts what it has in flight, and finds out about replicas for itself. An eval run
+goes on though replicas were added, moved or removed.
+
+`docs/generate.py` generates this page.
+"""
+
+
+def page() -> str:
+    return markdown.page([HEAD, ["## `[[endpoint]]`", *list(config_keys.section(ENDPOINT))[1:]], RULES])

@@ -1,0 +1,131 @@
+"""Models of the registry of endpoints: a replica that dies costs nothing, and every mistake ends the session first."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any
+
+from aiohttp import web
+
+from tests.plugin.workspaces import Workspace
+from tests.servers import ChatServer, Exchange, completion
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+
+
+class Replica:
+    """A server that answers so many requests, and then cuts every connection. `answered` counts its answers by row."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
+        self.answered: Counter[str] = Counter()
+
+    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
+        prompt = exchange.seen.body["messages"][-1]["content"]
+        if self.most is not None and self.answered.total() >= self.most:
+            assert exchange.request.transport is not None
+            exchange.request.transport.close()
+            return web.Response()
+        self.answered[prompt] += 1
+        return web.json_response(completion({"role": "assistant", "content": prompt}))
+
+
+def registry(*urls: str, more: str = "") -> str:
+    entry = '[[endpoint]]\nendpoint_id = "qwen"\nmodel = "Qwen/Qwen3-8B"\nurl = "{}"\n{}\n'
+    return "".join(entry.format(url, more) for url in urls)
+
+
+def eval_of(workspace: Workspace, rows: int, **tables: Any) -> None:
+    given: dict[str, Any] = {"experiment": {"model_path": "qwen"}, "model": {"max_retries": 0}}
+    workspace.eval(rows=[{"user_prompt": f"row {row}"} for row in range(rows)], **(given | tables))
+
+
+def test_a_replica_that_dies_in_the_middle_loses_nothing_and_repeats_no_answer(workspace: Workspace) -> None:
+    dying, alive = Replica(most=9), Replica()
+    with ChatServer(dying) as first, ChatServer(alive) as second:
+        workspace.write("configs/endpoints.toml", registry(first.base_url, second.base_url))
+        eval_of(workspace, 40, evaluation={"batch_size": 8})
+        result = workspace.run(CONFIG)
+        n_requests = {server.base_url: len(server.requests) for server in (first, second)}
+
+    result.assert_outcomes(passed=40)
+    answers = dying.answered + alive.answered
+    assert {prompt: n for prompt, n in answers.items() if prompt != "hi"} == {f"row {row}": 1 for row in range(40)}
+    results = workspace.results()
+    uses = results["summary"]["replicas"]
+    assert sum(use["requests"] - use["errors"] for use in uses.values()) == 40
+    assert {url: use["requests"] + 1 for url, use in uses.items()} == n_requests, "each got the probe too"
+    dead = uses[first.base_url]
+    (left_out,) = dead["left_out"]
+    lines = [
+        f"replica {first.base_url}: {dead['requests']} requests, {dead['errors']} failed, "
+        f"left out at {left_out['at'][11:19]} UTC: *",
+        f"replica {second.base_url}: {uses[second.base_url]['requests']} requests",
+    ]
+    result.stdout.fnmatch_lines_random(
+        [
+            f"  model: qwen: Qwen/Qwen3-8B at 2 replicas, {first.base_url}, {second.base_url}; *",
+            f"*replica {first.base_url} is left out, and the others get its requests: *",
+            *lines,
+        ]
+    )
+    shown = workspace.pytester.run(sys.executable, "-m", "pytest_osmosis", "show", "latest")
+    assert [line for line in shown.outlines if line.startswith("replica ")] == [
+        line for line in result.outlines if line.startswith("replica http") and " requests" in line
+    ]
+
+
+def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspace: Workspace) -> None:
+    with ChatServer(Replica()) as server:
+        more = 'key = "QWEN_KEY"\nheaders = {"X-Team" = "registry", "X-Of" = "registry"}\n'
+        workspace.write("endpoints/endpoints.toml", registry(server.base_url, more=more))
+        model = {
+            "endpoints_path": "endpoints",
+            "headers": {"x-team": "config"},
+            "headers_from_state": {"X-Row": "row_index", "X-Run": "run_index", "X-Rollout": "trajectory_id"},
+        }
+        secrets = workspace.write("secrets.env", "QWEN_KEY=sk-registry-7261\n")
+        eval_of(workspace, 2, experiment={"model_path": "demo/arithmetic"}, model=model, evaluation={"n": 2})
+        asks = "--osmosis-set=model.endpoint_id=qwen"
+        result = workspace.run(CONFIG, asks, "--osmosis-no-probe", f"--osmosis-secrets-file={secrets}")
+        seen = [request.headers for request in server.requests]
+
+    result.assert_outcomes(passed=4)
+    assert {(headers["x-team"], headers["x-of"], headers["authorization"]) for headers in seen} == {
+        ("config", "registry", "Bearer sk-registry-7261")
+    }
+    assert sorted((headers["x-row"], headers["x-run"], headers["x-session-id"]) for headers in seen) == [
+        ("0", "0", "0"), ("0", "1", "0"), ("1", "0", "1"), ("1", "1", "1"),
+    ]  # fmt: skip
+    assert len({headers["x-rollout"] for headers in seen}) == 4
+    assert workspace.results()["config"]["model"] == "qwen"
+
+
+def test_every_mistake_ends_the_session_before_anything_is_asked(workspace: Workspace) -> None:
+    with ChatServer(Replica()) as server:
+        broken = registry(server.base_url, more='key = "sk-live-0123456789abcdef"\nmodle = "m"')
+        workspace.write("configs/endpoints.toml", broken)
+        eval_of(workspace, 1, model={"base_url": server.base_url})
+        first = workspace.run(CONFIG)
+        workspace.write("configs/endpoints.toml", registry(server.base_url))
+        eval_of(workspace, 1, model={"headers_from_state": {"X-Row": "row_indx"}})
+        second = workspace.run(CONFIG)
+        eval_of(workspace, 1, experiment={"model_path": "qwem"})
+        third = workspace.run(CONFIG)
+
+    assert (first.ret, second.ret, third.ret) == (4, 4, 4)
+    first.stderr.fnmatch_lines(
+        [
+            '*configs/endpoints.toml:5: [[][[]endpoint]] "qwen" key: must be the name of an environment var*string',
+            '*configs/endpoints.toml:6: [[][[]endpoint]] "qwen" modle: unknown key, did you mean "model"? *',
+        ]
+    )
+    first.stderr.no_fnmatch_line("*sk-live*")
+    second.stderr.fnmatch_lines(
+        ['*x.toml:*headers_from_state.X-Row: unknown key of the state "row_indx", did you mean "row_index"? *']
+    )
+    third.stderr.fnmatch_lines(
+        ['*"qwem" names neither an endpoint nor a provider, did you mean "qwen"? (endpoints of *: "qwen"); *']
+    )
+    assert server.requests == []
