@@ -91,7 +91,7 @@ class Actor:
         self.paused = False
         self.notices = Notices()
         self.recorder = Recorder(job, journal, every)
-        self.table = RunTable()
+        self.table = RunTable(job.n)
         self.hosts = Hosts(job, self.inbox.put, self.notices, self.table.begun_in)
         self.most_in_flight = job.batch_size
         self.permits = Permits(job.limits)
@@ -248,6 +248,7 @@ class Actor:
         self.runs.abandon(reason)
         self._feed.report_rest(reason)
         self.runs.judge_all()
+        self.runs.say_what_groups_lacked()
         if self._feed.has_rescored_all:
             self.recorder.rescored()
         self.recorder.ended(self.runs.stopped, self.runs.baseline_stopped, all_done=self.runs.all_done)
@@ -365,7 +366,9 @@ class Actor:
             return
         self.notes = tuple(event.get("notes", ()))
         self.hosts.allow(Most(event.get("max_rollouts"), event.get("max_scorings")))
-        self.recorder.loaded(event["scorers"], event["sync"], event["digests"], code.digests if rolls else None)
+        self.recorder.loaded(
+            event["scorers"], event["sync"], event["digests"], code.digests if rolls else None, event.get("grouped", ())
+        )
         self.code = LoadedCode(code.digests if rolls else None, self.recorder.codes)
         if self.table.submitted:
             self.recorder.begin()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from io import BufferedReader
 
 from pytest_osmosis.datasets import Row
+from pytest_osmosis.engine.groups import Group
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, RescoreJob, Transcript, undecided
@@ -16,10 +17,11 @@ from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
-from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest
+from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest, ScoringFields
 from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Event
+from pytest_osmosis.record.stored_rollouts import StoredScore
 
 SCORER_AHEAD_MS = 20.0
 MAX_CREDITS = 64
@@ -63,7 +65,9 @@ class Feed:
             for host in self._hosts.rolling:
                 self._refill_host(host)
             self._report_stored()
+        self._runs.score_held(self._most_unscored)
         self._refill_async_scoring()
+        self._refill_groups()
         for host in self._hosts.scorers:
             self._refill_scorer(host)
 
@@ -78,7 +82,7 @@ class Feed:
         if not host.ready or limit < 1 or not self._table.queue:
             return
         not_rolled_out = [state for state in self._table.states.values() if not state.is_rolled_out]
-        if len(self._table.states) - len(not_rolled_out) > self._most_unscored:
+        if self._table.n_unscored > self._most_unscored:
             return
         in_host = [state for state in not_rolled_out if state.host is host]
         n_begun = sum(state.is_begun for state in in_host)
@@ -88,7 +92,7 @@ class Feed:
             return
         self._hosts.pace(host, room)
         requests: list[Request] = []
-        for state in list(self._next_states(room, self._in_flight())):
+        for state in list(self._next_states(room, self._in_flight(), host)):
             why = self._runs.why_never(state.run)  # an unreadable row among them may have stopped the eval
             if why is not None:
                 self._runs.skip(state.run, why)
@@ -114,15 +118,35 @@ class Feed:
     def _has_unbegun(self, host: Host) -> bool:
         return any(state.stage is Stage.HANDED_OUT for state in self._table.in_host(host))
 
-    def _next_states(self, room: int, in_flight: Counter[ModelTag]) -> Iterator[RunState]:
-        """Take up to `room` runs from the queue and read their rows. A run whose row cannot be read fails.
+    def _next_for(self, host: Host) -> int | None:
+        """Return the place in the queue of the next run for a host, None if others have begun the rows of all.
+
+        Runs that are scored together are rolled out in one host, which then has what their environment knows of them.
+        """
+        queue = self._table.queue
+        if not self._recorder.grouped or len(self._hosts.rolling) < 2:
+            return 0 if queue else None
+        owners = (self._table.groups.of(run).owner for run in queue)
+        return next((place for place, owner in enumerate(owners) if owner is host or not self._works(owner)), None)
+
+    def _works(self, host: Host | None) -> bool:
+        return host is not None and host in self._hosts.rolling and host.ready and host.limit > 0
+
+    def _next_states(self, room: int, in_flight: Counter[ModelTag], host: Host) -> Iterator[RunState]:
+        """Take up to `room` runs for a host from the queue and read their rows. A run whose row cannot be read fails.
 
         The budget has room for `in_flight`, and must have room for each further run.
         """
+        queue = self._table.queue
         with ExitStack() as stack:
             file: BufferedReader | None = None
-            while room > 0 and self._table.queue and self._runs.may_begin(self._table.queue[0], in_flight):
-                run = self._table.queue.popleft()
+            while room > 0 and (place := self._next_for(host)) is not None:
+                run = queue[place]
+                if not self._runs.may_begin(run, in_flight):
+                    break
+                del queue[place]
+                if self._recorder.grouped:
+                    self._table.groups.of(run).owner = host
                 try:
                     if self._row is None or self._row.row_index != run.row:
                         file = file or stack.enter_context(self._job.dataset.open())
@@ -153,7 +177,12 @@ class Feed:
         if not suspects:
             self._hosts.retire_quarantine(host)
             return
+        if suspects[0].is_rolled_out and not self._may_score():
+            return
         state = suspects.popleft()
+        if state.group is not None:
+            self._hand_group(host, state.group)
+            return
         state.host = host
         if state.is_rolled_out:
             host.hand([self._score_request(state, self._recorder.unscored_async(state.run))])
@@ -170,7 +199,7 @@ class Feed:
             self._n_not_stored += len(unstored)
         for run in unstored:
             self._runs.skip(run, rescore.without_rollout[run])
-        while table.queue and len(table.states) < self._most_unscored:
+        while table.queue and table.n_unscored < self._most_unscored:
             run = table.queue.popleft()
             try:
                 if self._row is None or self._row.row_index != run.row:
@@ -188,23 +217,32 @@ class Feed:
         state.details = rollout.get("details", "")
         state.add_output(rollout.get("output", {}))
         codes = {} if rescore.calls_all else self._recorder.codes
-        kept = rescore.rollouts.scores(run, codes, self._job.score_inputs.rows[run.row].whole)
+        kept = self._reusable(rescore, run, codes)
         record = self._recorder.recall(rescore.rollouts.records[run], kept, row.ground_truth)
         if record.boundary is not None or record.scored:
             self._runs.done(state)
             return
-        if self._recorder.unscored_blocking(run):
-            self._table.unscored_blocking.append(state)
-        if self._recorder.unscored_async(run):
-            self._table.unscored_async.append(state)
+        self._runs.await_scores(state)
+
+    def _reusable(self, rescore: RescoreJob, run: RunId, codes: Mapping[str, str]) -> dict[str, StoredScore]:
+        """Return the scores of a run that are reused. Those of grouped functions are if they are for all its row."""
+        row, grouped = self._job.score_inputs.rows[run.row].whole, self._recorder.grouped
+        kept = rescore.rollouts.scores(run, codes, row)
+        for member in self._table.groups.members(run) if grouped else ():
+            record = rescore.rollouts.records.get(member)
+            is_scored = record is not None and record.rolled and record.boundary is None
+            if is_scored and not grouped <= rescore.rollouts.scores(member, codes, row).keys():
+                return {name: score for name, score in kept.items() if name not in grouped}
+        return kept
 
     def _report_stored(self) -> None:
         """Report runs that earlier sessions rolled out, or let them be scored: some at a time, after new runs began."""
         for _ in range(min(STORED_A_TURN, len(self._table.stored))):
             run = self._table.stored.popleft()
             self._recorder.recall_again(run)
+            self._runs.recall_group(run)
             lacks_scores = self._lacks_scores(run)
-            if lacks_scores and len(self._table.states) >= self._most_unscored:
+            if lacks_scores and self._table.n_unscored >= self._most_unscored:
                 self._table.stored.appendleft(run)
                 return
             self._report_stored_run(run, lacks_scores=lacks_scores)
@@ -231,10 +269,7 @@ class Feed:
         if not lacks_scores:
             self._runs.done(state)
             return
-        if self._recorder.unscored_blocking(run):
-            self._table.unscored_blocking.append(state)
-        if self._recorder.unscored_async(run):
-            self._table.unscored_async.append(state)
+        self._runs.await_scores(state)
 
     def _lacks_scores(self, run: RunId) -> bool:
         return self._recorder.ledger.records[run].boundary is None and not self._recorder.is_scored(run)
@@ -251,19 +286,45 @@ class Feed:
 
     def _refill_async_scoring(self) -> None:
         """Let the least busy hosts score what another host left, or what is stored."""
-        hosts = [host for host in self._hosts.rolling if host.ready]
+        hosts = self._hosts.scoring
         if not hosts or not self._table.unscored_async:
             return
         n_runs = Counter(state.host for state in self._table.states.values())
         requests: dict[Host, list[Request]] = {host: [] for host in hosts}
-        while self._table.unscored_async:
+        while self._table.unscored_async and self._may_score():
             state = self._table.unscored_async.popleft()
-            host = min(hosts, key=lambda host: (host.limit < 1, n_runs[host] / max(1, host.limit)))
+            host = min(hosts, key=lambda host: n_runs[host] / host.share.scorings)
             state.host = host
             n_runs[host] += 1
             requests[host].append(self._score_request(state, self._recorder.unscored_async(state.run)))
         for host, requests_of_host in requests.items():
             host.hand(requests_of_host)
+
+    def _refill_groups(self) -> None:
+        """Let the host score a group in which most of its runs were rolled out."""
+        hosts = self._hosts.scoring
+        while hosts and self._table.groups.ready and self._may_score():
+            group = self._table.groups.ready.popleft()
+            rolled_in = Counter(state.rolled_in for state in group.members)
+            n_runs = Counter(state.host for state in self._table.states.values())
+            host = max(hosts, key=lambda host: (rolled_in[host], -n_runs[host]))
+            self._hand_group(host, group)
+
+    def _may_score(self) -> bool:
+        """Return True if one more scoring may be handed out; a group is one. Nothing else is limited by the engine."""
+        most, states = self._job.most_scorings, self._table.states.values()
+        if most is None:
+            return True
+        in_hosts = {state.group or state for state in states if state.is_rolled_out and state.host is not None}
+        return len(in_hosts) + sum(state.scorer is not None for state in states) < most
+
+    def _hand_group(self, host: Host, group: Group) -> None:
+        group.host = host
+        for state in group.members:
+            state.host = host
+        names = self._recorder.unscored_grouped(group.members[0].run)
+        runs = [self._scoring_fields(state) for state in group.members]
+        host.hand([{"op": "score_group", "names": names, "runs": runs}])
 
     def _refill_scorer(self, host: Host) -> None:
         if not host.ready or not self._table.unscored_blocking:
@@ -271,7 +332,7 @@ class Feed:
         n_runs = len(self._table.in_host(host))
         requests: list[Request] = []
         credits = min(MAX_CREDITS, max(2, int(SCORER_AHEAD_MS / max(host.score_ms, 0.01))))
-        while self._table.unscored_blocking and n_runs < credits:
+        while self._table.unscored_blocking and n_runs < credits and self._may_score():
             state = self._table.unscored_blocking.popleft()
             state.scorer = host
             n_runs += 1
@@ -290,10 +351,11 @@ class Feed:
         }
 
     def _score_request(self, state: RunState, names: Sequence[str]) -> ScoreRequest:
+        return {"op": "score", "names": list(names), **self._scoring_fields(state)}
+
+    def _scoring_fields(self, state: RunState) -> ScoringFields:
         return {
-            "op": "score",
             **state.key.to_json(),
-            "names": list(names),
             "messages": state.messages,
             "n_prompt": state.n_prompt,
             "ground_truth": state.row.ground_truth,

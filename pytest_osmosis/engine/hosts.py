@@ -205,6 +205,8 @@ class Hosts:
         if most.rollouts is not None:
             begun = shares_but_one(most.rollouts, n_active, quarantined)
             scorings = shares(ceiling, n_active)
+        if self._job.most_scorings is not None:
+            scorings = [self._job.most_scorings] * n_active  # the engine hands out no more in all
         if most.scorings is not None:
             scorings = shares_but_one(min(ceiling, most.scorings), n_active, quarantined)
         each = map(Share, limits, begun, scorings)
@@ -228,6 +230,11 @@ class Hosts:
         kept = [host.sent_limits == [limit] for host, limit in zip(hosts, wanted, strict=True)]
         self._settles = sum(wanted) < n_active or limits != wanted or not all(kept)
         return limits
+
+    @property
+    def scoring(self) -> list[Host]:
+        """The hosts that roll out and may score too."""
+        return [host for host in self.rolling if host.ready and host.share.scorings]
 
     @property
     def are_full(self) -> bool:

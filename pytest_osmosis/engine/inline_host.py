@@ -37,6 +37,7 @@ from pytest_osmosis.host.protocol import (
     RefusedEvent,
     Request,
     RunRequest,
+    ScoreGroupRequest,
     ScoreRequest,
     ScoringFields,
     Setup,
@@ -55,8 +56,8 @@ class LoadRequest(TypedDict):
     op: Literal["load"]
 
 
-InlineRequest = LoadRequest | ProbeRequest | RunRequest | ScoreRequest
-SentRequest = ProbeRequest | RunRequest | ScoreRequest | PermitRequest
+InlineRequest = LoadRequest | ProbeRequest | RunRequest | ScoreRequest | ScoreGroupRequest
+SentRequest = ProbeRequest | RunRequest | ScoreRequest | ScoreGroupRequest | PermitRequest
 
 IDLE_S = 0.1
 UNWIND_S = 1.0
@@ -136,7 +137,7 @@ class InlineConnection:
         """Hand requests to the host; others are dropped."""
         for message in messages:
             match message["op"]:
-                case "run" | "score" | "probe" | "permit":
+                case "run" | "score" | "score_group" | "probe" | "permit":
                     self._give(self, message)
 
     def kill(self) -> None:
@@ -241,6 +242,8 @@ class InlineHost:
                 self._roll(Key.of(request), request)
             case "score":
                 self._run(Key.of(request), self._core.score(request), scores=True)
+            case "score_group":
+                self._run(Key.of(request["runs"][0]), self._core.score_group(request), scores=True)
 
     def _roll(self, key: Key, request: RunRequest) -> None:
         if not self._limits.slots.begin():

@@ -132,7 +132,9 @@ class Job:
     flight in total; `spawn` starts them. Once the file `stop_request` exists, no further run begins. `judge_limits`
     hold for the requests of judges. After `watchdog_s` without a finished run, a notice names the runs that the eval
     waits for. `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and
-    raises `CodeError` if it may not be used. The journal keeps `result_facts`, from which results are made again.
+    raises `CodeError` if it may not be used. Each row has `n` runs; with `interleaved` they are scored while others are
+    rolled out. At most `most_scorings` are scored at once, None for as many as roll out. The journal keeps
+    `result_facts`, from which results are made again.
     """
 
     setup: Setup
@@ -157,5 +159,8 @@ class Job:
     rescore: RescoreJob | None = None
     exchanges: Path | None = None
     resume: ResumeJob | None = None
+    n: int = 1
+    interleaved: bool = True
+    most_scorings: int | None = None
     check_code: Callable[[RolloutCode], None] = any_code
     result_facts: Mapping[str, Any] = field(default_factory=dict)

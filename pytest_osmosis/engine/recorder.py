@@ -36,15 +36,16 @@ NO_RECORD = RunRecord(RunId(-1, -1))
 class Recorder:
     """Takes events, and makes records, counts and outcomes of them. `every` is called with each outcome.
 
-    After `loaded`, `pass_rule` knows its functions, `blocking` names those that block, and `codes` holds digests of
-    their code. The journal holds nothing before `begin`, so that a session that never begins leaves no trace. `kept`
-    counts the reused scores of each function.
+    After `loaded`, `pass_rule` knows its functions, `blocking` names those that block, `grouped` those that score all
+    runs of a row together, and `codes` holds digests of their code. The journal holds nothing before `begin`, so that a
+    session that never begins leaves no trace. `kept` counts the reused scores of each function.
     """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
         self.pass_rule = job.pass_rule
         self.ledger = Ledger() if job.resume is None else job.resume.resumption.progress.ledger.copy()
         self.blocking: frozenset[str] = frozenset()
+        self.grouped: frozenset[str] = frozenset()
         self.codes: Mapping[str, str] = {}
         self.kept = Counter[str]()
         self.is_rescored = False
@@ -90,6 +91,7 @@ class Recorder:
         blocking: Sequence[str],
         digests: Mapping[str, str],
         rollout_code: Mapping[str, str] | None,
+        grouped: Sequence[str] = (),
     ) -> None:
         """Take what the user's code holds: its reward functions, those that block, the digests of their code.
 
@@ -98,6 +100,7 @@ class Recorder:
         environment = self._job.score_inputs.environment
         self.pass_rule = replace(self.pass_rule, scorers=tuple(scorers))
         self.blocking = frozenset(blocking)
+        self.grouped = frozenset(grouped)
         self.codes = {name: _digest(digest, environment) for name, digest in digests.items()}
         self._loaded = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
         if rollout_code is not None:
@@ -205,7 +208,19 @@ class Recorder:
 
     def unscored_async(self, run: RunId) -> list[str]:
         """Return the other functions that have given the run neither a score nor an error yet."""
-        return [name for name in self._unscored(run) if name not in self.blocking]
+        return [name for name in self._unscored(run) if name not in self.blocking and name not in self.grouped]
+
+    def unscored_grouped(self, run: RunId) -> list[str]:
+        """Return the grouped functions that have given the run neither a score nor an error yet."""
+        return [name for name in self._unscored(run) if name in self.grouped]
+
+    def score_again(self, run: RunId) -> None:
+        """Let grouped functions score a run again, because they score others of its row."""
+        self._again[run] = self._again.get(run, frozenset()) | self.grouped
+
+    def keep_scores(self, run: RunId) -> None:
+        """Keep the scores that a run has: its functions do not score it again."""
+        self._again.pop(run, None)
 
     def _unscored(self, run: RunId) -> list[str]:
         record = self.ledger.records[run]

@@ -7,6 +7,7 @@ the same rule holds for the function that was scoring it.
 
 from __future__ import annotations
 
+from pytest_osmosis.engine.groups import Group
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.notices import Notices
@@ -38,7 +39,9 @@ class Recovery:
         run left behind holds the event loop."""
         if state is not None:
             name = state.running.pop(host, None)
-            if host.role == "scorer" or state.is_rolled_out:
+            if state.group is not None and state.group.host is host:
+                self._runs.fail_group(state.group, UNINTERRUPTIBLE, stack)
+            elif host.role == "scorer" or state.is_rolled_out:
                 self._runs.fail_scores(state, [name] if name is not None else [], UNINTERRUPTIBLE, stack)
             else:
                 self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
@@ -83,6 +86,8 @@ class Recovery:
                 return
         if not state.is_rolled_out:
             self._runs.fail_rollout(state, boundary, error)
+        elif state.group is not None and state.group.host is host:
+            self._runs.fail_group(state.group, error)
         elif host.role == "scorer":
             self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), error)
         else:
@@ -110,10 +115,21 @@ class Recovery:
                 f"a process that runs your code ended ({how}); {runs} that it had begun {again} once more"
             )
         for state in states:
-            if state.is_rolled_out:
+            if state.group is not None and state.group.host is host:
+                self._score_group_elsewhere(state.group)
+            elif state.is_rolled_out and state.host is host:
                 self._score_elsewhere(state, host)
             elif state.stage is Stage.ROLLING:
                 self._suspect(state)
+
+    def _score_group_elsewhere(self, group: Group) -> None:
+        """Let another host score a group: the quarantine, if a function was running."""
+        began = group.take_back()
+        self._runs.again(group)
+        if began:
+            self._table.suspects.append(group.members[0])
+        else:
+            self._table.groups.ready.append(group)
 
     def _suspect(self, state: RunState) -> None:
         """Let a run that was rolling wait for the quarantine."""
@@ -136,6 +152,14 @@ class Recovery:
         """Fail the run that had begun there: both of its hosts died, so it was the culprit."""
         text, details = f"{ENDED_TWICE} ({how})", host.connection.last_words()
         for state in states:
+            if state.group is not None and state.group.host is host:
+                if any(host in member.running for member in state.group.members):
+                    self._runs.fail_group(state.group, text, details)
+                else:
+                    self._score_group_elsewhere(state.group)
+                continue
+            if state.run not in self._table.states or state.host is not host:
+                continue  # it was of such a group
             state.host = None
             if state.is_rolled_out:
                 running = state.running.pop(host, None)
@@ -168,6 +192,7 @@ class Recovery:
         lacking = (
             table.suspects,
             table.unscored_async and not hosts.rolling,
+            table.groups.ready and not hosts.rolling,
             table.unscored_blocking and not hosts.scorers,
         )
         if not (self._runs.any_left or any(lacking)):
@@ -177,6 +202,9 @@ class Recovery:
                 continue  # the failure of an earlier suspect stopped the eval, which skipped this one
             if not state.is_rolled_out:
                 self._runs.fail_rollout(state, "host", why)
+            elif state.group is not None and state.group.host is None:
+                table.suspects.remove(state)
+                self._runs.fail_group(state.group, why)
             elif hosts.quarantine is None:
                 table.suspects.remove(state)
                 self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why)
@@ -184,6 +212,8 @@ class Recovery:
         while table.unscored_async and not hosts.rolling:
             state = table.unscored_async.popleft()
             self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why)
+        while table.groups.ready and not hosts.rolling:
+            self._runs.fail_group(table.groups.ready.popleft(), why)
         while table.unscored_blocking and not hosts.scorers:
             state = table.unscored_blocking.popleft()
             self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), why)

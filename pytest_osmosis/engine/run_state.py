@@ -6,12 +6,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_id import RunId
+
+if TYPE_CHECKING:
+    from pytest_osmosis.engine.groups import Group
 
 
 class Stage(Enum):
@@ -42,7 +45,9 @@ class RunState:
     Either may be None. `running` names the function that each of them runs now; `accused` the functions that ran when a
     scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
     the last event, on the monotonic clock. The first `n_prompt` of the `messages` are the prompt's; `samples` and
-    `environment` are those of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session.
+    `environment` are those of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session. Before
+    one that `waits` is scored, other runs are rolled out. `group` is scored together; `rolled_in` is the host that
+    rolled it out, if that lives.
     """
 
     run: RunId
@@ -63,6 +68,9 @@ class RunState:
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)
     stored: bool = False
+    waits: bool = False
+    group: Group | None = None
+    rolled_in: Host | None = None
 
     @property
     def key(self) -> Key:

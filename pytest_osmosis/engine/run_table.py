@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_osmosis.datasets import Row
+from pytest_osmosis.engine.groups import Groups
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.record.run_id import RunId
@@ -18,10 +19,13 @@ class RunTable:
 
     `suspects` wait for the quarantine, which repeats their rollout or the function that ran when their host died;
     `unscored_async` wait for a host that scores them on its event loop, `unscored_blocking` for a scorer. `stored` are
-    runs whose rollout an earlier session made; they are reported besides the others.
+    runs whose rollout an earlier session made; they are reported besides the others. `held` are rolled out, and not
+    scored before the last rollout has ended. `groups` are those of eval with `n` runs of each row.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n: int = 1) -> None:
+        self.held: deque[RunState] = deque()
+        self.groups = Groups(n)
         self.queue: deque[RunId] = deque()
         self.states: dict[RunId, RunState] = {}
         self.stored: deque[RunId] = deque()
@@ -46,7 +50,8 @@ class RunTable:
         """Forget the state of a run that is done or queued again."""
         state.become(stage)
         del self.states[state.run]
-        for waiting in (self.unscored_blocking, self.unscored_async, self.suspects):
+        self.groups.drop(state)
+        for waiting in (self.unscored_blocking, self.unscored_async, self.suspects, self.held):
             if state in waiting:
                 waiting.remove(state)
 
@@ -57,6 +62,11 @@ class RunTable:
             return None
         state.since = time.monotonic()
         return state
+
+    @property
+    def n_unscored(self) -> int:
+        """The number of runs that are rolled out and could be scored."""
+        return sum(state.is_rolled_out and not state.waits for state in self.states.values())
 
     def in_host(self, host: Host) -> list[RunState]:
         """Return the runs that `host` rolls out or scores."""

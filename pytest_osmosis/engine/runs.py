@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from pytest_osmosis.engine.budget import Budget, InFlight
+from pytest_osmosis.engine.groups import Group
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, Transcript
@@ -20,6 +21,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.record.stored_progress import Resumption
+from pytest_osmosis.text.numbers import plural
 
 
 class Runs:
@@ -54,6 +56,9 @@ class Runs:
                 self._budget.recall(record)
 
     def submit(self, runs: Sequence[RunId]) -> None:
+        """Take runs that will be performed. With grouped functions, they bring the other runs of their row."""
+        if self._recorder.grouped:
+            runs = list(dict.fromkeys([*runs, *(each for run in runs for each in self._table.groups.members(run))]))
         new = self._table.submit(runs)
         self._recorder.count(submitted=len(new))
         resume = self._job.resume
@@ -175,7 +180,8 @@ class Runs:
 
     def abandon(self, reason: str) -> None:
         for state in list(self._table.states.values()):
-            self.skip(state.run, reason)
+            if state.run in self._table.states:
+                self.skip(state.run, reason)
 
     def heard(self, host: Host, state: RunState, event: ProgressEvent, raw: bytes) -> None:
         match event["ev"]:
@@ -236,21 +242,131 @@ class Runs:
         if record.boundary is not None:
             self.done(state)
             return
-        if not self._recorder.unscored_async(state.run):
-            state.host = None
-        if self._recorder.blocking:
+        state.rolled_in = state.host
+        self.await_scores(state, scored_in=state.host if self._job.setup.scores_at_once else None)
+
+    def await_scores(self, state: RunState, *, scored_in: Host | None = None) -> None:
+        """Let a run that is rolled out be scored; `scored_in` is the host that scores it without a further request."""
+        if not self._job.interleaved and self._job.rescore is None:
+            state.waits, state.host = True, None
+            self._table.held.append(state)
+        else:
+            self._begin_scoring(state, scored_in)
+
+    def score_held(self, most: int) -> None:
+        """Let up to `most` runs be scored that waited for the last rollout, if it has ended."""
+        if not self._table.held or (self.any_left and self.stopped is None):
+            return
+        if self._table.queue or not all(state.is_rolled_out for state in self._table.states.values()):
+            return
+        while self._table.held and self._table.n_unscored < most:
+            state = self._table.held.popleft()
+            state.waits = False
+            self._begin_scoring(state, None)
+
+    def _begin_scoring(self, state: RunState, scored_in: Host | None) -> None:
+        recorder = self._recorder
+        if recorder.unscored_blocking(state.run):
             self._table.unscored_blocking.append(state)
+        if not recorder.unscored_async(state.run):
+            state.host = None
+            self._seek_group(state)
+        elif scored_in is None:
+            state.host = None
+            self._table.unscored_async.append(state)
+
+    def _seek_group(self, state: RunState) -> None:
+        """Let a run wait for the others of its row if only grouped functions are left, besides those that block."""
+        if state.group is not None or not self._recorder.unscored_grouped(state.run):
+            return
+        broken = self._table.groups.of(state.run).broken
+        if broken is not None:
+            self._end_unscored(state, broken)
+        else:
+            self._table.groups.wait(state)
+
+    def _break_group(self, run: RunId, reason: str) -> None:
+        """Give up the group of a run that will not be rolled out: a part of a group is never scored."""
+        group = self._table.groups.of(run)
+        if group.broken is None:
+            group.broken = f"not every run of its row was rolled out: {reason}"
+            for state in group.members:
+                if state.run in self._table.states and state.run != run:
+                    self._end_unscored(state, group.broken)
+
+    def recall_group(self, run: RunId) -> None:
+        """Let a stored rollout be scored again if grouped functions score any run of its row again."""
+        grouped, resume = self._recorder.grouped, self._job.resume
+        if not grouped or resume is None or self.why_never(run) is not None:
+            return
+        resumption = resume.resumption
+        for member in self._table.groups.members(run):
+            record = resumption.progress.records.get(member)
+            if record is None or not resumption.is_kept(member):
+                is_complete = False  # it is rolled out now
+            else:
+                scored = {*record.scores, *record.scorer_errors} - resumption.scored_again(record)
+                is_complete = record.boundary is not None or grouped <= scored
+            if not is_complete:
+                self._recorder.score_again(run)
+
+    def _end_unscored(self, state: RunState, reason: str) -> None:
+        """Skip a run whose group is broken; one that has scores of an earlier session keeps them."""
+        self._recorder.keep_scores(state.run)
+        if self._recorder.is_scored(state.run):
+            self.done(state)
+        else:
+            self.skip(state.run, reason)
+
+    def say_what_groups_lacked(self) -> None:
+        """Tell the user at the end of groups that were scored without runs that failed."""
+        groups = self._table.groups
+        if groups.n_smaller:
+            rows, runs = plural(groups.n_smaller, "row"), plural(groups.n_left_out, "run")
+            verb = "was" if groups.n_smaller == 1 else "were"
+            self._notices.add(f"the runs of {rows} {verb} scored together without {runs} that failed")
 
     def _scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
         self._recorder.enter(event, raw)
         state.add_output(event["output"])
         state.details = state.details or next((error["details"] for error in event["errors"].values()), "")
+        if state.group is not None and state.group.host is not None:
+            self._scored_with_group(state, state.group, {*event["scores"], *event["errors"]})
+            return
         if not self._recorder.unscored_async(state.run):
             state.host = None
+            self._seek_group(state)
         if not self._recorder.unscored_blocking(state.run):
             state.scorer = None
         if self._recorder.is_scored(state.run):
             self.done(state)
+
+    def _scored_with_group(self, state: RunState, group: Group, names: Set[str]) -> None:
+        """Take a score of a member: until all have theirs, the death of the host lets all be scored again."""
+        if not self._recorder.unscored_blocking(state.run):
+            state.scorer = None
+        if names & self._recorder.grouped and not self._recorder.unscored_grouped(state.run):
+            group.arrived.add(state.run)
+        if group.arrived != group.waiting.keys():
+            return
+        members, group.host = group.members, None
+        for member in members:
+            member.host, member.rolled_in = None, None
+            if self._recorder.is_scored(member.run):
+                self.done(member)
+
+    def again(self, group: Group) -> None:
+        """Let all members of a group be scored again, also those that have their scores."""
+        for run in group.arrived:
+            self._recorder.score_again(run)
+        group.arrived.clear()
+
+    def fail_group(self, group: Group, error: str, details: str = "") -> None:
+        """Enter that no member of a group can be scored."""
+        group.take_back()
+        self.again(group)
+        for state in group.members:
+            self.fail_scores(state, self._recorder.unscored_grouped(state.run), error, details)
 
     def fail_rollout(self, state: RunState, boundary: str, error: str, details: str = "") -> None:
         """Enter the `rollout` event of a run whose host cannot write it."""
@@ -287,6 +403,9 @@ class Runs:
     def done(self, state: RunState) -> None:
         """Report a run that failed or has all its scores, and stop the eval if that decides it."""
         self._table.remove(state, Stage.DONE)
+        if self._recorder.grouped:
+            record = self._recorder.ledger.records[state.run]
+            self._table.groups.leave_out(state.run, failed=record.boundary is not None)
         transcript = Transcript(
             messages=state.messages,
             n_prompt=state.n_prompt,
@@ -326,3 +445,5 @@ class Runs:
         if state is not None:
             self._table.remove(state, Stage.DONE)
         self._recorder.skip(run, reason)
+        if self._recorder.grouped:
+            self._break_group(run, reason)

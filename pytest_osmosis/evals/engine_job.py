@@ -92,6 +92,7 @@ def host_setup(
         mcp=_mcp_folder(config, worktree),
         cassette=cassette,
         environment=_environment_fields(prepared),
+        scores_at_once=config.execution.interleave_scoring and _most_scorings(config) is None,
         target=prepared.target.to_json(),
         baseline=other.target.to_json() if other is not None and with_baseline else None,
         limit=1 if inline else config.evaluation.batch_size,
@@ -138,6 +139,13 @@ def _environment_fields(prepared: Prepared) -> EnvironmentFields | None:
     }
 
 
+def _most_scorings(config: EvalConfig) -> int | None:
+    """Return how many runs are scored at once, None for as many as roll out."""
+    own = config.execution.max_concurrent_scoring
+    with_own_generation = config.execution.max_concurrent_generation is not None
+    return config.evaluation.batch_size if own is None and with_own_generation else own
+
+
 def _kept_bounds(prepared: Prepared) -> Mapping[str, Any]:
     """Return the bounds of each rollout. One in dollars needs prices, which a replay does without."""
     bounds = prepared.config.limits.rollout
@@ -180,7 +188,8 @@ def engine_job(
 ) -> Job:
     """Return the engine's job. Inline, one run at a time is performed, without deadlines."""
     config, inline = prepared.config, settings.inline
-    batch_size = 1 if inline else max(1, min(config.evaluation.batch_size, len(selected.runs)))
+    most = config.execution.max_concurrent_generation or config.evaluation.batch_size
+    batch_size = 1 if inline else max(1, min(most, len(selected.runs)))
     bounds, ends_early = _bounds(prepared, selected), may_end_early(prepared, selected, settings)
     spending_is_limited = (bounds.max_tokens, bounds.max_cost_usd) != (None, None)
     setup = host_setup(
@@ -213,6 +222,9 @@ def engine_job(
         seed=config.sampling.seed,
         probes=_probes(prepared, selected) if settings.probe and prepared.source.asks_models and selected.runs else (),
         hosts=min(config.execution.hosts or settings.hosts, batch_size),
+        n=prepared.plan.n,
+        interleaved=config.execution.interleave_scoring,
+        most_scorings=_most_scorings(config),
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
         score_inputs=ScoreInputs(prepared.contents, prepared.row_digests, environment=_score_environment(prepared)),

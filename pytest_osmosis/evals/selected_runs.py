@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.record.plan import Plan, Shard
-from pytest_osmosis.record.run_id import RunId, plan_order
+from pytest_osmosis.record.run_id import RowId, RunId, plan_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class SelectedRuns:
 
     A `partial` selection decides no gate: it is a smoke test or a shard, the plan holds further runs of the eval's
     model, or the stored rollouts are those of a part of the plan. `unstored` are then those without a rollout.
-    `lacks_runs` is true if further runs could have been selected: in a shard, runs of its rows.
+    `companions` are runs that nobody selected: they are made because a reward function of the environment scores all
+    runs of a row together. `lacks_runs` is true if further runs could have been selected: in a shard, runs of its rows.
     """
 
     plan: Plan
@@ -29,12 +30,15 @@ class SelectedRuns:
     lacks_baseline: bool
     unstored: Collection[RunId] = frozenset()
     shard: Shard | None = None
+    companions: Collection[RunId] = frozenset()
 
     @classmethod
     def of(cls, prepared: Prepared, selected: Sequence[RunId], *, partial: bool | None = None) -> SelectedRuns:
         """Return the selected runs of a prepared eval. `partial` overrides what follows from the plan."""
-        runs, smoke, shard = sorted(selected, key=plan_order), prepared.smoke is not None, prepared.shard
+        smoke, shard = prepared.smoke is not None, prepared.shard
         plan = prepared.part or prepared.plan
+        companions = _companions(prepared, selected)
+        runs = sorted([*selected, *companions], key=plan_order)
         own, of_baseline = ([run for run in runs if run.is_baseline == baseline] for baseline in (False, True))
 
         def lacks(chosen: Sequence[RunId], *, baseline: bool) -> bool:
@@ -44,7 +48,9 @@ class SelectedRuns:
         if partial is None:
             partial = smoke or lacks_runs or bool(unstored) or shard is not None
         lacks_baseline = lacks(of_baseline, baseline=True)
-        return cls(plan, smoke, runs, own, of_baseline, partial, lacks_runs, lacks_baseline, unstored, shard)
+        return cls(
+            plan, smoke, runs, own, of_baseline, partial, lacks_runs, lacks_baseline, unstored, shard, companions
+        )
 
     @property
     def awaits_merge(self) -> bool:
@@ -61,3 +67,11 @@ class SelectedRuns:
         if plan.granularity == "row" and not self.smoke:
             return f"only {len({run.row for run in own}):,} of {plan.n_rows:,} rows{of_shard} selected"
         return f"only {len(own):,} of {plan.n_runs:,} runs{of_shard} selected"
+
+
+def _companions(prepared: Prepared, selected: Sequence[RunId]) -> frozenset[RunId]:
+    """Return the other runs of the selected rows if a reward function needs all runs of a row."""
+    if prepared.environment is None or not prepared.environment.grouped:
+        return frozenset()
+    rows = {RowId(run.row, run.model) for run in selected}
+    return frozenset(run for row in rows for run in prepared.plan.runs_of(row)).difference(selected)

@@ -135,7 +135,7 @@ class HostCore:
                 chat.slot.end()
             rollout["output"] = sink.take()
             self._emit(rollout)
-        names = self._code.scored_at_once
+        names = self._code.scored_at_once if self._setup.scores_at_once else ()
         if rollout.get("boundary") is None and names:
             await self.score(
                 {

@@ -115,7 +115,8 @@ class Setup:
     With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
     `commit` is the commit that the code is from, if it is not the files of the workspace. `mcp` is the folder of a
     FastMCP server whose tools the built-in agent offers. `cassette` is the store of exchanges, if there is one.
-    `environment` is a verifiers environment, which then is the agent and scores under the name `reward`.
+    `environment` is a verifiers environment, which then is the agent and scores under the name `reward`. Without
+    `scores_at_once`, a run is scored only once the engine asks for it.
     """
 
     role: Role
@@ -145,6 +146,7 @@ class Setup:
     mcp: str | None = None
     cassette: CassetteFields | None = None
     environment: EnvironmentFields | None = None
+    scores_at_once: bool = True
 
     @property
     def teardown_s(self) -> float:

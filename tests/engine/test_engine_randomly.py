@@ -48,6 +48,10 @@ CLIMATES = {
     "code that limits both": Climate(
         scorers=("reward", "sync"), permits=True, retries=0.3, throttles=0.5, deaths=3, max_rollouts=3, max_scorings=2
     ),
+    "groups": Climate(scorers=("whole",), sync=(), grouped=("whole",), deaths=5, fails=0.1, breaks=0.1),
+    "groups beside other functions": Climate(
+        scorers=("sync", "async", "whole"), grouped=("whole",), deaths=5, fails=0.1, stalls=0.02, retries=0.1
+    ),
     "rows that are gone": Climate(bad_rows=frozenset({1, 2, 5, 6, 7, 9}), deaths=2),
     "hosts that die before they begin": Climate(scorers=("sync", "async"), deaths=3, doomed=0.6),
     "hosts that never begin": Climate(scorers=("sync", "async"), doomed=1.0),
@@ -78,6 +82,7 @@ class History:
         n_hosts = chance.choice((1, 1, 2, 3))
         batch_size = chance.randint(n_hosts, n_hosts + 4)
         n_rows, n, with_baseline = chance.randint(1, 12), chance.choice((1, 2)), chance.random() < 0.2
+        n += bool(climate.grouped)
         self.runs = [
             RunId(row, index, model)
             for row in range(n_rows)
@@ -91,8 +96,9 @@ class History:
             monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(actor, "queue", SimpleNamespace(SimpleQueue=lambda: self.world, Empty=queue.Empty))
         self.path = folder / f"{seed}.jsonl"
+        interleaved = chance.random() < 0.8
         job = Job(
-            setup=setup(folder, batch_size, climate),
+            setup=replace(setup(folder, batch_size, climate), scores_at_once=interleaved),
             dataset=cast(Dataset, Rows(climate.bad_rows)),
             pass_rule=PassRule(()),
             describe=described,
@@ -103,6 +109,8 @@ class History:
             bounds=Bounds(chance.choice((0, 2, math.inf, math.inf)), "some", chance.choice((None, None, None, 40))),
             limits=Limits(requests_per_minute=600 if climate.permits else None),
             n_runs=len(self.runs),
+            n=n,
+            interleaved=interleaved,
             probes=tuple(ModelTag) if with_baseline else chance.choice(((), (ModelTag.PRIMARY,))),
             hosts=n_hosts,
             watchdog_s=math.inf,
@@ -146,7 +154,8 @@ class History:
 
     def _submit(self, runs: list[RunId]) -> Callable[[], None]:
         def submit() -> None:
-            self.world.submitted.update(runs)
+            rows = {(run.row, run.model) for run in runs} if self.climate.grouped else set()
+            self.world.submitted.update(runs, (run for run in self.runs if (run.row, run.model) in rows))
             self.engine.submit(runs)
 
         return submit

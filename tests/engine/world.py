@@ -41,6 +41,7 @@ class Climate:
 
     scorers: tuple[str, ...] = ("sync",)
     sync: tuple[str, ...] = ("sync",)
+    grouped: tuple[str, ...] = ()
     permits: bool = False
     deaths: int = 0
     fails: float = 0.0
@@ -92,12 +93,17 @@ class Rollout:
 
 @dataclass(slots=True)
 class Scoring:
-    """A request to score. `name` is the function that runs now."""
+    """A request to score a run, and the `others` of its group. `name` is the function that runs now."""
 
     key: Key
     names: list[str]
     name: str | None = None
     held: bool = False
+    others: tuple[Key, ...] = ()
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return (self.key, *self.others)
 
 
 class World:
@@ -231,6 +237,19 @@ class World:
             f"{key} is handed to {host.name}, though {error}" for error, holds in errors.items() if holds
         ]
 
+    def grouped(self, keys: list[Key]) -> None:
+        """Check a group: it has all runs of its row that ended well, and no other is left."""
+        n, run = self.engine.job.n, keys[0].run
+        if len({key.run.row for key in keys}) > 1 or len({key.run for key in keys}) < len(keys):
+            self.violations.append(f"{keys} are no group")
+        for member in (RunId(run.row, index, run.model) for index in range(n)):
+            record = self.engine.ledger.records.get(member)
+            failed = record is not None and record.boundary is not None
+            if (record is None or not record.rolled or failed) == (member in {key.run for key in keys}):
+                self.violations.append(f"{member} is wrong in the group {keys}: {record}")
+            if record is None or not record.rolled:
+                self.violations.append(f"the group {keys} is scored before {member} is rolled out")
+
     def begins(self, host: FakeHost, key: Key) -> None:
         """Check a rollout that a host begins: from here on it costs money."""
         self.begun.setdefault(key.run, []).append(host)
@@ -238,7 +257,11 @@ class World:
         if in_flight > self.engine.most_in_flight:
             self.violations.append(f"{in_flight} in flight of {self.engine.most_in_flight}")
         hosts = self.engine._actor.hosts
-        if in_flight > hosts.in_flight and all(len(each.sent_limits) == 1 for each in hosts.rolling):
+        if (
+            host.name == "host"
+            and in_flight > hosts.in_flight
+            and all(len(each.sent_limits) == 1 for each in hosts.rolling)
+        ):
             self.violations.append(f"{in_flight} in flight, and every host knows that {hosts.in_flight} may be")
         if in_flight > self.batch_size:
             self.violations.append(f"{in_flight} in flight of {self.batch_size}")
@@ -297,7 +320,9 @@ class FakeHost:
         for message in messages:
             if message["op"] == "run":
                 self._world.handed(self, Key.of(message))
-            if message["op"] in ("run", "probe", "score", "permit") and self._world.engine_paused:
+            if message["op"] == "score_group":
+                self._world.grouped([Key.of(run) for run in message["runs"]])
+            if message["op"] in ("run", "probe", "score", "score_group", "permit") and self._world.engine_paused:
                 self._world.violations.append(f"{self.name} gets {message['op']} in a pause")
             if not self.dead:
                 self._requests.append(message)
@@ -417,6 +442,7 @@ class FakeHost:
         self.doomed = self._chance.random() < climate.doomed
         ready: dict[str, Any] = {"ev": "ready", "scorers": climate.scorers, "sync": climate.sync}
         ready |= {"max_rollouts": climate.max_rollouts, "max_scorings": climate.max_scorings}
+        ready["grouped"] = climate.grouped
         self._emit({**ready, "digests": dict.fromkeys(climate.scorers, "0")}, flush=True)
 
     def _read(self) -> None:
@@ -429,6 +455,9 @@ class FakeHost:
                         self._drop(key.run.model)
                 case "score":
                     self._scorings.append(Scoring(Key.of(message), list(message["names"])))
+                case "score_group":
+                    first, *others = (Key.of(run) for run in message["runs"])
+                    self._scorings.append(Scoring(first, list(message["names"]), others=tuple(others)))
                 case "limit":
                     self.limit, self.max_begun = message["limit"], message["begun"]
                     self.max_scorings = message["scorings"]
@@ -551,8 +580,9 @@ class FakeHost:
         if boundary is not None:
             event |= {"boundary": boundary, "error": f"what happened to {key.run}", "details": ""}
         self._emit(event)
-        names = [name for name in self._world.climate.scorers if name not in self._world.climate.sync]
-        if boundary is None and names:
+        climate = self._world.climate
+        names = [name for name in climate.scorers if name not in (*climate.sync, *climate.grouped)]
+        if boundary is None and names and self._setup.scores_at_once:
             self._scorings.append(Scoring(key, names))
 
     def _break(self, rollout: Rollout) -> None:
@@ -568,14 +598,15 @@ class FakeHost:
             self._world.scores()
         if scoring.name is None:
             scoring.name = scoring.names.pop(0)
-            self._emit({"ev": "scoring", **scoring.key.to_json(), "name": scoring.name}, flush=True)
+            self._emit(*({"ev": "scoring", **key.to_json(), "name": scoring.name} for key in scoring.keys), flush=True)
             return
         name, scoring.name = scoring.name, None
-        kind, value = self._world.truth(scoring.key.run, name)
-        event: dict[str, Any] = {"ev": "score", **scoring.key.to_json(), "ms": 1.0, "output": {}}
-        event["scores"] = {name: value} if kind == "score" else {}
-        event["errors"] = {name: {"message": "ValueError", "details": ""}} if kind == "error" else {}
-        self._emit(event | ({"removed": True, "name": name} if kind == "removed" else {}))
+        for key in scoring.keys:
+            kind, value = self._world.truth(key.run, name)
+            event: dict[str, Any] = {"ev": "score", **key.to_json(), "ms": 1.0, "output": {}}
+            event["scores"] = {name: value} if kind == "score" else {}
+            event["errors"] = {name: {"message": "ValueError", "details": ""}} if kind == "error" else {}
+            self._emit(event | ({"removed": True, "name": name} if kind == "removed" else {}))
         if not scoring.names:
             self._scorings.remove(scoring)
 
