@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from io import BufferedReader
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.groups import Group
+from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, RescoreJob, Transcript, undecided
@@ -318,7 +318,7 @@ class Feed:
         in_hosts = {state.group or state for state in states if state.is_rolled_out and state.host is not None}
         return len(in_hosts) + sum(state.scorer is not None for state in states) < most
 
-    def _hand_group(self, host: Host, group: Group) -> None:
+    def _hand_group(self, host: Host, group: ScoringGroup) -> None:
         group.host = host
         for state in group.members:
             state.host = host

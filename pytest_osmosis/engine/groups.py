@@ -16,7 +16,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class ScoringGroup:
     """One group. `missing` members are neither rolled out nor failed; `waiting` ones are scored together.
 
     `owner` is the host that rolls them out, `host` the one that scores them now. `arrived` have their scores of it.
@@ -49,25 +49,25 @@ class Group:
         return began
 
 
-class Groups:
+class ScoringGroups:
     """The groups of an eval with `n` runs of each row. `ready` are complete and wait for a host."""
 
     def __init__(self, n: int) -> None:
-        self.ready: deque[Group] = deque()
+        self.ready: deque[ScoringGroup] = deque()
         self.n_smaller = 0
         self.n_left_out = 0
         self._n = n
-        self._groups: dict[tuple[int, ModelTag], Group] = {}
+        self._groups: dict[tuple[int, ModelTag], ScoringGroup] = {}
 
     def members(self, run: RunId) -> Sequence[RunId]:
         """Return all runs of a run's group."""
         return [RunId(run.row, index, run.model) for index in range(self._n)]
 
-    def of(self, run: RunId) -> Group:
+    def of(self, run: RunId) -> ScoringGroup:
         """Return the group of a run."""
         key = run.row, run.model
         if key not in self._groups:
-            self._groups[key] = Group(set(self.members(run)))
+            self._groups[key] = ScoringGroup(set(self.members(run)))
         return self._groups[key]
 
     def wait(self, state: RunState) -> None:
@@ -86,7 +86,7 @@ class Groups:
             group.n_failed += failed
             self._check(group)
 
-    def _check(self, group: Group) -> None:
+    def _check(self, group: ScoringGroup) -> None:
         if group.is_complete:
             for state in group.members:
                 state.waits = False

@@ -7,7 +7,7 @@ the same rule holds for the function that was scoring it.
 
 from __future__ import annotations
 
-from pytest_osmosis.engine.groups import Group
+from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.notices import Notices
@@ -122,7 +122,7 @@ class Recovery:
             elif state.stage is Stage.ROLLING:
                 self._suspect(state)
 
-    def _score_group_elsewhere(self, group: Group) -> None:
+    def _score_group_elsewhere(self, group: ScoringGroup) -> None:
         """Let another host score a group: the quarantine, if a function was running."""
         began = group.take_back()
         self._runs.again(group)

@@ -14,7 +14,7 @@ from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_id import RunId
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.groups import Group
+    from pytest_osmosis.engine.groups import ScoringGroup
 
 
 class Stage(Enum):
@@ -69,7 +69,7 @@ class RunState:
     output: dict[str, str] = field(default_factory=dict)
     stored: bool = False
     waits: bool = False
-    group: Group | None = None
+    group: ScoringGroup | None = None
     rolled_in: Host | None = None
 
     @property

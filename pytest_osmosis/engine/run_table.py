@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.groups import Groups
+from pytest_osmosis.engine.groups import ScoringGroups
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.record.run_id import RunId
@@ -25,7 +25,7 @@ class RunTable:
 
     def __init__(self, n: int = 1) -> None:
         self.held: deque[RunState] = deque()
-        self.groups = Groups(n)
+        self.groups = ScoringGroups(n)
         self.queue: deque[RunId] = deque()
         self.states: dict[RunId, RunState] = {}
         self.stored: deque[RunId] = deque()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence, Set
 
 from pytest_osmosis.engine.budget import Budget, InFlight
-from pytest_osmosis.engine.groups import Group
+from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, Transcript
@@ -341,7 +341,7 @@ class Runs:
         if self._recorder.is_scored(state.run):
             self.done(state)
 
-    def _scored_with_group(self, state: RunState, group: Group, names: Set[str]) -> None:
+    def _scored_with_group(self, state: RunState, group: ScoringGroup, names: Set[str]) -> None:
         """Take a score of a member: until all have theirs, the death of the host lets all be scored again."""
         if not self._recorder.unscored_blocking(state.run):
             state.scorer = None
@@ -355,13 +355,13 @@ class Runs:
             if self._recorder.is_scored(member.run):
                 self.done(member)
 
-    def again(self, group: Group) -> None:
+    def again(self, group: ScoringGroup) -> None:
         """Let all members of a group be scored again, also those that have their scores."""
         for run in group.arrived:
             self._recorder.score_again(run)
         group.arrived.clear()
 
-    def fail_group(self, group: Group, error: str, details: str = "") -> None:
+    def fail_group(self, group: ScoringGroup, error: str, details: str = "") -> None:
         """Enter that no member of a group can be scored."""
         group.take_back()
         self.again(group)

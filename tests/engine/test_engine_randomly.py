@@ -49,7 +49,7 @@ CLIMATES = {
         scorers=("reward", "sync"), permits=True, retries=0.3, throttles=0.5, deaths=3, max_rollouts=3, max_scorings=2
     ),
     "groups": Climate(scorers=("whole",), sync=(), grouped=("whole",), deaths=5, fails=0.1, breaks=0.1),
-    "groups beside other functions": Climate(
+    "groups and other functions": Climate(
         scorers=("sync", "async", "whole"), grouped=("whole",), deaths=5, fails=0.1, stalls=0.02, retries=0.1
     ),
     "rows that are gone": Climate(bad_rows=frozenset({1, 2, 5, 6, 7, 9}), deaths=2),
