@@ -6,6 +6,7 @@ from typing import Any
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.engine.limits import Limits, least_s
+from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.text.numbers import money, plural, seconds
@@ -23,9 +24,19 @@ def request_sampling(config: EvalConfig) -> dict[str, Any]:
     return {**{name: value for name, value in values.items() if value is not None}, **sampling.extra_body}
 
 
-def sampling_text(config: EvalConfig, target: ModelTarget) -> str:
+def own_sampling(config: EvalConfig, environment: EnvironmentFacts | None) -> dict[str, Any]:
+    """Return the sampling of an environment that the config does not replace; none without an environment."""
+    if environment is None:
+        return {}
+    own = {**environment.sampling, **(environment.sampling.get("extra_body") or {})}
+    replaced = ("n", "extra_body", *request_sampling(config))
+    return {name: value for name, value in own.items() if name not in replaced and value is not None}
+
+
+def sampling_text(config: EvalConfig, target: ModelTarget, environment: EnvironmentFacts | None = None) -> str:
     """Return `[sampling]` in words: "temperature 1, seed 0", or "the model's defaults"."""
     texts = [f"{name} {value}" for name, value in request_sampling(config).items()]
+    texts += [f"{name} {value} (the environment's)" for name, value in own_sampling(config, environment).items()]
     if config.sampling.seed is not None:
         texts.append(f"seed {config.sampling.seed}{_seed_note(target)}")
     return ", ".join(texts) or "the model's defaults"

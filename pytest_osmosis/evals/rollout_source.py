@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from pytest_osmosis.engine.actor import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.evals.request_settings import request_sampling
+from pytest_osmosis.evals.request_settings import own_sampling, request_sampling
 from pytest_osmosis.evals.rollout_inputs import check_same_code, keep_code
 from pytest_osmosis.evals.run_directory import archive, new_run_directory, renew_manifest, runs_folder, utc_text
 from pytest_osmosis.files import private
@@ -137,6 +137,7 @@ class NewRollouts:
         """Return the description of the eval that results contain."""
         config = prepared.config
         seed = config.sampling.seed if prepared.target.seed_key is not None else None
+        own = own_sampling(config, prepared.environment)
         return EvalDescription(
             name=config.name,
             model=config.experiment.model_path,
@@ -146,7 +147,12 @@ class NewRollouts:
                 "dataset": prepared.dataset.display,
                 "selection": prepared.plan.selection,
                 "batch_size": config.evaluation.batch_size,
-                "sampling": {**request_sampling(config), "seed": seed},
+                "sampling": {
+                    "seed": None,
+                    **own,
+                    **request_sampling(config),
+                    **({} if seed is None else {"seed": seed}),
+                },
                 "overridden": [*config.overridden, *config.preset],
                 **({"recorded": True} if config.agent.is_recorded else {}),
                 **_prompt_of(prepared),

@@ -27,7 +27,7 @@ class Rubric:
 
 class Environment:
     pass_threshold = 0.5
-    sampling_args = {}
+    sampling_args = {"n": 1, "temperature": 0.25, "extra_body": {"accuracy": 1.0}}
 
     def __init__(self, rows):
         self.rubric, self.rows = Rubric(), rows
@@ -71,6 +71,7 @@ def test_an_eval_of_an_environment_is_listed_with_its_rows(plain_workspace: Work
     result.stdout.fnmatch_lines(
         [
             "osmosis: double-it (without a TOML)",
+            "  model: demo/arithmetic (embedded); sampling: temperature 0.25 (the environment's), accuracy 1.0 *",
             "  environment: me/double-it (0.1.3), rows: first 3 of 8",
             "  scored by: its reward",
             "  3 rows x 2 runs = 6 rollouts, 32 in flight",
@@ -89,6 +90,7 @@ def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspac
     workspace.run(*COMMAND).assert_outcomes(passed=6)
     results = workspace.results("double-it")
     assert results["config"]["pass_threshold"] == 0.5
+    assert results["config"]["sampling"] == {"seed": None, "temperature": 0.25, "accuracy": 1.0}
     assert [row["row_index"] for row in results["rows"]] == [0, 1, 2]
     workspace.run(f"{ID}[row7-run1]", *COMMAND).assert_outcomes(passed=1)
     missing = workspace.run(f"{ID}[row8-run1]", *COMMAND)
@@ -165,7 +167,7 @@ def test_a_package_is_not_imported_by_pytest(plain_workspace: Workspace) -> None
 
 
 def test_functions_that_need_all_runs_of_a_row_refuse_to_score_alone(plain_workspace: Workspace) -> None:
-    write(plain_workspace, SOURCE.replace("pass_threshold =", "requires_group_rollouts = True\n    pass_threshold ="))
+    write(plain_workspace, SOURCE.replace("class Rubric:", "class Rubric:\n    has_group_rewards = True\n"))
 
     refused = plain_workspace.run(*COMMAND, "--osmosis-independent-scoring")
 

@@ -158,7 +158,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     source = prepared.source
     asks = source.asks_models and not config.agent.is_recorded
-    sampling = f"; sampling: {sampling_text(config, prepared.target)}" if asks else ""
+    sampling = f"; sampling: {sampling_text(config, prepared.target, prepared.environment)}" if asks else ""
     yield f"  model: {prepared.target.describe}{sampling}"
     if (prompt := prepared.dataset.system_prompt) is not None:
         yield f"  system prompt: {one_line(prompt, MOST_PROMPT_CHARS)}"
