@@ -230,11 +230,11 @@ class _Import:
         }
 
     def _environment(self, line: PrimeLine) -> dict[str, Any]:
-        """Return what the line says of its rollout besides the conversation."""
+        """Return what the line says of its rollout besides the conversation. Of its trajectory it says nothing."""
         columns = self._found.metadata.get("state_columns") or []
         given = {name: line.members[name] for name in _OF_ENVIRONMENT if line.members.get(name) is not None}
         kept = {name: line.members.get(name) for name in columns if name in line.members}
-        state = {"n_prompt": len(line.prompt), **({"kept": kept} if kept else {})}
+        state = {"n_prompt": len(line.prompt), "unkept": ["trajectory"], **({"kept": kept} if kept else {})}
         return {**given, **({"columns": kept} if kept else {}), "state": state}
 
     def _score(self, run: RunId, line: PrimeLine) -> Event:

@@ -143,3 +143,6 @@ def test_rewards_in_files_of_verifiers_count_as_they_are(
         for run in row["runs"]
     }
     assert kept == scores
+    plain_workspace.run("--osmosis-from=second")
+    (rescored,) = [run for run in read_json(results)["rows"][0]["runs"] if run["run_index"] == 0]
+    assert rescored["scores"] == {"reward": 0.0}, "the rubric does not take the answer that was taken over"

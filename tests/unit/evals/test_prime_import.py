@@ -1,0 +1,118 @@
+"""Files of `prime eval` with which an eval goes on: which lines are taken over, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.environments.facts import EnvironmentFacts
+from pytest_osmosis.errors import ProblemsError
+from pytest_osmosis.evals import Prepared
+from pytest_osmosis.evals.prime_import import resumed_from
+from pytest_osmosis.evals.rollout_source import ImportedRollouts
+from pytest_osmosis.record.run_id import RunId
+from tests.unit.evals.conftest import Workspace
+
+METADATA = {"env_id": "x", "model": "demo/arithmetic", "rollouts_per_example": 2}
+Line = dict[str, Any]
+
+
+def line(example: int, reward: object = 0.5, **more: Any) -> Line:
+    prompt = [{"role": "user", "content": f"{example} * 2?"}]
+    answer = [{"role": "assistant", "content": "a"}]
+    return {"example_id": example, "prompt": prompt, "completion": answer, "reward": reward, "error": None, **more}
+
+
+def written(lines: Sequence[Line | str], **metadata: Any) -> Path:
+    folder = Path("vf")
+    folder.mkdir()
+    (folder / "metadata.json").write_text(json.dumps({**METADATA, **metadata}))
+    texts = [each if isinstance(each, str) else json.dumps(each) for each in lines]
+    (folder / "results.jsonl").write_text("".join(f"{text}\n" for text in texts))
+    return folder
+
+
+@pytest.fixture
+def prepared(workspace: Workspace) -> Prepared:
+    """An eval of two rows with two runs each."""
+    workspace.configure(("[evaluation]\n", "[evaluation]\nn = 2\n"))
+    workspace.rows([{}, {}])
+    return workspace.prepare()
+
+
+def of_environment(prepared: Prepared, *, grouped: bool) -> Prepared:
+    facts = EnvironmentFacts("x", "x", None, None, None, prepared.dataset.path, 2, 0.5, grouped)
+    return replace(prepared, environment=facts)
+
+
+def taken(prepared: Prepared, folder: Path) -> dict[RunId, dict[str, float]]:
+    """Return the scores of the runs that are taken over."""
+    source = resumed_from(prepared, folder, None).source
+    assert isinstance(source, ImportedRollouts)
+    return {run: dict(record.scores) for run, record in source.resumption.progress.records.items()}
+
+
+def refused(prepared: Prepared, folder: Path) -> str:
+    with pytest.raises(ProblemsError) as error:
+        resumed_from(prepared, folder, None)
+    return str(error.value)
+
+
+def test_rewards_are_taken_over_for_an_environment_alone(prepared: Prepared) -> None:
+    folder = written([line(0, run_index=1), line(1, 1)])
+    runs = {RunId(0, 1), RunId(1, 0)}
+    assert taken(prepared, folder) == {run: {} for run in runs}
+    assert taken(of_environment(prepared, grouped=False), folder) == {
+        RunId(0, 1): {"reward": 0.5},
+        RunId(1, 0): {"reward": 1},
+    }
+
+
+def test_a_reward_of_all_runs_needs_all_of_them(prepared: Prepared) -> None:
+    folder = written([line(0), line(0), line(1)])
+    grouped = resumed_from(of_environment(prepared, grouped=True), folder, None)
+    assert {*taken(of_environment(prepared, grouped=True), folder)} == {RunId(0, 0), RunId(0, 1)}
+    assert any("1 rollout is made again: a reward function needs all runs of a row" in note for note in grouped.notes)
+
+
+def test_numbers_that_are_none_are_not_taken_over(prepared: Prepared) -> None:
+    odd = line(0, 0.25, metrics={"m": float("nan"), "n": 1e999, "o": 2}, token_usage={"input_tokens": 1e300})
+    folder = written([line(1, float("nan")), line(1, 1e999), odd, {**line(1), "timing": {"generation_ms": -1e300}}])
+    source = resumed_from(of_environment(prepared, grouped=False), folder, None).source
+    assert isinstance(source, ImportedRollouts)
+    records = source.resumption.progress.records
+    assert {run: record.usage for run, record in records.items()} == {RunId(0, 0): None, RunId(1, 0): None}
+    assert records[RunId(0, 0)].metrics == {"reward": {"o": 2.0}}
+    assert source.facts["redone"] == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (['{"reward": 1}', line(0)], "vf/results.jsonl:1: lacks example_id"),
+        (["[]", line(0)], "vf/results.jsonl:1: must be a JSON object"),
+        ([line(0, "good"), line(0)], "vf/results.jsonl:1: reward: must be a number, got 'good'"),
+    ],
+)
+def test_a_line_that_is_none_is_named(prepared: Prepared, lines: Sequence[Line | str], message: str) -> None:
+    assert message in refused(prepared, written(lines))
+
+
+def test_a_name_in_files_leads_to_no_other_folder(prepared: Prepared, tmp_path: Path) -> None:
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    (there / "manifest.json").write_text("{}")
+    folder = written([line(0)], osmosis={"run": "../../../elsewhere"})
+    assert {*taken(prepared, folder)} == {RunId(0, 0)}
+
+
+def test_missing_files_are_named(prepared: Prepared) -> None:
+    assert "vf: there is no such folder" in refused(prepared, Path("vf"))
+    folder = written([line(0)])
+    (folder / "metadata.json").unlink()
+    assert "vf/metadata.json" in refused(prepared, folder)
