@@ -11,6 +11,7 @@ import inspect
 import math
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,11 +21,14 @@ from pytest_osmosis.environments.given_row import given_row
 from pytest_osmosis.environments.state import remade
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rewards.reward import NotAScore, Reward, score_of
-from pytest_osmosis.text.user_objects import described, type_name
+from pytest_osmosis.text.user_objects import described, error_in_words, type_name
 
 CALLS = ("_call_individual_reward_func", "_call_group_reward_func")
 """The methods in which verifiers' rubrics call a function, and turn its error into 0.0. If they have other names, such
 errors are scores again; tests/verifiers notices."""
+
+ROUTE = "env_id"
+"""The member of a row's info by which a group of environments finds the one that the row is for."""
 
 Faults = dict[int, list[BaseException]]
 FAULTS: ContextVar[Faults] = ContextVar("FAULTS")
@@ -96,18 +100,20 @@ class EnvironmentRubric:
         self._concurrency.apply(self._environment)
         faults: Faults = {id(state): [] for state in states}
         token = FAULTS.set(faults)
+        member = _member_of(self._environment, states[0])
         try:
-            await self._score(states)
+            with _without_route(states) if member is not self._environment else nullcontext():
+                await self._score(member, states)
         finally:
             FAULTS.reset(token)
             await self._clean_up(states)
         return [_first(faults[id(state)]) or _reward(state) for state in states]
 
-    async def _score(self, states: Sequence[Any]) -> None:
-        rubric = getattr(self._environment, "rubric", None)
+    async def _score(self, environment: Any, states: Sequence[Any]) -> None:
+        rubric = getattr(environment, "rubric", None)
         if rubric is None:
             return  # it scores as it rolls out
-        kind = "score" if getattr(self._environment, "score_rollouts", True) else "dummy_score"
+        kind = "score" if getattr(environment, "score_rollouts", True) else "dummy_score"
         of_group = getattr(rubric, f"{kind}_group", None)
         if callable(of_group) and not self._independent:
             await of_group(list(states))
@@ -134,6 +140,32 @@ class EnvironmentRubric:
         if callable(begin):
             state = await begin(dict(given), client_for(self._environment, _refuse, _no_endpoint), "", {})
         return remade(state, given, messages, facts)
+
+
+def _member_of(environment: Any, state: Any) -> Any:
+    """Return the environment of a group to which a state belongs, and any other environment unchanged.
+
+    The rubric of a group would add metrics of all its other members, each of them 0.
+    """
+    info = state.get("info")
+    route = info.get(ROUTE) if isinstance(info, Mapping) else None
+    for name in [route] if isinstance(route, str) else route or ():
+        member = getattr(environment, "env_map", {}).get(name)
+        environment = environment if member is None else member
+    return environment
+
+
+@contextmanager
+def _without_route(states: Sequence[Any]) -> Iterator[None]:
+    """A context in which the info of states lacks the name of their environment, as its functions expect it."""
+    infos = [state.get("info") for state in states]
+    for state, info in zip(states, infos, strict=True):
+        state["info"] = {name: value for name, value in info.items() if name != ROUTE}
+    try:
+        yield
+    finally:
+        for state, info in zip(states, infos, strict=True):
+            state["info"] = info
 
 
 async def _refuse(*_: object) -> ChatReply:
@@ -220,7 +252,8 @@ def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | 
             return checked(await result)
         except Exception as error:
             errors.append(error)
-            raise
+            failed = FailedFunctionError(error_in_words(error))
+        raise failed
 
     def checked(result: Any) -> Any:
         if n is None:
@@ -240,6 +273,11 @@ def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | 
             return awaited(result) if inspect.isawaitable(result) else checked(result)
         except Exception as error:
             errors.append(error)
-            raise
+            failed = FailedFunctionError(error_in_words(error))
+        raise failed
 
     return call
+
+
+class FailedFunctionError(Exception):
+    """The error that verifiers gets, in the place of one whose traceback its frames would lengthen."""
