@@ -119,6 +119,7 @@ needs_repository = pytest.mark.skipif(GIVEN is None, reason="needs VERIFIERS_ENV
     ("env_id", "args"),
     [
         ("gym-env", {"num_eval_examples": N_ROWS}),
+        ("group-env", {}),
         ("mixed-env", {}),
         pytest.param("tool-test", {}, marks=needs_repository),
         pytest.param("reasoning-gym-env", {"gym": "chain_sum", "num_eval_examples": 20}, marks=needs_repository),
