@@ -23,7 +23,7 @@ from typing import Any
 from pytest_osmosis.cli.confirmation import refusal
 from pytest_osmosis.cli.log_tail import LogTail
 from pytest_osmosis.cli.output import CommandOutput
-from pytest_osmosis.config import is_training_config
+from pytest_osmosis.config import is_training_config, read_entries
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.run_directory import ignore_in_git
 from pytest_osmosis.files import private
@@ -83,7 +83,8 @@ def submit(request: SubmitRequest, folder: Path, output: CommandOutput) -> int:
     """Submit an eval, and return the exit status. Raises `OsmosisError` with every problem that a dry run finds."""
     _check(request, folder)
     named = [] if request.name is None else [f"--osmosis-run={request.name}"]
-    arguments = [f"--osmosis-config={request.config}", *request.arguments]
+    named_eval = request.config if "::" in request.config else f"--osmosis-config={request.config}"
+    arguments = [named_eval, *request.arguments]
     stdin = sys.stdin.buffer.read() if _STDIN in arguments else b""
     plan = _dry_run([*arguments, *named], stdin, folder)
     directory = RunDirectory(Path(plan.folder))
@@ -103,10 +104,16 @@ def submit(request: SubmitRequest, folder: Path, output: CommandOutput) -> int:
 
 
 def _check(request: SubmitRequest, folder: Path) -> None:
-    path = folder / request.config
+    file, _, entry = request.config.partition("::")
+    path = folder / file
     fault = fault_of(path)
     if fault is not None:
-        raise OsmosisError(f"{request.config}: {fault}; submit takes the TOML of one eval, like configs/eval/x.toml")
+        raise OsmosisError(f"{file}: {fault}; submit takes the TOML of one eval, like configs/eval/x.toml")
+    several = None if entry else read_entries(path)
+    if several is not None and len(several.entries) > 1:
+        name = shlex.quote(f"{file}::{several.entries[0].name}")
+        text = f"holds {plural(len(several.entries), 'eval')}, and submit takes one; name it, as in {name}"
+        raise OsmosisError(f"{request.config}: {text}")
     if is_training_config(path):
         raise OsmosisError(
             f"{request.config}: is a training config, and submit runs evals; "

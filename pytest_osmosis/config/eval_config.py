@@ -12,6 +12,7 @@ from typing import Any
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.entries import Entry, SeveralEvals, in_order, read_entries
+from pytest_osmosis.config.entry_keys import KEYS
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.environment_rules import environment_of, is_environment
 from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
@@ -161,6 +162,10 @@ def _typed(overrides: Sequence[Override], option: str) -> str:
 
 
 def _reject_other_configs(document: Document) -> None:
+    loose = next((key for key, value in document.content.items() if key in KEYS and not isinstance(value, dict)), None)
+    if loose is not None and not any(isinstance(value, dict) for value in document.content.values()):
+        text = 'names no eval; add [[eval]] with env_id = "...", or with rollout, entrypoint and dataset'
+        raise ConfigError([Problem(document.where(loose), f"{loose}: {text}")])
     for name in ("training", "checkpoints"):
         if name in document.content:
             raise ConfigError([Problem(document.where(name), f"[{name}]: {_OF_TRAINING}")])

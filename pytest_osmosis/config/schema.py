@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_osmosis.config.entries import BLOCKS, SWEEP
+from pytest_osmosis.config.entry_keys import KEYS, NAME
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.fields import Field, Table, Tables
 from pytest_osmosis.config.training_tables import TRAINING_TABLES
@@ -19,7 +21,41 @@ Schema = dict[str, Any]
 def eval_schema() -> Schema:
     """Return the schema of an eval config, draft 2020-12."""
     text = "configs/eval/*.toml: the eval config of Osmosis, and the tables that only this plugin has."
-    return {**_config("eval", text, EVAL_TABLES), "allOf": _BETWEEN_KEYS}
+    schema = _config("eval", text, EVAL_TABLES)
+    also_keys = [name for name in schema["properties"] if name in KEYS]
+    for name in also_keys:  # like `model`, which is a key outside of tables where a config has several evals
+        schema["properties"][name]["type"] = ["object", "string"]
+    single = {
+        "properties": {name: {"type": "object"} for name in also_keys},
+        "required": schema.pop("required"),
+        "propertyNames": {"enum": list(EVAL_TABLES)},
+        "if": _has("environment", "env_id"),
+        "else": {"allOf": _BETWEEN_KEYS},
+    }
+    del schema["additionalProperties"]
+    several = {"anyOf": [{"required": [block]} for block in BLOCKS]}
+    return {**schema, "if": several, "then": _several(schema["properties"]), "else": single}
+
+
+def _several(tables: Schema) -> Schema:
+    """Return the schema of what a config with several evals has at its top."""
+    keys: Schema = {**{key: {} for key in KEYS}, **tables}
+    shared: Schema = {"properties": keys, "patternProperties": {"[.]": {}}, "additionalProperties": False}
+    name = {"type": "string", "description": "The name of the eval. Default: that of what it evaluates."}
+    block: Schema = {"type": "object", **shared, "properties": {NAME: name, **keys}}
+    sweep = {"type": "object", "description": "Keys, and the arrays of their values.", "minProperties": 1}
+    return {
+        **shared,
+        "properties": {
+            **keys,
+            "eval": {"type": "array", "description": "Evals.", "items": block},
+            "ablation": {
+                "type": "array",
+                "description": "Blocks that make an eval for each combination of the values in their sweep.",
+                "items": {**block, "properties": {**block["properties"], SWEEP: sweep}, "required": [SWEEP]},
+            },
+        },
+    }
 
 
 def training_schema() -> Schema:

@@ -117,6 +117,14 @@ def test_every_problem_is_reported_before_anything_starts(background: Background
         "submit", config, "--osmosis-from=latest", exits=1
     )
     background.workspace.eval("x")
+    background.workspace.write(
+        "configs/eval/two.toml",
+        'model = "demo/arithmetic"\ndataset = "x"\neval_fn = ["rewards:score"]\n[[eval]]\nname = "a"\n[[eval]]\n',
+    )
+    assert background.call("submit", "configs/eval/two.toml", "--yes", exits=1).endswith(
+        "holds 2 evals, and submit takes one; name it, as in configs/eval/two.toml::a\n"
+    )
+    assert "no eval of this file is called" in background.call("submit", "configs/eval/two.toml::c", "--yes", exits=1)
     nothing = background.call("submit", config, "--yes", "--", "-k", "nothing", exits=1)
     assert nothing == "not submitted: these arguments select no run of the eval\n"
     assert "there is no terminal to debug on" in background.call("submit", config, "--yes", "--", "--pdb", exits=1)

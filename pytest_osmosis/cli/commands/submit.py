@@ -34,7 +34,9 @@ def add_parser(commands: Commands) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("config", type=filled, metavar="CONFIG", help="the TOML of the eval")
+    parser.add_argument(
+        "config", type=filled, metavar="CONFIG", help="the TOML of the eval, or TOML::NAME for one of several"
+    )
     parser.add_argument(_ARGUMENT, dest="pytest_arguments", action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--yes", "-y", action="store_true", help="submit without a question")
     parser.add_argument(

@@ -680,6 +680,10 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
             f"2: [training]: {OF_TRAINING}",
         ),
         (
+            'env_id = "gsm8k"\nnum_examples = 5\n',
+            '1: env_id: names no eval; add [[eval]] with env_id = "...", or with rollout, entrypoint and dataset',
+        ),
+        (
             "[checkpoints]\neval_interval = 1\n",
             f"1: [checkpoints]: {OF_TRAINING}",
         ),

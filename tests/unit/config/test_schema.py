@@ -158,3 +158,40 @@ def test_the_schema_rejects_a_config_that_lacks_required_keys(problems: Callable
 
 def test_the_schema_accepts_the_smallest_config() -> None:
     assert faults(complete("experiment", "")) == []
+
+
+SEVERAL = """
+model = "openai/gpt-5-mini"
+[gate]
+pass_rate = ">= 0.5"
+[[eval]]
+env_id = "gsm8k"
+sampling.temperature = 0.5
+[[ablation]]
+name = "a"
+"agent.prompt" = "Be brief."
+[ablation.sweep]
+"sampling.temperature" = [0, 1]
+[ablation.sweep.env_args]
+level = [1, 2]
+"""
+
+
+def test_configs_with_several_evals_and_with_environments_are_valid() -> None:
+    assert faults(SEVERAL) == []
+    environment = '[environment]\nenv_id = "gsm8k"\n[experiment]\nmodel_path = "m"\n[secrets]\nrequired = []\n'
+    assert faults(environment) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("[[eval]]\nnum_exmples = 1\n", "$.eval[0]"),
+        ("[[ablation]]\nn = 1\n", "$.ablation[0]"),
+        ("num_exmples = 1\n[[eval]]\n", "$"),
+        ("[[eval]]\n[eval.evaluation]\nn = 0\n", "$.eval[0].evaluation.n"),
+        ("[eval]\nn = 1\n", "$.eval"),
+    ],
+)
+def test_mistakes_in_several_evals_are_found(text: str, path: str) -> None:
+    assert [fault.partition(":")[0] for fault in faults(text)] == [path]

@@ -184,7 +184,7 @@ REFUSED = {
         'invalid_global = "value"\n\n[[eval]]\nenv_id = "env1"\n',
         "invalid_global: unknown key",
     ),
-    "test_load_toml_config_missing_env_section": ('model = "env1"\nmax_tokens = 100\n', "max_tokens: unknown key"),
+    "test_load_toml_config_missing_env_section": ('model = "env1"\nmax_tokens = 100\n', "names no eval; add [[eval]]"),
     "test_toml_api_base_url_list_is_not_supported": (
         'api_base_url = ["https://a.example/v1", "https://b.example/v1"]\n\n[[eval]]\nenv_id = "env1"\n',
         "api_base_url: must be an http:// or https:// URL",
