@@ -136,6 +136,8 @@ class EvalRun:
             engine.notices.add(journal.lock.notice)
         if cassette is not None and (missing := missing_text(cassette, runs)) is not None:
             engine.notices.add(missing)
+        if (said := selected.companions_text) is not None:
+            engine.notices.add(said)
         if not hosts_wait:
             engine.start()
         kept = outcomes.conversations, outcomes.reasons

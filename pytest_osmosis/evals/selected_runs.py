@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.record.plan import Plan, Shard
 from pytest_osmosis.record.run_id import RowId, RunId, plan_order
+from pytest_osmosis.text.numbers import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,16 @@ class SelectedRuns:
     def awaits_merge(self) -> bool:
         """True for a whole shard: its gates are decided once all shards are merged."""
         return self.shard is not None and not (self.smoke or self.lacks_runs or self.unstored)
+
+    @property
+    def companions_text(self) -> str | None:
+        """The runs besides the selected ones, and the reason for them; None without any."""
+        if not self.companions:
+            return None
+        runs = plural(len(self.companions), "run")
+        are = "is" if len(self.companions) == 1 else "are"
+        why = "the environment scores all runs of a row together"
+        return f"{runs} besides the selected ones {are} made and counted, and have no test of their own: {why}"
 
     @property
     def share_text(self) -> str:
