@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.suggest import suggestion
 
 PROJECT = "pyproject.toml"
@@ -117,7 +117,7 @@ def _installed(module: str) -> Path | None:
         find = getattr(finder, "find_spec", None)
         spec = None if find is None else find(module, None)
         if spec is not None and spec.has_location and spec.origin is not None:
-            return Path(spec.origin)
+            return absolute(Path(spec.origin))
     return None
 
 
@@ -192,12 +192,17 @@ def _project(source: Path, module: str) -> Document | None:
     """
     folder = source.parent
     above = [folder.parent, *([folder.parent.parent] if folder.parent.name == "src" else [])]
-    is_shared = folder.name.endswith("-packages")
     for each in (folder, *(above if source.name == "__init__.py" else ())):
         path = each / PROJECT
         if path.is_file():
-            document = read_document(path)
-            if not (is_shared or each.name.endswith("-packages")) or _project_name(document) == module:
+            is_shared = each.name.endswith("-packages")
+            try:
+                document = read_document(path)
+            except ConfigError:
+                if is_shared:
+                    continue
+                raise
+            if not is_shared or _project_name(document) == module:
                 return document
     return None
 

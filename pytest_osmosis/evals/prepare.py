@@ -134,7 +134,11 @@ def prepare(
     checks.raise_problems()
     assert target is not None, "its problem would have been raised"
     if config.environment_module is not None:
-        visible = {**environ, **config.env, **(secrets or {})}
+        if listing and secrets_file != "-":  # the environment may need them to say what its rows are
+            secrets_known = resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False)
+        else:
+            secrets_known = secrets or {}
+        visible = {**environ, **config.env, **secrets_known}
         environment = loaded_environment(config, config.environment_module, visible, environments)
         config = with_threshold(config, environment)
         dataset = shared.once(environment.rows, functools.partial(rows_of, environment))

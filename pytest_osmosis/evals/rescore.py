@@ -132,6 +132,8 @@ _ROLLOUT_KEYS = frozenset(
         ("baseline", "base_url"),
         ("baseline", "api_key_env"),
         ("cassette", "record"),
+        ("environment", "rollout_retries"),
+        ("environment", "state_columns"),
     }
 )
 
@@ -248,7 +250,7 @@ def _keys_of(judge: EvalJudge) -> list[str]:
 def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | None:
     """Return the facts about the environment of a run, whose rows it has kept; None without one."""
     module, told = config.environment_module, run.manifest.environment
-    then, now = name_of(told.get("env_id")), name_of(config.environment.env_id)
+    then, now = name_of(str(told.get("env_id") or "")), name_of(config.environment.env_id)
     if then != now:
         text = f"was made by environment {then}" if then else "was made without an environment"
         here = f"environment {now} is" if now else "no environment is"

@@ -178,6 +178,38 @@ def test_functions_that_need_all_runs_of_a_row_refuse_to_score_alone(plain_works
     listed.stdout.fnmatch_lines(["  scored by: its reward, all runs of a row together"])
 
 
+def test_an_environment_gets_the_secrets_and_variables_of_its_eval(plain_workspace: Workspace) -> None:
+    needs = 'assert os.environ["MY_KEY"] == "abcdefgh" and os.environ["LEVEL"] == "3"'
+    write(plain_workspace, f"{SOURCE}\n{needs}\n")
+    plain_workspace.write("keys.env", "MY_KEY=abcdefgh\n")
+    plain_workspace.write(
+        "configs/eval/x.toml",
+        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
+        '[env]\nLEVEL = "3"\n[secrets]\nrequired = ["MY_KEY"]\n',
+    )
+
+    command = ("configs/eval/x.toml", "--osmosis-secrets-file=keys.env", "--osmosis-limit=1")
+    assert plain_workspace.run(*command, "--co").ret == 0
+    plain_workspace.run(*command).assert_outcomes(passed=3)
+
+
+def test_a_stored_run_of_another_environment_is_not_scored(plain_workspace: Workspace) -> None:
+    write(plain_workspace)
+    plain_workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-run=one").assert_outcomes(passed=2)
+    path = plain_workspace.root / ".osmosis/runs/one/manifest.json"
+    manifest = read_json(path)
+
+    for told, said in (
+        ({**manifest["environment"], "env_id": "other"}, "ERROR: run one: was made by environment other, and *"),
+        ({**manifest["environment"], "functions": 5}, "ERROR: .osmosis/runs/one/manifest.json: environment.functions*"),
+        ({}, "ERROR: run one: was made without an environment, and environment double-it is named now; *"),
+    ):
+        path.write_text(json.dumps({**manifest, "environment": told}))
+        refused = plain_workspace.run("--osmosis-from=one")
+        assert refused.ret == 4
+        refused.stderr.fnmatch_lines([said])
+
+
 def test_evals_with_the_same_environment_load_it_once(plain_workspace: Workspace) -> None:
     write(plain_workspace)
     for name, extra in (("a", ""), ("b", ""), ("c", "env_args = {rows = 4}\n")):
