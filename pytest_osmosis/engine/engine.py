@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pytest_osmosis.engine.actor import Actor, Close, Command, LoadedCode, MostInFlight, Submit
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.throttle import Throttle
+from pytest_osmosis.errors import CodeError
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
@@ -105,6 +106,11 @@ class Engine:
         self._actor.loaded.wait()
         if self._actor.refused is not None:
             raise self._actor.refused
+
+    @property
+    def has_refused_code(self) -> bool:
+        """True if the user's code does not load."""
+        return isinstance(self._actor.refused, CodeError)
 
     def go(self) -> None:
         """Probe the models, then roll out what is submitted."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,8 @@ class EntryFigures:
     def from_json(cls, data: Mapping[str, Any]) -> EntryFigures:
         difference = None if data["difference"] is None else _difference_of(data["difference"])
         interval = _interval_of(data["pass_rate_interval"])
-        return cls(**{**data, "pass_rate_interval": interval, "difference": difference})
+        known = {each.name: data[each.name] for each in fields(cls)}  # a later version may have more
+        return cls(**{**known, "pass_rate_interval": interval, "difference": difference})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,10 @@ class EntryPlace:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | None) -> EntryPlace | None:
-        return None if data is None else cls(data["entry"], EntryTable.from_json(data))
+        """Return the place that was published, None if there was none, or one that its table does not have."""
+        if data is None or data["entry"] not in [entry["name"] for entry in data["entries"]]:
+            return None
+        return cls(data["entry"], EntryTable.from_json(data))
 
 
 def entry_table(config: str, entries: Mapping[str, Results], duration_ms: float | None = None) -> EntryTable:
@@ -211,7 +215,7 @@ def _difference_of(data: Mapping[str, Any]) -> EntryDifference:
         n_first_rows=data["first_rows"],
         n_left_out=data["left_out"],
         difference=data["difference"],
-        interval=Interval(**data["interval"]),
+        interval=Interval(*(data["interval"][name] for name in Interval._fields)),
         p=data["p_value"],
         p_adjusted=data["p_adjusted"],
         test=data["test"],
@@ -225,4 +229,4 @@ def _interval_json(interval: Interval | None) -> dict[str, Any] | None:
 
 
 def _interval_of(data: Mapping[str, Any] | None) -> Interval | None:
-    return None if data is None else Interval(**data)
+    return None if data is None else Interval(*(data[name] for name in Interval._fields))

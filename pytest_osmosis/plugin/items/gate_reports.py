@@ -34,7 +34,7 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
     if stopped is not None and stopped.reason in (*SYSTEMIC, *CUT_SHORT):
         text = stop_text(stopped.reason, finished.results.stopped or stopped.text)
         if stopped.reason in SYSTEMIC:
-            yield "probe", "error", text
+            yield "code" if finished.run.engine.has_refused_code else "probe", "error", text
         else:
             kind: Kind = (
                 "skipped" if stopped.reason != "max_errors" and all_gates_decided(finished.results, gated) else "error"

@@ -163,6 +163,9 @@ def test_published_and_read_back_it_is_the_same_and_fits_the_schema() -> None:
 
     assert EntryPlace.from_json(data) == place
     assert EntryPlace.from_json(None) is None
+    assert EntryPlace.from_json({**data, "entry": "another"}) is None
+    later = {**data, "new": 1, "entries": [{**entry, "new": 1} for entry in data["entries"]]}
+    assert EntryPlace.from_json(later) == place
     schema = {**SCHEMA["$defs"]["entries"], "$defs": SCHEMA["$defs"]}
     assert [error.message for error in Draft202012Validator(schema).iter_errors(data)] == []
     declared = {key for name in ("entries", "entry", "entry_difference") for key in SCHEMA["$defs"][name]["properties"]}
