@@ -20,7 +20,7 @@ from pytest_osmosis.environments.client import client_for
 from pytest_osmosis.environments.concurrency import Concurrency
 from pytest_osmosis.environments.faults import EnvironmentFault, FaultBoundary
 from pytest_osmosis.environments.given_row import given_row
-from pytest_osmosis.environments.state import finished
+from pytest_osmosis.environments.state import error_facts, finished
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import RolloutOutput
@@ -29,6 +29,8 @@ from pytest_osmosis.text.user_objects import error_in_words
 
 RETRIED = frozenset({"InfraError", "InvalidModelResponseError"})
 """The errors of verifiers after which `rollout_retries` rolls out once more. Errors that derive from them count too."""
+FAULTS = RETRIED | {"ModelError"}
+"""The errors that are no fault of the environment's code."""
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 
@@ -58,14 +60,15 @@ class EnvironmentAgent:
         until = time.monotonic() + self.settings.timeout_s
         retries = 0
         while True:
-            state = await self._state(ctx, given)
-            error = state.get("error")
+            state, error = await self._try(ctx, given)
             wait_s = _wait_s(retries)
             if not _is_retried(error) or retries >= self.settings.retries or time.monotonic() + wait_s >= until:
                 break
             await _clean_up(self.environment, state)
             await asyncio.sleep(wait_s)
             retries += 1
+        if state is None:  # its code raised the error
+            raise _fault(error, {"error": error_facts(error)}) from error
         done = finished(state, given, self.settings.columns, getattr(self.environment, "tool_defs", None))
         facts = {**done.facts, **({"retries": retries} if retries else {})}
         if error is not None:
@@ -74,8 +77,20 @@ class EnvironmentAgent:
             raise _fault(error, facts) from (error if isinstance(error, BaseException) else None)
         return RolloutOutput(done.messages, {}, {}, environment=facts, state=state)
 
+    async def _try(self, ctx: ChatContext, given: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the state of one try and its error, None without one; no state if the environment raised a fault.
+
+        Errors of its code that are no errors of verifiers are raised.
+        """
+        try:
+            state = await self._state(ctx, given)
+        except Exception as error:
+            if FAULTS.isdisjoint(_names(error)):
+                raise
+            return None, error
+        return state, state.get("error")
+
     async def _state(self, ctx: ChatContext, given: Mapping[str, Any]) -> Any:
-        """Return the state of one try."""
         client = client_for(self.environment, partial(self._ask, ctx), lambda: (ctx.base_url, ctx.api_key))
         try:
             return await self.environment.rollout(
@@ -119,7 +134,7 @@ def _wait_s(retries: int) -> float:
 async def _clean_up(environment: Any, state: Any) -> None:
     """Let the rubric clean up after a rollout that is not scored."""
     clean_up = getattr(getattr(environment, "rubric", None), "cleanup", None)
-    if callable(clean_up):
+    if callable(clean_up) and state is not None:
         await clean_up(state)
 
 

@@ -92,10 +92,13 @@ class Env:
         state = dict(
             input, input=input, error=None, stop_condition="done", is_completed=True, trajectory_id="t1", turns=1,
             lock=threading.Lock(), seen={"plain": [1, 2]}, is_truncated=False,
+            handler=getattr(signal.getsignal(signal.SIGTERM), "name", "its own"),
         )
         name = input["prompt"][-1]["content"]
         if name == "bug":
             raise ZeroDivisionError("in the environment")
+        if name == "raised":
+            raise SandboxError("raised")
         if name == "infra" and self.tries < self.errors:
             self.tries += 1
             state["error"] = SandboxError("no sandbox")
@@ -155,7 +158,7 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
         server.base_url,
         root,
         sampling={"temperature": 0.75, "top_k": 3},
-        state_columns=["turns", "lock", "missing"],
+        state_columns=["turns", "lock", "missing", "handler"],
         headers_from_state={"X-Session-ID": "example_id", "X-None": "missing"},
         rollout_retries=1,
     )
@@ -187,6 +190,7 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
     assert (facts["stop_condition"], facts["is_completed"], facts["trajectory_id"]) == ("done", True, "t1")
     assert facts["columns"]["turns"] == 1
     assert facts["columns"]["missing"] is None
+    assert facts["columns"]["handler"] == "SIG_DFL"
     assert facts["columns_as_text"] == ["lock"]
     assert rollouts[2, 0]["environment"]["retries"] == 1
     bodies = {seen.body["messages"][-1]["content"]: seen for seen in server.requests}
@@ -204,9 +208,12 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
 
 
 def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(server: ChatServer, root: Path) -> None:
-    names = ["bug", "infra", "tool", "denied", "outage", "say yes"]
+    names = ["bug", "infra", "raised", "tool", "outage", "say yes", "denied"]
     with environment_host(setup_of(server.base_url, root), root / "log") as host:
-        host.send(*(run_request(asked(name), index) for index, name in enumerate(names)))
+        *others, denied = (run_request(asked(name), index) for index, name in enumerate(names))
+        host.send(*others)
+        host.until("rollout", len(others))
+        host.send(denied)  # its host sends no further request
         rollouts = by_run(host.until("rollout", len(names)))
         host.until("score")
     failures = {name: rollouts[index, 0] for index, name in enumerate(names)}
@@ -214,6 +221,7 @@ def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(serve
     assert {name: event.get("boundary") for name, event in failures.items()} == {
         "bug": "agent",
         "infra": "host",
+        "raised": "host",
         "tool": "agent",
         "denied": "provider",
         "outage": "provider",
@@ -221,6 +229,7 @@ def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(serve
     }
     assert failures["bug"]["error"] == "ZeroDivisionError: in the environment"
     assert failures["infra"]["error"] == "SandboxError: no sandbox"
+    assert failures["raised"]["error"] == "SandboxError: raised"
     assert failures["tool"]["error"] == "ToolError: bad call (KeyError: 'tool')"
     assert failures["tool"]["environment"]["error"] == {
         "error": "ToolError",
@@ -230,6 +239,39 @@ def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(serve
     assert failures["denied"]["systemic"] == "always"
     assert "401" in failures["denied"]["error"]
     assert "503" in failures["outage"]["error"]
+
+
+OLDER = """
+class OldEnvironment:
+    __module__ = "verifiers.envs.environment"
+    rubric = None
+
+    def get_eval_dataset(self, n=-1):
+        return []
+
+    async def rollout(self, input, client, model, sampling_args):
+        reply = await client.chat.completions.create(model=model, messages=input["prompt"], **sampling_args)
+        message = reply.choices[0].message.model_dump(exclude_none=True)
+        return {**input, "completion": [message], "reward": 0.25, "metrics": {}, "error": None}
+
+
+def load_environment():
+    return OldEnvironment()
+"""
+
+
+def test_an_environment_of_an_older_verifiers_gets_a_client_of_openai(server: ChatServer, root: Path) -> None:
+    (root / "env.py").write_text(OLDER, encoding="utf-8")
+    setup = setup_of(server.base_url, root, sampling={"temperature": 0.5})
+    with environment_host(setup, root / "log") as host:
+        host.send(run_request(asked("say yes")))
+        [score] = host.until("score")
+        [rollout] = host.until("rollout")
+
+    assert score["scores"] == {"reward": 0.25}
+    assert rollout["messages"][-1]["content"] == "yes"
+    assert rollout["usage"] == {"input_tokens": 5, "output_tokens": 2}
+    assert server.requests[0].body["temperature"] == 0.5
 
 
 def grouped_host(server: ChatServer, root: Path, **fields: Any) -> Any:
