@@ -139,8 +139,11 @@ class ReplicatedModel:
         errors = await asyncio.gather(*(probe_one(each.client) for each in self.replicas))
         found = [error for error in errors if error is not None]
         refused = next((error for error in found if _refuses_all(error) and error.status is not None), None)
-        if refused is not None or len(found) == len(self.replicas):
-            return refused or found[0]
+        if refused is not None:
+            return refused
+        if len(found) == len(self.replicas):
+            found[0].args = ("; ".join(dict.fromkeys(map(str, found))),)
+            return found[0]
         for replica, error in zip(self.replicas, errors, strict=True):
             if error is not None and _refuses_all(error):
                 use = ReplicaUse()

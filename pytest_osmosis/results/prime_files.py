@@ -438,5 +438,7 @@ def _metadata(run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Tota
 
 
 def _address(target: Mapping[str, Any]) -> str:
+    if target.get("replicas"):
+        return ",".join(map(_address, target["replicas"]))
     service = SERVICES.get(target.get("provider", ""))
     return str(target.get("base_url") or (service.base_url if service is not None else "") or "")

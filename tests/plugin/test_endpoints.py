@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import Workspace, read_json
 from tests.servers import ChatServer, Exchange, completion
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -74,6 +74,25 @@ def test_a_replica_that_dies_in_the_middle_loses_nothing_and_repeats_no_answer(w
     assert [line for line in shown.outlines if line.startswith("replica ")] == [
         line for line in result.outlines if line.startswith("replica http") and " requests" in line
     ]
+
+
+def test_an_eval_run_goes_on_with_the_replicas_that_are_left(workspace: Workspace) -> None:
+    alive = Replica()
+    with ChatServer(alive) as server:
+        workspace.write("configs/endpoints.toml", registry("http://127.0.0.1:9/v1", server.base_url))
+        eval_of(workspace, 3)
+        workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-save-results", "-k", "row0").assert_outcomes(passed=1)
+        (metadata,) = workspace.root.glob("outputs/evals/*/*/metadata.json")
+        assert read_json(metadata)["base_url"] == f"http://127.0.0.1:9/v1,{server.base_url}"
+        results = read_json(workspace.root / ".osmosis/runs/x/results.json")
+        assert set(results["summary"]["replicas"]) == {"http://127.0.0.1:9/v1", server.base_url}
+        workspace.write("configs/endpoints.toml", registry(server.base_url))
+        result = workspace.run(CONFIG, "--osmosis-run=x")
+
+    result.assert_outcomes(passed=3)
+    assert {prompt: n for prompt, n in alive.answered.items() if prompt != "hi"} == {
+        f"row {row}": 1 for row in range(3)
+    }
 
 
 def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspace: Workspace) -> None:

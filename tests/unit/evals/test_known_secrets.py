@@ -117,3 +117,15 @@ def test_no_value_of_an_option_raises(table: str, key: str, value: object, as_to
 @given(st.dictionaries(st.sampled_from(TABLES), st.dictionaries(st.sampled_from(KEYS), VALUES)))
 def test_no_value_in_a_config_raises(content: dict[str, object]) -> None:
     assert values(None, *(Override(name, "", table, "x") for name, table in content.items())) >= {"value-of-groq"}
+
+
+def test_the_registry_of_endpoints_counts_wherever_it_is(tmp_path: Path) -> None:
+    registry = 'key = "TEAM_KEY_NAME"\nextra_headers = {"X-Token" = "token-of-the-registry"}\n'
+    for folder in ("configs", "elsewhere"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / "configs" / "endpoints.toml").write_text(f"[[endpoint]]\n{registry}", encoding="utf-8")
+    config = tmp_path / "configs" / "x.toml"
+    config.write_text('[model]\nendpoints_path = "elsewhere"\n', encoding="utf-8")
+    (tmp_path / "elsewhere" / "endpoints.toml").write_text('[[endpoint]]\nkey = "sk-no name"\n=', encoding="utf-8")
+    environ = {"TEAM_KEY_NAME": "value-of-the-key"}
+    assert {"value-of-the-key", "token-of-the-registry", "sk-no name"} <= values(config, environ=environ)

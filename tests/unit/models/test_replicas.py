@@ -215,4 +215,6 @@ async def test_the_probe_asks_every_replica() -> None:
         assert [len(uses[url].left_out) for url in (CLOSED, a.base_url)] == [1, 0]
         assert uses[CLOSED].requests == 0
         async with replicated(CLOSED, "http://127.0.0.1:11/v1") as model:
-            assert await probe(model) is not None
+            error = await probe(model)
+        assert error is not None
+        assert str(error).count("refused the connection") == 2
