@@ -13,14 +13,16 @@ It reads one request from stdin (`RowsRequest`), and leaves files in the folder 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pytest_osmosis.environments.load import EnvironmentSource, load
+from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment, load
 from pytest_osmosis.environments.rubric import is_grouped
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
@@ -31,6 +33,7 @@ from pytest_osmosis.text.user_objects import error_in_words, type_name
 ROWS, FACTS, FAILURE = "rows.jsonl", "facts.json", "failure.json"
 PASS_THRESHOLD = 0.5
 """The lowest reward that passes, in verifiers."""
+TEAR_DOWN_S = 30.0
 _ROLES = ("system", "user", "assistant", "tool")
 _OWN_COLUMNS = ("prompt", "answer", "example_id")
 _MISSING: Any = object()
@@ -57,16 +60,27 @@ def main() -> None:
     source = EnvironmentSource(
         request["env_id"], request["module"], request["folder"], request["args"], request["kwargs"]
     )
+    loaded: LoadedEnvironment | None = None
     try:
-        name, answer = FACTS, _answer(source, folder / ROWS)
+        loaded = load(source)
+        name, answer = FACTS, _answer(source, loaded, folder / ROWS)
     except CodeError as error:
         name, answer = FAILURE, {"error": str(error), "details": error.details}
     private.write(folder / name, [json.dumps(answer)])
+    if loaded is not None:
+        _tear_down(loaded)
 
 
-def _answer(source: EnvironmentSource, rows: Path) -> dict[str, Any]:
+def _tear_down(loaded: LoadedEnvironment) -> None:
+    """Release what the environment holds. An error is printed, and changes nothing: the answer is given."""
+    try:
+        asyncio.run(asyncio.wait_for(loaded.tear_down(), TEAR_DOWN_S))
+    except Exception:
+        traceback.print_exc()
+
+
+def _answer(source: EnvironmentSource, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any]:
     """Write the rows, and return the facts. Raises `CodeError`."""
-    loaded = load(source)
     environment = loaded.environment
     try:
         dataset = environment.get_eval_dataset()

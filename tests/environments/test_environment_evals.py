@@ -210,6 +210,14 @@ def test_a_stored_run_of_another_environment_is_not_scored(plain_workspace: Work
         refused.stderr.fnmatch_lines([said])
 
 
+def test_an_environment_is_torn_down_once_its_rows_are_known(plain_workspace: Workspace) -> None:
+    torn = 'async def _teardown(self):\n        Path("torn.txt").touch()\n        raise OSError("too late to matter")'
+    write(plain_workspace, SOURCE.replace("async def rollout(", f"{torn}\n\n    async def rollout("))
+
+    assert plain_workspace.run(*COMMAND, "--co").ret == 0
+    assert (plain_workspace.root / "torn.txt").exists()
+
+
 def test_evals_with_the_same_environment_load_it_once(plain_workspace: Workspace) -> None:
     write(plain_workspace)
     for name, extra in (("a", ""), ("b", ""), ("c", "env_args = {rows = 4}\n")):
