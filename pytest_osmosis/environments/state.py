@@ -8,6 +8,7 @@ and a function that needs it gets an `UnkeptState`, never a default.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -143,6 +144,20 @@ def _columns(state: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]
     as_text = [name for name, (_, is_plain) in values.items() if not is_plain]
     shown = {"columns": {name: value for name, (value, _) in values.items()}}
     return shown | ({"columns_as_text": as_text} if as_text else {})
+
+
+def scored_columns(state: Mapping[str, Any], columns: Sequence[str], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns that are others once a rollout is scored than its `facts` say, as reward functions set some.
+
+    A member that was not kept is as it was.
+    """
+    before = facts.get("columns") or {}
+    found: dict[str, Any] = {}
+    for name in columns:
+        with suppress(UnkeptState, KeyError):
+            found[name] = state[name]
+    after = _columns(found, list(found)).get("columns", {})
+    return {name: value for name, value in after.items() if name not in before or before[name] != value}
 
 
 def _plain_or_text(value: Any) -> tuple[Any, bool]:

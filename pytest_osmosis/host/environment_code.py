@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pytest_osmosis.environments.agent import EnvironmentAgent, EnvironmentSetti
 from pytest_osmosis.environments.concurrency import Concurrency
 from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment, load
 from pytest_osmosis.environments.rubric import EnvironmentRubric, function_names
+from pytest_osmosis.environments.state import scored_columns
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.code_digest import read_source
 from pytest_osmosis.host.protocol import EnvironmentFields, Key, ScoringFields, Setup
@@ -39,6 +41,7 @@ class EnvironmentCode:
         self._rubric = EnvironmentRubric(loaded.environment, concurrency, independent=fields["independent_scoring"])
         self._loaded = loaded
         self._states: dict[Key, Any] = {}
+        self._columns = fields["state_columns"]
         if fields["independent_scoring"] and self._rubric.is_grouped:
             names = ", ".join(function_names(loaded.environment))
             raise CodeError(
@@ -63,7 +66,14 @@ class EnvironmentCode:
             if state is None:
                 state = await self._rubric.remade(run["record"], run["row"], run["messages"], run["environment"])
             states.append(state)
-        return await self._rubric.score(states)
+        rewards = await self._rubric.score(states)
+        return [self._with_columns(*each) for each in zip(rewards, states, runs, strict=True)]
+
+    def _with_columns(self, reward: Reward | BaseException, state: Any, run: ScoringFields) -> Reward | BaseException:
+        """Return a reward with the columns of the state that scoring has set."""
+        if not isinstance(reward, Reward) or not self._columns:
+            return reward
+        return replace(reward, fields=scored_columns(state, self._columns, run["environment"]))
 
     async def close(self) -> None:
         """Release what the environment holds."""

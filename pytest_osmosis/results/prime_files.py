@@ -181,13 +181,15 @@ def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts
     given = {**facts, **_valid(rollout.get("environment", {}))}
     messages, n_prompt = rollout.get("messages", []), rollout.get("n_prompt", 0)
     metrics = _metrics(record)
-    columns = given.get("columns")
+    columns = given.get("columns") or {}
+    if columns:  # reward functions set some
+        columns = {**columns, **score.get("fields", {}).get(REWARD, {})}
     answer, info = score.get("ground_truth", given.get("answer")), given.get("info")
     error = given.get("error") or _error(record, rule)
     usage = given.get("token_usage") or _usage(record)
     return {
         **{name: value for name, value in metrics.items() if name not in _MEMBERS},
-        **{name: value for name, value in (columns or {}).items() if name not in _MEMBERS},
+        **{name: value for name, value in columns.items() if name not in _MEMBERS},
         "example_id": given.get("example_id", record.run.row),
         "run_index": record.run.index,
         "prompt": [_message(message) for message in messages[:n_prompt]],

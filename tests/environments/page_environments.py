@@ -8,14 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 
 SOURCE = """
+import asyncio
 import json
 
 
 class Rubric:
-    def __init__(self, name):
-        self.name = name
+    rolled_out = scoring = 0
 
     async def score_rollout(self, state):
+        Rubric.scoring += 1
+        state["scored_at_once"], state["rolled_out"] = Rubric.scoring, Rubric.rolled_out
+        await asyncio.sleep(0.001)
+        Rubric.scoring -= 1
         said = state["completion"][-1]["content"]
         state["reward"] = float(said == state["answer"])
         state["metrics"] = {"exact": state["reward"], "length": float(len(said))}
@@ -25,7 +29,7 @@ class Environment:
     pass_threshold = 0.5
 
     def __init__(self, name, n_rows, given):
-        self.env_id, self.sampling_args, self.rubric = "", {}, Rubric(name)
+        self.env_id, self.sampling_args, self.rubric = "", {}, Rubric()
         self.name, self.n_rows, self.given = name, n_rows, given
         self.max_turns, self.concurrency = 10, 0
 
@@ -47,6 +51,7 @@ class Environment:
         state = dict(input, trajectory=[], trajectory_id=f"t{input['example_id']}")
         state["max_turns"], state["concurrency"] = self.max_turns, self.concurrency
         response = await client.get_response(input["prompt"], model, sampling_args or {}, None, state=state)
+        Rubric.rolled_out += 1
         state["completion"] = [{"role": "assistant", "content": response.message.content}]
         state["judge_response"], state["parsed_answer"] = "yes", response.message.content
         state["is_completed"], state["is_truncated"], state["stop_condition"] = True, False, "max_turns_reached"

@@ -15,7 +15,7 @@ import pytest
 
 from tests.environments import page_environments
 from tests.plugin.workspaces import Workspace, read_json
-from tests.servers import ChatServer, Seen, answered
+from tests.servers import ChatServer, Seen, answered, slow
 
 MODEL = "--osmosis-model=openai/gpt-4.1-mini"
 SAVED = "outputs/evals/my-env--openai--gpt-4.1-mini"
@@ -251,6 +251,25 @@ def test_sampling_args(page: Workspace, server: ChatServer) -> None:
     page.run("--osmosis-env=my-env", MODEL, "--osmosis-num-examples=1", args).assert_outcomes(passed=3)
 
     assert {(seen.body["temperature"], seen.body["top_p"]) for seen in asked(server)} == {(0.7, 0.9)}
+
+
+def test_concurrency(page: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--max-concurrent-generation, --max-concurrent-scoring, --no-interleave-scoring, --num-workers"""
+    run = (
+        "--osmosis-env=my-env", MODEL, "--osmosis-num-workers=1", "--osmosis-save-results", "--osmosis-num-examples=8",
+        "--osmosis-state-columns=scored_at_once,rolled_out", "--osmosis-rollouts-per-example=1", "--osmosis-no-probe",
+    )  # fmt: skip
+    with ChatServer(slow(0.02, answered(lambda _: "42"))) as server:
+        monkeypatch.setenv("PYTEST_OSMOSIS_BASE_URL", server.base_url)
+        page.run(*run, "--osmosis-max-concurrent-generation=2", "--osmosis-max-concurrent-scoring=1")
+        most_at_once = server.max_in_flight
+        page.run(*run, "--osmosis-no-interleave-scoring", "--osmosis-output-dir=second")
+
+    assert most_at_once == 2
+    first, second = saved(page)[0], saved(page, SAVED.replace("outputs", "second"))[0]
+    assert {row["scored_at_once"] for row in first} == {1}
+    assert min(row["rolled_out"] for row in first) < 8
+    assert {row["rolled_out"] for row in second} == {8}
 
 
 def test_saving_and_resuming(page: Workspace, server: ChatServer) -> None:
