@@ -311,7 +311,7 @@ class HostCore:
         ) -> ChatReply:
             self._end_forks()
             sampling = {**self._setup.sampling, **sampling}
-            headers = sampling.pop("extra_headers", {})
+            headers = sampling.pop("extra_headers", None) or {}
             return await chat.send(
                 ChatRequest(messages, tools, sampling, seed=request["seed"], run=str(run), headers=headers)
             )

@@ -111,7 +111,8 @@ class ChatContext:
 
         `messages` and `tools` have the shape of OpenAI's chat completions, whatever the provider. `sampling`
         (`temperature=0.2`, `max_tokens=500`, `tool_choice="required"`, ...) overrides the config for this request.
-        Several calls may wait at once. Tokens of all calls count for the run.
+        Several calls may wait at once. Tokens of all calls count for the run. `extra_headers={...}` are HTTP headers of
+        this request alone.
 
         Raises `BoundError` if the rollout may not ask again: it met `[agent] max_turns` or one of `[limits.rollout]`.
         Raises `ModelError` if the model gives no answer after all retries, rejects the request, or refuses to answer.
