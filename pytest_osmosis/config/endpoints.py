@@ -19,8 +19,9 @@ from pytest_osmosis.config.fields import Field, Table
 from pytest_osmosis.config.kinds import Unfit, ValueKind, choice, key_text, quoted_list, refuse, text, toml, type_text
 from pytest_osmosis.config.readings import read_value, shown_value
 from pytest_osmosis.config.tables import EMPTY, ApiClientType
-from pytest_osmosis.config.workspace import is_file, is_folder
+from pytest_osmosis.config.workspace import is_folder
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.suggest import did_you_mean, suggestion
 
@@ -139,9 +140,9 @@ def load_registry(workspace: Path, endpoints_path: str | None, where: str) -> Re
             instead = f"write {FILE_NAME} in the same folder, with an [[endpoint]] for each of its endpoints"
             raise _misplaced(where, f"{shown(path)}: a registry in Python is not read; {instead}")
         path = path / FILE_NAME if is_folder(path) else path
-        if not is_file(path):
+        if not something_at(path):
             raise _misplaced(where, f"{shown(path)} does not exist")
-    elif not is_file(path):
+    elif not something_at(path):
         return None
     return Registry.of(read_document(path))
 

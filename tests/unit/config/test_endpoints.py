@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry, load_registry
+from pytest_osmosis.config.document import Document
+from pytest_osmosis.config.endpoints import ALIASES, ENDPOINT, RegisteredEndpoint, Registry, load_registry
+from pytest_osmosis.config.key_lines import Lines
 from pytest_osmosis.errors import ConfigError
 
 VALID = """\
@@ -145,6 +150,28 @@ def test_a_named_registry_must_be_there(tmp_path: Path, named: str, expected: st
     assert problem.where == "x.toml"
     assert expected in problem.text
     assert problem.text.startswith("[model] endpoints_path: ")
+
+
+def test_what_is_no_file_is_no_missing_registry(tmp_path: Path) -> None:
+    (tmp_path / "configs" / "endpoints.toml").mkdir(parents=True)
+    with pytest.raises(ConfigError) as caught:
+        load_registry(tmp_path, None, "x.toml")
+    assert "folder" in str(caught.value) or "directory" in str(caught.value)
+
+
+NAMES = st.sampled_from([*(field.name for field in ENDPOINT.fields), *ALIASES, "client_type", "x", ""])
+VALUES = st.recursive(
+    st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.just("http://[a")),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(), inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@given(st.one_of(VALUES, st.lists(st.dictionaries(NAMES, VALUES, max_size=5), max_size=3)))
+def test_no_content_raises_anything_but_problems(content: object) -> None:
+    document = Document(Path("endpoints.toml"), "endpoints.toml", "", {"endpoint": content}, Lines(""))
+    with contextlib.suppress(ConfigError):
+        Registry.of(document)
 
 
 def test_a_registry_may_be_named_by_its_folder(tmp_path: Path) -> None:
