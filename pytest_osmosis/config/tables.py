@@ -362,3 +362,14 @@ class EvalConfig:
     environment_module: EnvironmentModule | None = None
     own_threshold: bool = False
     entry: str | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """The most rollouts at once."""
+        return self.execution.max_concurrent_generation or self.evaluation.batch_size
+
+    @property
+    def scored_at_once(self) -> int | None:
+        """The most scorings at once, None for as many as rollouts."""
+        apart = self.execution.max_concurrent_generation is not None
+        return self.execution.max_concurrent_scoring or (self.evaluation.batch_size if apart else None)

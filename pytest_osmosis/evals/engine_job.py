@@ -92,10 +92,10 @@ def host_setup(
         mcp=_mcp_folder(config, worktree),
         cassette=cassette,
         environment=_environment_fields(prepared),
-        scores_at_once=config.execution.interleave_scoring and _most_scorings(config) is None,
+        scores_at_once=config.execution.interleave_scoring and config.scored_at_once is None,
         target=prepared.target.to_json(),
         baseline=other.target.to_json() if other is not None and with_baseline else None,
-        limit=1 if inline else config.evaluation.batch_size,
+        limit=1 if inline else config.in_flight,
         permits=any(rate_limits(config)) and not prepared.replays,
         judge=dict(prepared.judge.setup) if prepared.judge is not None else None,
         judge_permits=any(judge_limits(config)) and not prepared.replays,
@@ -131,19 +131,12 @@ def _environment_fields(prepared: Prepared) -> EnvironmentFields | None:
         "folder": facts.folder,
         "args": dict(config.environment.env_args),
         "kwargs": dict(config.environment.extra_env_kwargs),
-        "concurrency": config.evaluation.batch_size,
+        "concurrency": max(config.in_flight, config.scored_at_once or 0),
         "independent_scoring": config.environment.independent_scoring,
         "rollout_retries": config.environment.rollout_retries,
         "state_columns": list(config.environment.state_columns),
         "headers_from_state": dict(prepared.target.headers_from_state),
     }
-
-
-def _most_scorings(config: EvalConfig) -> int | None:
-    """Return how many runs are scored at once, None for as many as roll out."""
-    own = config.execution.max_concurrent_scoring
-    with_own_generation = config.execution.max_concurrent_generation is not None
-    return config.evaluation.batch_size if own is None and with_own_generation else own
 
 
 def _kept_bounds(prepared: Prepared) -> Mapping[str, Any]:
@@ -188,8 +181,7 @@ def engine_job(
 ) -> Job:
     """Return the engine's job. Inline, one run at a time is performed, without deadlines."""
     config, inline = prepared.config, settings.inline
-    most = config.execution.max_concurrent_generation or config.evaluation.batch_size
-    batch_size = 1 if inline else max(1, min(most, len(selected.runs)))
+    batch_size = 1 if inline else max(1, min(config.in_flight, len(selected.runs)))
     bounds, ends_early = _bounds(prepared, selected), may_end_early(prepared, selected, settings)
     spending_is_limited = (bounds.max_tokens, bounds.max_cost_usd) != (None, None)
     setup = host_setup(
@@ -224,7 +216,7 @@ def engine_job(
         hosts=min(config.execution.hosts or settings.hosts, batch_size),
         n=prepared.plan.n,
         interleaved=config.execution.interleave_scoring,
-        most_scorings=_most_scorings(config),
+        most_scorings=config.scored_at_once,
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
         score_inputs=ScoreInputs(prepared.contents, prepared.row_digests, environment=_score_environment(prepared)),

@@ -40,7 +40,7 @@ class Group:
     @property
     def most_in_flight(self) -> int:
         """The cap on the rollouts of all: the largest that one of them may have in flight."""
-        return max(run.prepared.config.evaluation.batch_size for run in self.runs.values())
+        return max(run.prepared.config.in_flight for run in self.runs.values())
 
     @property
     def at_once(self) -> int:
@@ -154,7 +154,7 @@ class EvalQueue:
             return
         if len(group.runs) > 1:
             group.cap = group.cap or SharedCap(group.most_in_flight, self._lock)
-            most = run.prepared.config.evaluation.batch_size
+            most = run.prepared.config.in_flight
             group.cap.add(run.engine, Need(most, lambda: self._n_left[eval_id]))
         run.go()
 

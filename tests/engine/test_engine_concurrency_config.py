@@ -86,3 +86,60 @@ def test_a_limit_that_is_no_number_is_refused(tmp_path: Path) -> None:
     workspace.write("rollouts/mine/main.py", OURS.replace("ROLLOUTS", "0").replace("SCORINGS", "None") + CODE)
     with pytest.raises(CodeError, match=r"max_concurrent must be a whole number from 1 on, or None, got 0"):
         evaluated(workspace.config(None, experiment={"rollout": "mine", "entrypoint": "main.py"}))
+
+
+SCORED = """
+import asyncio
+import time
+
+def note(text):
+    with open("log.txt", "a") as log:
+        log.write(text + " ")
+
+async def waits(solution_str):
+    note("scoring+")
+    await asyncio.sleep(0.02)
+    note("scoring-")
+    return 1.0
+
+def blocks(solution_str):
+    note("scoring+")
+    time.sleep(0.02)
+    note("scoring-")
+    return 1.0
+"""
+
+
+@pytest.mark.parametrize(("generation", "scoring", "interleaved"), [(2, 1, True), (6, 3, True), (1, 6, False)])
+def test_rollouts_and_scorings_have_limits_of_their_own(
+    tmp_path: Path, generation: int, scoring: int, interleaved: bool
+) -> None:
+    """They hold for all processes together, those of functions that block included."""
+    workspace = Workspace(tmp_path, rows=12)
+    workspace.write("rewards.py", SCORED)
+    workspace.agent(
+        """
+        from rewards import note
+
+        async def rollout(ctx):
+            note("rollout+")
+            await asyncio.sleep(0.02)
+            note("rollout-")
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    execution = {"hosts": 2, "max_concurrent_generation": generation, "max_concurrent_scoring": scoring}
+    live = evaluated(
+        workspace.config(
+            None,
+            execution=execution | ({} if interleaved else {"interleave_scoring": False}),
+            scoring={"eval_fns": ["rewards:waits", "rewards:blocks"]},
+        )
+    )
+    assert live.kinds() == ["passed"] * 12
+    log = (tmp_path / "log.txt").read_text(encoding="utf-8")
+    assert most_at_once(log, "rollout") <= generation
+    assert most_at_once(log, "scoring") <= scoring
+    if not interleaved:
+        assert most_at_once(log, "scoring") > 1, "with one rollout in flight, several are scored at once"
+        assert log.rindex("rollout-") < log.index("scoring+")

@@ -303,10 +303,12 @@ class EvalPreparer:
         if evaluation.batch_size == EVERY_RUN_AT_ONCE:
             evaluation = replace(evaluation, batch_size=max(prepared.collected.n_rollouts, 1))
             config = replace(config, evaluation=evaluation)
-        if limit is None or evaluation.batch_size <= limit.n:
+        if limit is None or config.in_flight <= limit.n:
             return config
         overridden = (*config.overridden, f"batch_size = {limit.n} ({limit.origin})")
-        return replace(config, evaluation=replace(evaluation, batch_size=limit.n), overridden=overridden)
+        execution = replace(config.execution, max_concurrent_generation=None)
+        evaluation = replace(evaluation, batch_size=limit.n)
+        return replace(config, evaluation=evaluation, execution=execution, overridden=overridden)
 
     def _early_stop_problems(self, config: EvalConfig) -> list[Problem]:
         origin = self._options.stop_when_decided

@@ -72,7 +72,7 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
     """Yield a line on each eval, and what concerns the secrets of all."""
     names = distinct_names([(each.config.name, shown(each.config.path)) for each in prepared])
     for name, each, size in zip(names, prepared, sizes, strict=True):
-        in_flight = [] if evals.inline is not None else [f"{count(each.config.evaluation.batch_size)} in flight"]
+        in_flight = [] if evals.inline is not None else [f"{count(each.config.in_flight)} in flight"]
         if each.preflight is not None:
             yield f"  {name}: {_brief_preflight(each, each.preflight, size)}"
             continue
@@ -225,7 +225,7 @@ def _preflight_lines(prepared: Prepared, preflight: Preflight, evals: EvalSessio
         yield "  no model to ask: nothing is rolled out or graded"
     else:
         yield f"  model: {prepared.target.describe}; sampling: {sampling_text(config, prepared.target)}"
-        in_flight = count(min(config.evaluation.batch_size, plan.n_rollouts))
+        in_flight = count(min(config.in_flight, plan.n_rollouts))
         yield f"  slice: {_rows_and_runs(plan)}, {in_flight} in flight, scores do not decide"
         if (bounds := rollout_bounds_text(config)) is not None:
             yield f"  limit: {bounds}"
@@ -264,10 +264,10 @@ def _secret_notes(prepared: Prepared) -> list[str]:
 
 def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iterator[str]:
     config, plan = prepared.config, prepared.collected
-    in_flight = f"{count(config.evaluation.batch_size)} in flight"
+    in_flight = f"{count(config.in_flight)} in flight"
     if evals.inline is not None:
         in_flight = "1 in flight, inline: in pytest's own process, without deadlines"
-    elif config.evaluation.batch_size == 1 and plan.n_rollouts > 1:
+    elif config.in_flight == 1 and plan.n_rollouts > 1:
         in_flight += " (raise batch_size to run more at once)"
     whole = f"{_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'rollout')}"
     if config.agent.is_recorded:

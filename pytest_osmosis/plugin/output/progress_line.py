@@ -120,7 +120,7 @@ class ProgressLine:
         runs = self._evals.runs.values()
         session = session_counts([_counts(each) for each in runs])
         if self._pace is None:
-            self._pace = Pace(max(each.prepared.config.evaluation.batch_size for each in runs))
+            self._pace = Pace(max(each.prepared.config.in_flight for each in runs))
         self._pace.saw(now, session.runs)
         name = running[0].prepared.config.name if len(running) == 1 else f"{len(running)} evals at once"
         return live_line(
