@@ -137,3 +137,22 @@ def test_scoring_waits_for_the_last_rollout(plain_workspace: Workspace) -> None:
 
 def journal(workspace: Workspace) -> Path:
     return workspace.root / ".osmosis/runs/one/journal.jsonl"
+
+
+def test_a_row_that_a_limit_cuts_is_not_scored_before_it_is_whole(plain_workspace: Workspace) -> None:
+    write(plain_workspace)
+    text = (
+        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "together"\n[secrets]\nrequired = []\n'
+    )
+    text += "[evaluation]\nn = 3\nlimit = 4\nbatch_size = 1\n"
+    plain_workspace.write("cut.toml", f"{text}[limits]\nmax_tokens = 45\n")
+
+    result = plain_workspace.run("--osmosis-config=cut.toml", "--osmosis-run=one", "-rs")
+
+    result.assert_outcomes(passed=3, skipped=9, errors=1)
+    result.stdout.fnmatch_lines(["*not every run of its row was rolled out: [[]limits] max_tokens = 45 *"])
+    assert rolled_out(plain_workspace) == {0: 3, 1: 1}
+    plain_workspace.write("cut.toml", text)
+    plain_workspace.run("--osmosis-config=cut.toml", "--osmosis-run=one").assert_outcomes(passed=12)
+    assert rolled_out(plain_workspace) == dict.fromkeys(range(4), 3)
+    assert len(groups(plain_workspace)) == 4
