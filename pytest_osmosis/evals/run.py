@@ -137,7 +137,7 @@ class EvalRun:
         if cassette is not None and (missing := missing_text(cassette, runs)) is not None:
             engine.notices.add(missing)
         if (said := selected.companions_text) is not None:
-            engine.notices.add(said)
+            engine.notices.alert(said)
         if not hosts_wait:
             engine.start()
         kept = outcomes.conversations, outcomes.reasons
