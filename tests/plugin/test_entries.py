@@ -160,3 +160,37 @@ def test_three_models_and_two_prompts_are_six_evals_over_the_same_rows(
 
     assert changed.ret == 4
     changed.stderr.fnmatch_lines(["*agent*prompt: *Be kind.* -> *Be kinder.*"])
+
+
+TESTS = """
+import pytest
+
+@pytest.mark.osmosis_eval("configs/eval/many.toml::plain", n=1)
+def test_plain(rollout):
+    assert rollout.scores
+
+@pytest.mark.osmosis_eval("configs/eval/many.toml::x~temperature=0.5", rows="1")
+def test_swept(rollout):
+    assert rollout.row_index == 1
+"""
+UNKNOWN = """
+import pytest
+
+@pytest.mark.osmosis_eval("configs/eval/many.toml::nix")
+def test_nix(rollout):
+    pass
+"""
+
+
+@PLAIN_AND_XDIST
+def test_a_test_over_rollouts_names_an_entry(workspace: Workspace) -> None:
+    workspace.eval("x", rows=2)
+    workspace.write(PATH, MANY)
+    workspace.write("test_rollouts.py", TESTS)
+    workspace.write("test_unknown.py", UNKNOWN)
+
+    result = workspace.run("--osmosis-source=model", "--continue-on-collection-errors")
+
+    result.assert_outcomes(passed=3, errors=1)
+    assert names(workspace) == ["plain-tests", "x~temperature=0.5-tests"]
+    result.stdout.fnmatch_lines(['*no eval of this file is called "nix" (they are: plain, x~*'])

@@ -24,7 +24,7 @@ from pytest_osmosis.plugin.command.preparation import EvalPreparer
 from pytest_osmosis.plugin.items import exit_status
 from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_command
-from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, prepare_request
+from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, file_and_entry, prepare_request
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.session_eval import SessionEval
 from pytest_osmosis.record.events import ROLLOUT
@@ -124,6 +124,7 @@ class TestEvals:
 
     def __init__(self, config: pytest.Config, naming: NamedEvals, options: session_options.SessionOptions) -> None:
         self.by_id: dict[str, TestEval] = {}
+        self._by_path: dict[Path, TestEval] = {}
         self._config = config
         self._naming = naming
         self._options = options
@@ -169,15 +170,15 @@ class TestEvals:
             except ProblemsError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
-            self.by_id[id] = TestEval(id, prepared, self._config, self._tests[path], plans)
+            self.by_id[id] = self._by_path[path] = TestEval(id, prepared, self._config, self._tests[path], plans)
         problems += outputs.problems([*named, *(each.prepared for each in self.by_id.values())])
         if problems:
             raise pytest.UsageError(*map(str, problems))
 
     def requested(self, path: Path, run: RunId) -> TestEval | None:
-        """Return the eval of a config, None if no selected test requested `run` from it."""
-        evals = (each for each in self.by_id.values() if each.prepared.config.path == path)
-        return next((each for each in evals if run in each.tests), None)
+        """Return the eval of a request's path, None if no selected test requested `run` from it."""
+        requested = self._by_path.get(path)
+        return requested if requested is not None and run in requested.tests else None
 
 
 def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan]) -> Prepared:
@@ -185,7 +186,8 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
 
     It has no gates and no baseline, and `max_errors` does not apply: each test reports its own error.
     """
-    prepared = preparer.prepare(path, _union(plans), compared=False)
+    file, entry = file_and_entry(path)
+    prepared = preparer.prepare(file, _union(plans), entry=entry, compared=False)
     config, plan = prepared.config, prepared.plan
     name = f"{config.name}{TEST_EVAL}"
     config = replace(

@@ -34,7 +34,10 @@ EXAMPLE = 'osmosis_eval("configs/eval/x.toml", limit=5)'
 
 @dataclass(frozen=True, slots=True)
 class EvalRequest:
-    """A marker's request for the eval in `path`. `arguments` are its keyword arguments as JSON, `where` its place."""
+    """A marker's request for the eval in `path`. `arguments` are its keyword arguments as JSON, `where` its place.
+
+    The path of one of several evals ends with its name, as in "x.toml::gsm8k".
+    """
 
     path: Path
     arguments: str
@@ -72,15 +75,27 @@ def prepare_request(config: pytest.Config, request: EvalRequest, session: Iterab
     `session` are the overrides of the command and its surroundings.
     """
     overrides = [*request.overrides(), *session]
+    path, entry = file_and_entry(request.path)
     return prepare(
-        request.path,
+        path,
         overrides,
+        entry=entry,
         environ=os.environ,
         listing=True,
         compared=False,
         outlet=outlet_of(config),
         environments=environments_of(config),
     )
+
+
+def file_and_entry(path: Path) -> tuple[Path, str | None]:
+    """Return the file in the path of a request, and the name of the eval if the file has several.
+
+    >>> file_and_entry(Path("configs/x.toml::gsm8k"))
+    (PosixPath('configs/x.toml'), 'gsm8k')
+    """
+    file, colons, entry = str(path).rpartition(".toml::")
+    return (Path(f"{file}.toml"), entry) if colons else (path, None)
 
 
 def request_of(args: Sequence[object], kwargs: Mapping[str, object], where: str, file: Path, root: Path) -> EvalRequest:
@@ -92,12 +107,15 @@ def request_of(args: Sequence[object], kwargs: Mapping[str, object], where: str,
     problems = []
     path = None
     if len(args) == 1 and isinstance(args[0], str | os.PathLike):
-        path = _locate(Path(args[0]), file, root)
+        named, entry = file_and_entry(Path(args[0]))
+        path = _locate(named, file, root)
         if path is None:
             looked = f"looked in {shown(file.parent)} and the folders above it up to {shown(root)}"
             problems.append(f'no file "{os.fspath(args[0])}"; {looked}')
         elif path.suffix != ".toml":
             problems.append(f'"{os.fspath(args[0])}" is not a TOML file; name the config of an eval, as in {EXAMPLE}')
+        elif entry is not None:
+            path = path.with_name(f"{path.name}::{entry}")
     else:
         problems.append(f"must name the config of one eval first, as in {EXAMPLE}")
     arguments = {}
