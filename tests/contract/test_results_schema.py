@@ -190,7 +190,7 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
     rescored = evaluate(again=True)
     partial = evaluate(runs=[RunId(0, 0)])
     interrupted = evaluate(interrupt=True)
-    stopped = evaluate(unreachable(CONFIG))
+    stopped = evaluate(unreachable(CONFIG).replace("max_turns", 'prompt = "Be brief."\nmax_turns'))
     removed = evaluate(removing(CONFIG))
     base = copy.deepcopy(whole)
     base["rows"][1]["runs"][0].update(passed=True, scores={"answering:exact": 1.0})
