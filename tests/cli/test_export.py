@@ -188,7 +188,7 @@ def test_results_are_exported_as_they_were_written_and_of_a_dead_run_from_its_jo
     there: Cli, real_runs: RealRuns, tmp_path: Path
 ) -> None:
     written = json.loads((real_runs.then / "results.json").read_text())
-    dead = real_runs.root / ".osmosis" / "runs" / f"{real_runs.then.name[:-1]}f"
+    dead = real_runs.root / ".osmosis" / "runs" / f"{real_runs.then.name}0"
     shutil.copytree(real_runs.then, dead)
     (dead / "results.json").unlink()
 
