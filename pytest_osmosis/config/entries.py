@@ -28,6 +28,7 @@ from pytest_osmosis.config.entry_keys import (
     title_of,
 )
 from pytest_osmosis.config.entry_names import VALID, entry_name, is_valid, with_number
+from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.key_lines import Place
 from pytest_osmosis.config.kinds import toml, type_text
 from pytest_osmosis.errors import Problem
@@ -76,7 +77,8 @@ class Entry:
     """One eval of a config with several: its `name`, and its `content` in the tables of an eval config.
 
     `places` leads from a key of the content to the place in the file that set it, `home` is that of its block. `swept`
-    are the values of the sweep that made this entry, by the keys in its name, and `swept_keys` the keys that they set.
+    are the values of the sweep that made this entry, by the keys in its name (a private value's number in its place),
+    and `swept_keys` the keys that they set.
     """
 
     name: str
@@ -177,10 +179,11 @@ def _expanded(text: _Text) -> SeveralEvals:
 
 
 class _SweptValue(NamedTuple):
-    """One value of a swept key, and what it sets."""
+    """One value of a swept key, and what it sets. `shown` stands for it in names."""
 
     value: Any
     settings: tuple[EntrySetting, ...]
+    shown: Any
 
 
 class _Axis(NamedTuple):
@@ -266,7 +269,7 @@ class _Expansion:
         labels = _labels(axes)
         for values in itertools.product(*(axis.values for axis in axes)):
             settings = [setting for value in values for setting in value.settings]
-            swept = {label: value.value for label, value in zip(labels, values, strict=True) if label is not None}
+            swept = {label: value.shown for label, value in zip(labels, values, strict=True) if label is not None}
             name = next((value.value for axis, value in zip(axes, values, strict=True) if axis.keys == (NAME,)), None)
             yield from self._entry([base, block, _Layer(settings, name)], place, swept)
 
@@ -303,10 +306,11 @@ class _Expansion:
             if keys == (NAME,):
                 if not is_valid(value):
                     self._fail(place, f"must be a name of {VALID}, got {toml(value)}")
-                yield _SweptValue(value, ())
+                yield _SweptValue(value, (), value)
                 continue
             try:
-                yield _SweptValue(value, tuple(swept_settings(keys[0], keys[1:], value, place)))
+                settings = tuple(swept_settings(keys[0], keys[1:], value, place))
+                yield _SweptValue(value, settings, index + 1 if any(map(_is_private, settings)) else value)
             except UnknownKey as fault:
                 self._fail(at, fault.text)
                 return
@@ -360,6 +364,12 @@ class _Expansion:
     def _fail(self, at: Place, text: str, title: str | None = None) -> None:
         line = self.document.lines.of(*at)
         self.problems.append((line, Problem(f"{self.document.label}:{line}", f"{title or title_of(at)}: {text}")))
+
+
+def _is_private(setting: EntrySetting) -> bool:
+    table, key = setting.path[:2]
+    field = EVAL_TABLES[table].field(key)
+    return field is not None and field.private
 
 
 def _labels(axes: Sequence[_Axis]) -> list[str | None]:

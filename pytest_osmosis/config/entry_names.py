@@ -13,6 +13,7 @@ from typing import Any
 MOST_CHARACTERS = 100
 _MOST_OF_A_VALUE = 40
 _VALID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
+_PASSWORD = re.compile(r"(?<=://)[^/?#\s]*@")
 VALID = "letters, digits and - _ . + =; it begins with a letter or a digit, and has at most 100 characters"
 
 
@@ -45,7 +46,7 @@ def _text(value: Any) -> str:
         return "-".join(f"{key}-{_text(item)}" for key, item in value.items())
     if isinstance(value, list):
         return "-".join(map(_text, value))
-    return str(value)
+    return _PASSWORD.sub("", str(value))
 
 
 def _safe(text: str, most: int = MOST_CHARACTERS) -> str:

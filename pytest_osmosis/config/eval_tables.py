@@ -493,7 +493,7 @@ OUTPUT = Table(
         ),
         Field("save_to_hf_hub", any_flag(), "Push the files of save_results to the Hugging Face Hub.", default=False),
         Field("hf_hub_dataset_name", text(), "Name of the dataset on the Hub. Default: made of environment and model."),
-        Field("heartbeat_url", url(), "URL that is requested whenever a row is done, for monitors."),
+        Field("heartbeat_url", url(), "URL that is requested whenever a row is done, for monitors.", private=True),
         Field("abbreviated_summary", any_flag(), "Print no conversations in the summary.", default=False),
         Field("html", anything(), "HTML report.", supported=False),
         Field("transcripts", anything(), "Conversations to keep.", supported=False),

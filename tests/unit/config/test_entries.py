@@ -146,6 +146,14 @@ def test_an_ordinary_config_is_swept_in_six_lines(evals: Evals, load: Callable[.
         ("[[ablation]]\nsweep.sampling_args = [{temperature = 0}]\n", ["multiply~sampling_args=temperature-0"]),
         ("[[ablation]]\nsweep.save_results = [true]\n", ["multiply~save_results=true"]),
         (
+            '[[ablation]]\nsweep.headers.X-Key = ["s3cret", "s4cret"]\nsweep.heartbeat_url = ["http://h/s5cret"]\n',
+            ["multiply~heartbeat_url=1~X-Key=1", "multiply~heartbeat_url=1~X-Key=2"],
+        ),
+        (
+            '[[ablation]]\nsweep.api_base_url = ["http://me:s3cret@h/v1"]\n',
+            ["multiply~api_base_url=http-h-v1"],
+        ),
+        (
             "[[ablation]]\nsweep.sampling.max_tokens = [1]\nsweep.limits.max_tokens = [2]\n",
             ["multiply~sampling.max_tokens=1~limits.max_tokens=2"],
         ),
@@ -168,6 +176,16 @@ def test_a_long_name_is_cut_and_stays_unique(evals: Evals) -> None:
 def test_paths_can_hold_the_name_of_the_entry(evals: Evals) -> None:
     text = 'output.results = "results/{name}.json"\n[[eval]]\nname = "a"\n[[eval]]\nname = "b"\n'
     assert [each.output.results for each in evals(SHARED + text).values()] == ["results/a.json", "results/b.json"]
+
+
+def test_the_url_of_a_monitor_is_not_shown(evals: Evals, problems: Problems) -> None:
+    url = Override("output", "heartbeat_url", "http://h/s3cret", "--osmosis-heartbeat-url")
+    [config] = evals(SHARED + "[[eval]]\n", url).values()
+    assert config.output.heartbeat_url == "http://h/s3cret"
+    assert config.overridden == ("heartbeat_url = ... (--osmosis-heartbeat-url)",)
+    assert problems(SHARED + '[[eval]]\nheartbeat_url = "s3cret"\n') == [
+        "5: [[eval]] heartbeat_url: must be an http:// or https:// URL with a host, got a string",
+    ]
 
 
 def test_overrides_hold_for_every_entry(evals: Evals) -> None:
