@@ -323,8 +323,7 @@ class Runs:
         groups = self._table.groups
         if groups.n_smaller:
             rows, runs = plural(groups.n_smaller, "row"), plural(groups.n_left_out, "run")
-            verb = "was" if groups.n_smaller == 1 else "were"
-            self._notices.add(f"the runs of {rows} {verb} scored together without {runs} that failed")
+            self._notices.add(f"the runs of {rows} were scored together without {runs} that failed")
 
     def _scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
         self._recorder.enter(event, raw)

@@ -25,7 +25,7 @@ from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import RolloutOutput
 from pytest_osmosis.text.user_frames import user_traceback
-from pytest_osmosis.text.user_objects import error_in_words
+from pytest_osmosis.text.user_objects import error_in_words, type_name
 
 RETRIED = frozenset({"InfraError", "InvalidModelResponseError"})
 """The errors of verifiers after which `rollout_retries` rolls out once more. Errors that derive from them count too."""
@@ -88,6 +88,9 @@ class EnvironmentAgent:
             if FAULTS.isdisjoint(_names(error)):
                 raise
             return None, error
+        if not isinstance(state, Mapping):
+            text = f"rollout() of the environment must return its state, a mapping, got {type_name(state)}"
+            raise EnvironmentFault(text, "agent", {})
         return state, state.get("error")
 
     async def _state(self, ctx: ChatContext, given: Mapping[str, Any]) -> Any:

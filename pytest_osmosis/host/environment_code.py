@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -20,23 +20,24 @@ from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironmen
 from pytest_osmosis.environments.rubric import EnvironmentRubric, function_names
 from pytest_osmosis.environments.state import scored_columns
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.code_digest import read_source
 from pytest_osmosis.host.protocol import EnvironmentFields, Key, ScoringFields, Setup
-from pytest_osmosis.host.rollout_code import RolloutCode
+from pytest_osmosis.host.rollout_code import NO_CODE, RolloutCode, environment_code
 from pytest_osmosis.rewards.reward import Reward
 
 
 class EnvironmentCode:
     """An environment that is loaded. `digest` is that of its code, its arguments and verifiers."""
 
-    def __init__(self, fields: EnvironmentFields, loaded: LoadedEnvironment, timeout_s: float) -> None:
+    def __init__(
+        self, fields: EnvironmentFields, loaded: LoadedEnvironment, roots: Sequence[str], timeout_s: float
+    ) -> None:
         settings = EnvironmentSettings(
             fields["rollout_retries"], fields["state_columns"], fields["headers_from_state"], timeout_s
         )
         concurrency = Concurrency(fields["concurrency"], fields["kwargs"])
         self.agent = EnvironmentAgent(loaded.environment, settings, concurrency)
         self.notes = loaded.notes
-        self.rollout_code = _code_of(loaded)
+        self.rollout_code = _code_of(loaded, roots)
         self.digest = _digest(fields, self.rollout_code)
         self._rubric = EnvironmentRubric(loaded.environment, concurrency, independent=fields["independent_scoring"])
         self._loaded = loaded
@@ -83,23 +84,13 @@ class EnvironmentCode:
 def load_environment(setup: Setup, fields: EnvironmentFields) -> EnvironmentCode:
     """Load the environment of a host. Raises `CodeError`."""
     source = EnvironmentSource(fields["env_id"], fields["module"], fields["folder"], fields["args"], fields["kwargs"])
-    return EnvironmentCode(fields, load(source), setup.agent_timeout_s)
+    return EnvironmentCode(fields, load(source), setup.roots, setup.agent_timeout_s)
 
 
-def _code_of(loaded: LoadedEnvironment) -> RolloutCode:
-    """Return the code of the environment's package, or of its module alone. It rolls out, and it scores."""
+def _code_of(loaded: LoadedEnvironment, roots: Sequence[str]) -> RolloutCode:
+    """Return the code of the environment. It rolls out, and it scores."""
     file = getattr(loaded.module, "__file__", None)
-    sources = {name: read_source(path)[0] for name, path in sorted(_files(Path(file)))} if file is not None else {}
-    digests = {name: blake2b(source, digest_size=16).hexdigest() for name, source in sources.items()}
-    return RolloutCode(digests, {name: source.decode("utf-8", "replace") for name, source in sources.items()})
-
-
-def _files(module: Path) -> Iterator[tuple[str, Path]]:
-    if module.name != "__init__.py":
-        yield module.name, module
-        return
-    for path in module.parent.rglob("*.py"):
-        yield path.relative_to(module.parents[1]).as_posix(), path
+    return NO_CODE if file is None else environment_code(Path(file), roots)
 
 
 def _digest(fields: EnvironmentFields, code: RolloutCode) -> str:

@@ -48,6 +48,18 @@ def rollout_code(agents: Iterable[Path], scorers: Names, roots: Sequence[str], w
     return RolloutCode(digests, sources)
 
 
+def environment_code(module: Path, roots: Sequence[str]) -> RolloutCode:
+    """Return the code of a verifiers environment: its module or whole package, and the modules that it needs.
+
+    These lie in `roots`, or in the same folder, unless it is installed among other packages.
+    """
+    is_package = module.name == "__init__.py"
+    folder = module.parents[1] if is_package else module.parent
+    files = module.parent.rglob("*.py") if is_package else [module]
+    own = [] if folder.name.endswith("-packages") else [str(folder)]
+    return rollout_code(files, {}, [*own, *roots], str(folder))
+
+
 def _title(path: Path, folders: Iterable[Path]) -> str:
     """Return the path of a file in the first of `folders` that holds it, else its name."""
     inside = next((folder for folder in folders if path.is_relative_to(folder)), path.parent)

@@ -114,6 +114,22 @@ def test_a_stored_run_is_scored_again_with_the_rows_that_it_kept(plain_workspace
     again.stdout.fnmatch_lines(["score 0.4 < 0.5: *", "dataset row: row 0 of environment double-it"])
 
 
+def test_modules_that_an_environment_imports_belong_to_its_code(plain_workspace: Workspace) -> None:
+    write(
+        plain_workspace,
+        SOURCE.replace("import os, sys", "from grading import RIGHT\nimport os, sys").replace("0.6", "RIGHT"),
+    )
+    helper = "environments/double_it/grading.py"
+    plain_workspace.write(helper, "RIGHT = 0.6\n")
+    plain_workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
+
+    plain_workspace.write(helper, "RIGHT = 0.4\n")
+    plain_workspace.run("--osmosis-from=one").assert_outcomes(failed=6)
+    others = plain_workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=4")
+    assert others.ret == 4
+    others.stderr.fnmatch_lines(["  grading.py: changed", "    -RIGHT = 0.6", "    +RIGHT = 0.4"])
+
+
 def test_a_run_goes_on_only_with_the_same_environment(plain_workspace: Workspace) -> None:
     write(plain_workspace)
     plain_workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=2").assert_outcomes(passed=4)

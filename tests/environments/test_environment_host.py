@@ -97,6 +97,8 @@ class Env:
         name = input["prompt"][-1]["content"]
         if name == "bug":
             raise ZeroDivisionError("in the environment")
+        if name == "nothing":
+            return None
         if name == "raised":
             raise SandboxError("raised")
         if name == "infra" and self.tries < self.errors:
@@ -208,7 +210,7 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
 
 
 def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(server: ChatServer, root: Path) -> None:
-    names = ["bug", "infra", "raised", "tool", "outage", "say yes", "denied"]
+    names = ["bug", "nothing", "infra", "raised", "tool", "outage", "say yes", "denied"]
     with environment_host(setup_of(server.base_url, root), root / "log") as host:
         *others, denied = (run_request(asked(name), index) for index, name in enumerate(names))
         host.send(*others)
@@ -220,6 +222,7 @@ def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(serve
 
     assert {name: event.get("boundary") for name, event in failures.items()} == {
         "bug": "agent",
+        "nothing": "agent",
         "infra": "host",
         "raised": "host",
         "tool": "agent",
@@ -228,6 +231,8 @@ def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(serve
         "say yes": None,
     }
     assert failures["bug"]["error"] == "ZeroDivisionError: in the environment"
+    text = "rollout() of the environment must return its state, a mapping, got NoneType"
+    assert failures["nothing"]["error"] == text
     assert failures["infra"]["error"] == "SandboxError: no sandbox"
     assert failures["raised"]["error"] == "SandboxError: raised"
     assert failures["tool"]["error"] == "ToolError: bad call (KeyError: 'tool')"

@@ -102,7 +102,7 @@ def test_a_run_that_failed_is_left_out_of_its_group_until_it_is_made_again(plain
 
     result = plain_workspace.run(*command)
 
-    result.stdout.fnmatch_lines(["*the runs of 1 row was scored together without 1 run that failed*"])
+    result.stdout.fnmatch_lines(["*the runs of 1 row were scored together without 1 run that failed*"])
     assert [event["scores"] for event in events(plain_workspace, "score")] == [{"reward": 0.2}] * 2
     again = plain_workspace.run(*command, "--osmosis-retry-failed")
     again.assert_outcomes(passed=3)
