@@ -31,8 +31,8 @@ class EvalJudge:
 
     @property
     def base_url(self) -> str | None:
-        """The address, None if the name implies it."""
-        return _unless_implied(self.target)
+        """The address, None if the name implies it, or if any of several replicas may answer."""
+        return None if self.target.replicas else _unless_implied(self.target)
 
     @property
     def setup(self) -> JudgeSetup:

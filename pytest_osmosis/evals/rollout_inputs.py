@@ -106,7 +106,7 @@ def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
         "env": {name: _digest(name, value, prepared, salt) for name, value in config.env.items()},
         "baseline": {
             "model_path": None if other is None else other.name,
-            "base_url": None if other is None else other.target.base_url,
+            **({"base_url": None} if other is None else _of_baseline(other.target)),
         },
     }
     redacted: dict[str, dict[str, Any]] = json.loads(json.dumps(prepared.redaction.value(inputs), default=str))
@@ -130,8 +130,16 @@ def _environment(prepared: Prepared) -> dict[str, Any]:
 
 def _address(target: ModelTarget) -> dict[str, Any]:
     """Return what tells a model from others. An endpoint may move, or lose one of its replicas, and stay the same."""
-    address = {"base_url": None, "endpoint": target.endpoint} if target.endpoint else {"base_url": target.base_url}
-    return {"provider": target.provider, "model": target.model, **address}
+    return {"provider": target.provider, "model": target.model, **_server(target)}
+
+
+def _of_baseline(target: ModelTarget) -> dict[str, Any]:
+    """Return what tells a baseline's model from others of that name: behind an id there may be another model later."""
+    return {**_server(target), **({"model": target.model} if target.endpoint else {})}
+
+
+def _server(target: ModelTarget) -> dict[str, Any]:
+    return {"base_url": None, "endpoint": target.endpoint} if target.endpoint else {"base_url": target.base_url}
 
 
 def _inside(mcp: str | None, prepared: Prepared) -> str | None:

@@ -28,8 +28,12 @@ class JudgeSetup(TypedDict):
 
 
 def judge_digest(setup: Mapping[str, Any]) -> str:
-    """Return the digest of all that a judge's scores depend on: its model, its rubric, and what it sees."""
+    """Return the digest of all that a judge's scores depend on: its model, its rubric, and what it sees.
+
+    An endpoint may move, or lose one of its replicas, and stay the same.
+    """
     target = setup["target"]
-    model = [setup["model"], target["base_url"], target["provider"], target["model"]]
+    address = None if target.get("endpoint") else target["base_url"]
+    model = [setup["model"], address, target["provider"], target["model"]]
     rest = {name: value for name, value in setup.items() if name not in ("target", "model", "base_url")}
     return blake2b(dumps({"model": model, **rest}).encode(), digest_size=8).hexdigest()

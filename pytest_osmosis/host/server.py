@@ -96,7 +96,7 @@ class HostServer:
                     self._limits.pause(op == "pause")
                 case "drop":
                     self._drop(request["model_tag"])
-                case "deny":
+                case "deny" if request["model_tag"] in self._models:  # a host that only scores does not ask the model
                     self._models[request["model_tag"]].error = request["error"]
                 case "probe":
                     self._spawn(self._probe(request["model_tag"]))

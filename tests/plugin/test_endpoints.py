@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.plugin.workspaces import Workspace, read_json
-from tests.servers import ChatServer, Exchange, completion
+from tests.servers import ChatServer, Exchange, completion, reply
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
@@ -92,6 +93,27 @@ def test_an_eval_run_goes_on_with_the_replicas_that_are_left(workspace: Workspac
     assert {prompt: n for prompt, n in alive.answered.items() if prompt != "hi"} == {
         f"row {row}": 1 for row in range(3)
     }
+
+
+def test_a_judge_and_a_baseline_by_id_are_not_asked_again_once_a_replica_is_gone(workspace: Workspace) -> None:
+    verdict = json.dumps({"score": 1, "explanation": "good"})
+    with ChatServer(reply(verdict)) as server:
+        workspace.write("configs/endpoints.toml", registry("http://127.0.0.1:9/v1", server.base_url))
+        eval_of(
+            workspace,
+            2,
+            scoring={"rubric": "Is it JSON?", "eval_fns": []},
+            judge={"model_path": "qwen"},
+            baseline={"model_path": "qwen"},
+        )
+        first = workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe")
+        n_asked = len(server.requests)
+        workspace.write("configs/endpoints.toml", registry(server.base_url))
+        second = workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe")
+
+        assert (n_asked, len(server.requests)) == (8, 8), "two rollouts of each model, and a verdict on each"
+    assert (first.ret, second.ret) == (0, 0)
+    first.stdout.fnmatch_lines(["judge qwen: 4 calls, *"])
 
 
 def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspace: Workspace) -> None:

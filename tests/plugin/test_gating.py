@@ -204,6 +204,7 @@ def test_a_key_that_is_rejected_later_stops_an_eval(workspace: Workspace) -> Non
         assert len(server.requests) <= 5
     assert result.ret == 9
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
+    result.stdout.no_fnmatch_line("user code also wrote to *")
     assert workspace.results()["summary"]["finished"] == 2
 
 
