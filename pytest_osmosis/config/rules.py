@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.environment_rules import check_environment, is_environment
 from pytest_osmosis.config.kinds import quoted_list, toml
-from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, RUBRIC_SUFFIXES, GateRule
+from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, TEXT_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.lists import listed
@@ -28,8 +28,12 @@ FOR_ALL_JUDGES = ("max_retries", "requests_per_minute", "tokens_per_minute")
 """The keys of [judge] that functions which ask a judge themselves need too."""
 _MOST_LISTED = 10
 _PATHS_INSIDE = (
-    ("output", "dir"), ("output", "results"), ("baseline", "results"), ("cassette", "path"), ("model", "endpoints_path")
-)  # fmt: skip
+    *(("output", key) for key in ("dir", "results", "output_dir")),
+    ("baseline", "results"),
+    ("cassette", "path"),
+    ("model", "endpoints_path"),
+)
+"""The keys with paths that must be inside the workspace."""
 
 
 def check(draft: Draft, workspace: Path) -> None:
@@ -53,12 +57,7 @@ def check(draft: Draft, workspace: Path) -> None:
     _gates(draft)
     _baseline(draft)
     _cassette(draft)
-    for table, key in (
-        *(("output", key) for key in ("dir", "results", "output_dir")),
-        ("baseline", "results"),
-        ("cassette", "path"),
-        ("model", "endpoints_path"),
-    ):
+    for table, key in _PATHS_INSIDE:
         _stays_inside(draft, workspace, table, key)
 
 
@@ -231,18 +230,18 @@ def _rubric(draft: Draft, workspace: Path) -> None:
         draft.fail(
             "judge", "model_path", 'missing; name the model that judges by [scoring] rubric, like "openai/gpt-5-mini"'
         )
-    _text_file(draft, workspace, "scoring", "rubric")
+    _check_text_file(draft, workspace, "scoring", "rubric")
 
 
 def _prompt(draft: Draft, workspace: Path) -> None:
     if is_recorded(draft) and draft.is_set("agent", "prompt"):
         draft.fail("agent", "prompt", f'cannot be used with agent = "{RECORDED}", which sends no prompt; leave it out')
-    _text_file(draft, workspace, "agent", "prompt")
+    _check_text_file(draft, workspace, "agent", "prompt")
 
 
-def _text_file(draft: Draft, workspace: Path, table: str, key: str) -> None:
+def _check_text_file(draft: Draft, workspace: Path, table: str, key: str) -> None:
     """Report a text that is the path of a file, if there is none in the workspace."""
-    path = rubric_file(workspace, draft.get(table, key) or "")
+    path = text_file(workspace, draft.get(table, key) or "")
     if path is None:
         return
     if inside(workspace, str(path)) is None:
@@ -260,14 +259,14 @@ def _unused_judge(draft: Draft) -> None:
             draft.fail("judge", key, "needs [scoring] rubric, by which the judge scores; without one it is not asked")
 
 
-def rubric_file(workspace: Path, rubric: str) -> Path | None:
-    """Return the file that a rubric names, None if it is the text itself.
+def text_file(workspace: Path, text: str) -> Path | None:
+    """Return the file that a rubric or a prompt names, None if it is the text itself.
 
-    >>> rubric_file(Path("/w"), "rubrics/tone.md"), rubric_file(Path("/w"), "Is the tone friendly?")
+    >>> text_file(Path("/w"), "rubrics/tone.md"), text_file(Path("/w"), "Is the tone friendly?")
     (PosixPath('/w/rubrics/tone.md'), None)
     """
-    is_path = rubric.strip().lower().endswith(RUBRIC_SUFFIXES) and "\n" not in rubric.strip()
-    return workspace / rubric.strip() if is_path else None
+    is_path = text.strip().lower().endswith(TEXT_SUFFIXES) and "\n" not in text.strip()
+    return workspace / text.strip() if is_path else None
 
 
 def _has_scoring(draft: Draft) -> bool:

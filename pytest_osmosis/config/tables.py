@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 CASSETTE_SUFFIX = ".jsonl"
-RUBRIC_SUFFIXES = (".md", ".txt")
+TEXT_SUFFIXES = (".md", ".txt")
 """A rubric of one line that ends like this is a file."""
 ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages", "metadata", "solution_str")
 """The dataset columns that have a meaning. All others are the user's own."""
@@ -105,7 +105,7 @@ class Sampling:
 class Scoring:
     """`[scoring]`: the functions that score, their thresholds, and which scores decide whether a run passed.
 
-    `rubric` is that of the judge: a text, or the path of a file (`RUBRIC_SUFFIXES`).
+    `rubric` is that of the judge: a text, or the path of a file (`TEXT_SUFFIXES`).
     `decide` is "all", "any", or the name of one function. `calibrate` is the dataset's column with scores by humans.
     """
 

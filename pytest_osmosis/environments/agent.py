@@ -22,6 +22,7 @@ from pytest_osmosis.environments.faults import EnvironmentFault, FaultBoundary
 from pytest_osmosis.environments.given_row import given_row
 from pytest_osmosis.environments.state import error_facts, finished
 from pytest_osmosis.models.base import ChatReply, Message
+from pytest_osmosis.models.headers import state_headers
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import RolloutOutput
 from pytest_osmosis.text.user_frames import user_traceback
@@ -111,11 +112,7 @@ class EnvironmentAgent:
         state: Any,
     ) -> ChatReply:
         """Send a request, with the headers whose values are in the state now."""
-        headers = {}
-        for header, name in self.settings.headers_from_state.items():
-            value = state.get(name) if isinstance(state, Mapping) else None
-            if value is not None:
-                headers[header] = str(value)
+        headers = state_headers(self.settings.headers_from_state, state if isinstance(state, Mapping) else {})
         if headers:
             sampling = {**sampling, "extra_headers": {**sampling.get("extra_headers", {}), **headers}}
         return await ctx.chat(messages, tools, **sampling)

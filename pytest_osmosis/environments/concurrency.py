@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,11 +13,11 @@ from pytest_osmosis.environments.load import CONCURRENCY
 class Concurrency:
     """Applies `n` once, on the event loop that rolls out or scores: `set_concurrency(n)`, and the loop's own pool.
 
-    An environment for which extra_env_kwargs has set `concurrency` keeps that.
+    An environment keeps the `concurrency` that its `kwargs` (extra_env_kwargs) set.
     """
 
-    def __init__(self, n: int, kwargs: Any = ()) -> None:
-        self._n = int(kwargs[CONCURRENCY]) if isinstance(kwargs, dict) and CONCURRENCY in kwargs else n
+    def __init__(self, n: int, kwargs: Mapping[str, Any]) -> None:
+        self._n = int(kwargs.get(CONCURRENCY, n))
         self._applied = False
 
     def apply(self, environment: Any) -> None:

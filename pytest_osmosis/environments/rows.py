@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment, load
-from pytest_osmosis.environments.rubric import is_grouped
+from pytest_osmosis.environments.rubric import function_names, is_grouped
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
 from pytest_osmosis.processes.core_files import leave_no_core_file
@@ -106,7 +106,7 @@ def _facts(environment: Any) -> dict[str, Any]:
         "framework": _framework(),
         "pass_threshold": threshold if is_number else PASS_THRESHOLD,
         "grouped": is_grouped(environment),
-        "functions": _functions(environment),
+        "functions": list(function_names(environment)),
         "sampling": _Plain().of(_mapping(getattr(environment, "sampling_args", None))),
         "tools": _Plain().of(list(getattr(environment, "tool_defs", None) or ())),
     }
@@ -115,16 +115,6 @@ def _facts(environment: Any) -> dict[str, Any]:
 def _framework() -> str | None:
     version = getattr(sys.modules.get("verifiers"), "__version__", None)
     return version if isinstance(version, str) else None
-
-
-def _functions(environment: Any) -> list[str]:
-    """Return the names of reward functions and metrics, as far as the rubric tells them.
-
-    `_get_reward_func_names` is private; without it the header names no functions, which tests/verifiers notices.
-    """
-    names = getattr(getattr(environment, "rubric", None), "_get_reward_func_names", None)
-    found = names() if callable(names) else ()
-    return list(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
 def _notes(environment: Any) -> list[str]:

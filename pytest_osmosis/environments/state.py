@@ -39,10 +39,9 @@ class UnkeptState(OsmosisError):
 
 @dataclass(frozen=True, slots=True)
 class FinishedState:
-    """The conversation of a rollout, its first `n_prompt` messages being the prompt, and its facts as plain JSON."""
+    """The conversation of a rollout, the prompt included, and its facts as plain JSON."""
 
     messages: Sequence[Message]
-    n_prompt: int
     facts: Mapping[str, Any]
 
 
@@ -63,7 +62,7 @@ def finished(
     if own_tools != [_dumped(tool) for tool in tools or ()]:
         facts["tool_defs"] = own_tools
     facts[STATE] = _parts(state, given, prompt)
-    return FinishedState([*prompt, *completion], len(prompt), {name: v for name, v in facts.items() if v is not None})
+    return FinishedState([*prompt, *completion], {name: v for name, v in facts.items() if v is not None})
 
 
 def _completion(state: Mapping[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.config.rules import rubric_file
+from pytest_osmosis.config.rules import text_file
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.text.paths import shown
@@ -16,7 +16,7 @@ MOST_BYTES = 1 << 20
 
 def text_or_file(workspace: Path, text: str, where: str, key: str) -> str:
     """Return the text of a key like "[scoring] rubric", which may be the path of a file. Raises `ConfigError`."""
-    path = rubric_file(workspace, text)
+    path = text_file(workspace, text)
     if path is None:
         return text.strip()
     try:

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pytest_osmosis.environments.state import STATE
 from pytest_osmosis.host import output
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
 from pytest_osmosis.host.clients import Clients
@@ -231,10 +232,11 @@ class HostCore:
             with endpoint.current():
                 output = await self._output(context, running)
             messages = list(output.messages)
-            n_prompt = prompt_length(prompt, messages)
+            environment = output.environment
+            n_prompt = _prompt_length(prompt, messages, environment)
             _refuse_refusal(messages[n_prompt:])
             chat.totals.raise_outage()
-            notes, samples, environment = _notes_of(output), output.samples, output.environment
+            notes, samples = _notes_of(output), output.samples
             if self._code.environment is not None:
                 self._code.environment.keep(chat.key, output.state)
         except BaseException as error:
@@ -244,8 +246,8 @@ class HostCore:
             describe = partial(rollout_failure, error, running, copy(chat.totals))
             failure = await self._described(chat.key, "agent", error, describe)
             messages = await self._messages_so_far(chat.key, context) or prompt
-            n_prompt = prompt_length(prompt, messages)
             environment = getattr(error, "facts", environment) if self._code.environment is not None else environment
+            n_prompt = _prompt_length(prompt, messages, environment)
         event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure, notes)
         if samples:
             event["samples"] = samples
@@ -464,6 +466,12 @@ def _refuse_refusal(messages: Sequence[Message]) -> None:
     text = refusal_of(messages[-1]) if messages else None
     if text is not None:
         raise refused(text)
+
+
+def _prompt_length(prompt: Sequence[Message], messages: Sequence[Message], environment: Mapping[str, Any]) -> int:
+    """Return how many messages come from the prompt. An environment says it, as it may ask otherwise than its row."""
+    told: int | None = environment.get(STATE, {}).get("n_prompt")
+    return prompt_length(prompt, messages) if told is None else min(told, len(messages))
 
 
 def _rollout_event(

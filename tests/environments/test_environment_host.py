@@ -161,10 +161,10 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
         root,
         sampling={"temperature": 0.75, "top_k": 3},
         state_columns=["turns", "lock", "missing", "handler"],
-        headers_from_state={"X-Session-ID": "example_id", "X-None": "missing"},
+        headers_from_state={"X-Session-ID": "example_id", "X-Answer": "answer", "X-None": "missing"},
         rollout_retries=1,
     )
-    rows = [asked("say yes"), asked("say no"), asked("infra"), asked("say crash"), asked("say nan")]
+    rows = [asked("say yes"), asked("say no", "Zürich\n"), asked("infra"), asked("say crash"), asked("say nan")]
     requests = [run_request(row, index) for index, row in enumerate(rows)]
     unwritable = run_request(asked("unused"), 1, run=1)
     unwritable["record"]["input"] = None
@@ -185,6 +185,7 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
     assert "score_rollout" in scores[3, 0]["errors"]["reward"]["details"]
     assert "finite number, got nan" in scores[4, 0]["errors"]["reward"]["message"]
     assert rollouts[1, 1]["messages"][-1]["content"] == "second"
+    assert rollouts[1, 1]["n_prompt"] == 1  # the prompt of the environment, which is not that of the request
     rollout = rollouts[0, 0]
     assert [message["content"] for message in rollout["messages"]] == ["say yes", "yes"]
     assert (rollout["n_prompt"], rollout["usage"]) == (1, {"input_tokens": 5, "output_tokens": 2})
@@ -205,6 +206,7 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
         "extra_body": None,
     }
     assert bodies["say no"].headers["x-session-id"] == "1"
+    assert bodies["say no"].headers["x-answer"] == "Z%C3%BCrich%0A"
     assert "x-none" not in bodies["say no"].headers
     assert (root / "torn_down").read_text() == "4"
 
