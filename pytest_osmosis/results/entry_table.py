@@ -163,8 +163,11 @@ def _why_not_compared(results: Results) -> str | None:
         return f"not measured: {results.stopped}" if results.stopped else "not measured"
     if results.decided:
         return "it stopped once its gates were decided, and the runs until then favour that verdict"
+    if results.partial and results.is_merged:
+        return "not all of its shards were merged"
     if results.partial and results.shard is None:
-        return "only a part of its plan was selected"
+        did_not_end = results.stopped is not None and results.stop_reason is None
+        return results.stopped if did_not_end else "only a part of its plan was selected"
     return None
 
 

@@ -26,6 +26,7 @@ from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.causes import too_many
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, corrected, judged, since_previous
+from pytest_osmosis.results.entry_table import EntryPlace, entry_table, is_comparison
 from pytest_osmosis.results.judge_totals import PriceOf
 from pytest_osmosis.results.measured import any_answer, is_not_measured
 from pytest_osmosis.results.previous_run import previous_run
@@ -45,6 +46,8 @@ from pytest_osmosis.verdicts.pass_rule import kind_of
 
 NOT_MEASURED = 9
 """The exit status of an eval that was not measured."""
+COMPARISON = "comparison.json"
+"""The end of the name of a file with the table of several evals, in the folder of their results."""
 _MOST_LISTED = 10
 _VERSIONS = {
     "pytest_osmosis": "versions of pytest-osmosis",
@@ -101,7 +104,7 @@ def merge(paths: Sequence[Path], *, baseline: Path | None = None, runs: Path | N
     read, and `ProblemsError` for files that do not belong together.
     """
     evals: dict[tuple[str, str], list[PublishedResults]] = {}
-    for path in paths:
+    for path in _without_comparisons(paths):
         read = read_results(path)
         evals.setdefault((read.eval, str(read.config["path"])), []).append(read)
     problems = [problem for files in evals.values() for problem in problems_of(files)]
@@ -109,7 +112,39 @@ def merge(paths: Sequence[Path], *, baseline: Path | None = None, runs: Path | N
         raise ProblemsError(problems)
     parts = [_MeasuredEval.of(files, baseline) for files in evals.values()]
     compared = corrected([part.compared for part in parts])
-    return [part.concluded(each, runs) for part, each in zip(parts, compared, strict=True)]
+    return _entries_compared([part.concluded(each, runs) for part, each in zip(parts, compared, strict=True)])
+
+
+def _without_comparisons(paths: Sequence[Path]) -> list[Path]:
+    """Return the paths of results, without the tables that compare several evals."""
+    others = [path for path in paths if not (path.name.endswith(COMPARISON) and is_comparison(path))]
+    if paths and not others:
+        raise ResultsError(f"{shown(paths[0])}: compares several evals; name the results of shards in its place")
+    return others
+
+
+def _entries_compared(evals: Sequence[MergedEval]) -> list[MergedEval]:
+    """Compare the merged entries of each config anew, over all rows, and bring them into their order."""
+    groups: dict[str, dict[str, MergedEval]] = {}
+    for each in evals:
+        of_config = str(each.results.description.extra.get("path", ""))
+        groups.setdefault(of_config, {})[each.results.description.name] = each
+    return [each for group in groups.values() for each in _entries_of_config(group)]
+
+
+def _entries_of_config(group: Mapping[str, MergedEval]) -> Iterator[MergedEval]:
+    tables = [each.results.among.table for each in group.values() if each.results.among is not None]
+    if not tables or all(each.is_copy for each in group.values()):
+        yield from group.values()
+        return
+    longest = max(tables, key=lambda table: table.duration_ms or 0.0)
+    names = [entry.name for entry in longest.entries if entry.name in group]
+    names += [name for name in group if name not in names]
+    results = {name: group[name].results for name in names}
+    table = entry_table(longest.config, results, longest.duration_ms) if len(names) > 1 else None
+    for name in names:
+        among = None if table is None else EntryPlace(name, table)
+        yield replace(group[name], results=replace(results[name], among=among))
 
 
 class _MeasuredEval(NamedTuple):
@@ -157,6 +192,10 @@ class _MeasuredEval(NamedTuple):
         return MergedEval(made, self.sources, self.decides, self.missing, notes)
 
 
+def _time_of_all(place: EntryPlace) -> float:
+    return place.table.duration_ms or 0.0
+
+
 def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], missing: Sequence[int]) -> Results:
     parts = [results_of(each) for each in files]
     first = parts[0]
@@ -178,6 +217,7 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         row_digests={row: digest for part in parts for row, digest in part.row_digests.items()},
         human=_human(parts),
         baseline=_baseline(parts, first.description.n),
+        among=max((part.among for part in parts if part.among is not None), key=_time_of_all, default=None),
         throttling=_throttling([part.throttling for part in parts], sum(len(part.all_records) for part in parts)),
         judge_price=_first_price([part.judge_price for part in parts]),
         provenance=_provenance(files, facts),

@@ -59,4 +59,7 @@ def _read(folder: Path, name: str) -> tuple[str, Results]:
         raise OsmosisError(f"{label}: it has no results, and nothing is known about what passed")
     if not all(found.results.row_digests.values()):
         raise OsmosisError(f"{label}: it did not end, so its rows cannot be recognised; go on with it first")
+    if found.is_from_journal:
+        why = "its run did not end; go on with it first" if found.lifecycle.has_ended else "its run has not ended yet"
+        return label, replace(found.results, stopped=why)
     return label, found.results

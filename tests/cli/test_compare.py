@@ -109,6 +109,8 @@ def test_an_eval_run_that_did_not_end_is_compared_as_far_as_it_got(copied: RealR
     journal.write_text("".join(kept) + lines[last][:20])
     page = typed("runs", "compare", "x~1", "x")
     assert "B did not end: only rows that it has measured so far are compared" in page
+    table = typed("runs", "compare", "x~1", "x", "--table")
+    assert f"{copied.now.name}): not compared: its run did not end; go on with it first" in table
     assert "row6" not in page
     assert "\n  row1: 2 of 2 passed, then 0 of 2\n" in page
 

@@ -141,3 +141,27 @@ def test_a_session_that_stops_at_a_failure_reports_every_entry(plain_workspace: 
     assert found[-1]["status"] == "stopped"
     assert found[-1]["stopped_by"] == "maxfail"
     assert len(found[-1]["pending"]) == 6
+
+
+def test_merged_shards_are_compared_over_all_their_rows(plain_workspace: Workspace) -> None:
+    merge = ["-m", "pytest_osmosis", "merge"]
+    with ChatServer(reply("42")) as server:
+        entries(plain_workspace, "", "", rows=8, base_url=server.base_url)
+        for shard in (1, 2):
+            plain_workspace.run(
+                SEVERAL, "--osmosis-no-probe", f"--osmosis-shard={shard}/2", f"--osmosis-output=s{shard}/"
+            )
+        files = sorted(str(path) for path in plain_workspace.root.glob("s?/*.json"))
+        merged = plain_workspace.pytester.run(sys.executable, *merge, *reversed(files), "-o", "merged/")
+        part = plain_workspace.pytester.run(sys.executable, *merge, *files[:3], "-o", "part/")
+        alone = plain_workspace.pytester.run(sys.executable, *merge, "s1/comparison.json")
+
+    assert merged.ret in (0, 1), merged.stderr.str()
+    table = read_json(plain_workspace.root / "merged/e1.json")["comparison"]
+    assert [(entry["name"], entry["runs"]) for entry in table["entries"]] == [("e0", 8), ("e1", 8)]
+    assert table["entries"][1]["difference"]["rows"] == 8
+    assert read_json(plain_workspace.root / "s1/e1.json")["comparison"]["entries"][1]["difference"]["rows"] == 4
+    assert "over the 8 rows that both measured" in merged.stdout.str()
+    assert "not compared: not all of its shards were merged" in part.stdout.str()
+    assert alone.ret == 4
+    assert "s1/comparison.json: compares several evals; name the results of shards" in alone.stderr.str()
