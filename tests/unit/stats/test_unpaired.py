@@ -49,10 +49,10 @@ def test_fishers_test_has_no_table_with_more_passes_than_rows() -> None:
         fisher(3, 2, 0, 1)
 
 
-SHARES = st.lists(st.integers(0, 4).map(lambda n: n / 4), min_size=1, max_size=8)
+SHARES = st.lists(st.integers(0, 4).map(lambda n: n / 4), min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=10)
 @given(SHARES, SHARES)
 def test_p_and_interval_agree_and_change_sides_with_the_evals(new: list[float], old: list[float]) -> None:
     found, mirrored = compare_unpaired(new, old), compare_unpaired(old, new)
@@ -65,7 +65,7 @@ def test_p_and_interval_agree_and_change_sides_with_the_evals(new: list[float], 
 
 
 def test_every_small_table_of_passes_agrees_with_its_interval() -> None:
-    for n_new, n_old in itertools.product(range(2, 5), repeat=2):
+    for n_new, n_old in itertools.product((2, 4), repeat=2):
         for here, there in itertools.product(range(n_new + 1), range(n_old + 1)):
             found = compare_unpaired(outcomes(here, n_new), outcomes(there, n_old))
             assert (found.p < ALPHA) == (not found.interval.low <= 0 <= found.interval.high), found
@@ -85,9 +85,9 @@ def test_the_interval_joins_those_of_both_means() -> None:
 
 def test_a_true_difference_of_nothing_is_rarely_significant() -> None:
     random = Random(7)
-    ps = [compare_unpaired(*([random.randint(0, 3) / 3 for _ in range(n)] for n in (20, 30))).p for _ in range(40)]
+    ps = [compare_unpaired(*([random.randint(0, 3) / 3 for _ in range(n)] for n in (10, 15))).p for _ in range(20)]
 
-    assert sum(p < ALPHA for p in ps) <= 5  # 5% of 40, and two standard deviations
+    assert sum(p < ALPHA for p in ps) <= 3  # 5% of 20, and two standard deviations
 
 
 def test_thousands_of_rows_are_compared() -> None:
