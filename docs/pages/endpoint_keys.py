@@ -31,7 +31,8 @@ first entry are used.
 
 The model of an environment (`env_id`) that names neither an endpoint nor a server is asked at
 `https://api.pinference.ai/api/v1`, with the name as typed, if `PRIME_API_KEY` is set; the header says so. Models of
-`demo/` and of servers on this machine, such as `ollama/`, are not. No other server is ever implied.
+`demo/` and of servers on this machine, such as `ollama/`, are not, and neither is a name without `/` that resembles an
+id: that is an error. No other server is ever implied.
 
 ## APIs
 
@@ -77,12 +78,12 @@ Entries with one `endpoint_id` are replicas of the model: they must have the sam
   minute, it gets one request again.
 - A request that a replica failed goes to another one at once, under the same limits. That is no retry of `[model]
   max_retries`; those begin once no replica is left that could answer. After a 429 a replica is spared for as long as it
-  asks.
+  asks. A request that is not answered in time is sent again as to a single server, by a retry.
 - The probe asks each replica. One that cannot be reached is left out; a refused key or an unknown address ends the
   session.
 - The summary, `results.json` (`summary.replicas`, and `replicas` of each run) and `pytest-osmosis show` have the
-  requests to each replica, how many failed, and when it was left out. Requests of rollouts that a crash repeated are
-  left out of these counts.
+  requests to each replica, how many failed, and when it was left out. Requests of rollouts that a crash repeated, and
+  those of judges, are left out of these counts.
 
 Each process of `[execution] hosts` counts what it has in flight, and finds out about replicas for itself. An eval run
 goes on though replicas were added, moved or removed.

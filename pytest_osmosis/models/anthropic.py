@@ -29,7 +29,7 @@ class AnthropicModel:
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         assert target.base_url is not None
         self._target = target
-        self._failures = Failures(target.base_url, _root(target.base_url) + PATH, api_key)
+        self._failures = Failures(target.base_url, _root(target.base_url) + PATH, api_key, target.address_key)
         self._transport = official_clients.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
         self._client = AsyncAnthropic(
             api_key=api_key or "none",  # without a key, the client would look for others; `_headers` omits it

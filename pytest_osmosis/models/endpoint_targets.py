@@ -15,6 +15,7 @@ from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.models.targets import DEMO, DEMO_JUDGE, ModelTarget, at_address, check_url, resolve
 from pytest_osmosis.text.header_names import merged_headers
+from pytest_osmosis.text.suggest import closest
 
 PRIME_URL, PRIME_KEY = "https://api.pinference.ai/api/v1", "PRIME_API_KEY"
 SESSION: Mapping[str, str] = {"X-Session-ID": "example_id"}
@@ -39,7 +40,8 @@ def resolve_model(
         table = replace(table, headers_from_state=merged_headers(SESSION, table.headers_from_state))
     if table.endpoint_id is not None or (registry is not None and model_path in registry.endpoints):
         return _at_endpoint(table.endpoint_id or model_path, table, registry, where)
-    if of_environment and _is_for_prime(model_path, table, environ):
+    is_typo = registry is not None and "/" not in model_path and closest(model_path, registry.endpoints) is not None
+    if of_environment and not is_typo and _is_for_prime(model_path, table, environ):
         return at_address(model_path, replace(table, api_key_env=PRIME_KEY), PRIME_URL, where)
     try:
         return resolve(model_path, table, environ, where=where)

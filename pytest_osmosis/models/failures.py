@@ -61,6 +61,8 @@ class Failures:
     base_url: str
     url: str
     secret: str | None = None
+    address_key: str = "[model] base_url"
+    """The key that sets the address."""
 
     def of_status(self, status: int, headers: Mapping[str, str], body: str, *, now: datetime) -> ModelError:
         """Return the error for a status other than 2xx. `headers` find their names in any case."""
@@ -87,7 +89,7 @@ class Failures:
         reason = self._shown(text or type(cause).__name__, MAX_MESSAGE)
         if isinstance(cause, ssl.SSLError) and any(name in text for name in NO_TLS):
             plain = self.base_url.replace("https:", "http:", 1)
-            text = f'{self.base_url} answers without TLS: set [model] base_url to "{plain}"'
+            text = f'{self.base_url} answers without TLS: set {self.address_key} to "{plain}"'
             return ModelError(text, systemic="until_success")
         if isinstance(cause, BadStatusLine) and self._is_plain and TLS_ALERT in text:
             return self.tls()
@@ -179,13 +181,13 @@ class Failures:
     def _redirect(self, status: int, answered: str, location: str) -> ModelError:
         target = f' to "{self._shown(location, MAX_BODY)}"' if location else ""
         reason = f"{answered} at {self._shown_url()}, a redirect{target}, which is not followed"
-        text = f"{reason}: set [model] base_url to the model's own address"
+        text = f"{reason}: set {self.address_key} to the model's own address"
         return ModelError(text, status=status, systemic="until_success")
 
     def tls(self, status: int | None = None) -> ModelError:
         """Return the error for a server that expects TLS and got a request without it."""
         secure = self.base_url.replace("http:", "https:", 1)
-        text = f'{self.base_url} answers with TLS: set [model] base_url to "{secure}"'
+        text = f'{self.base_url} answers with TLS: set {self.address_key} to "{secure}"'
         return ModelError(text, status=status, systemic="until_success")
 
     @property
@@ -196,7 +198,7 @@ class Failures:
         """Return a hint for a 404 where the address lacks the version that nearly all servers have in theirs."""
         if VERSION.search(self.url):
             return ""
-        return f'; most servers have /v1 in their address: [model] base_url = "{self.base_url.rstrip("/")}/v1"'
+        return f'; most servers have /v1 in their address: {self.address_key} = "{self.base_url.rstrip("/")}/v1"'
 
     def _detail(self, error: ErrorBody) -> str:
         return f": {self._shown(error.message, MAX_MESSAGE)}" if error.message else ""

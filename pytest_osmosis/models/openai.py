@@ -23,7 +23,7 @@ class OpenAIModel:
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         assert target.base_url is not None
         self._target = target
-        self._failures = Failures(target.base_url, f"{target.base_url.rstrip('/')}{PATH}", api_key)
+        self._failures = Failures(target.base_url, f"{target.base_url.rstrip('/')}{PATH}", api_key, target.address_key)
         self._transport = official_clients.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
         self._client = AsyncOpenAI(
             api_key=api_key or "none",  # the client requires a key; `_headers` omits it

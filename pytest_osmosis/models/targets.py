@@ -76,6 +76,11 @@ class ModelTarget:
         return self.base_url if not self.replicas else ", ".join(each.base_url or "" for each in self.replicas)
 
     @property
+    def address_key(self) -> str:
+        """The key that sets the address, for people."""
+        return "[model] base_url" if self.endpoint is None else "[[endpoint]] url (or [model] base_url)"
+
+    @property
     def describe(self) -> str:
         """The model in words, with its address unless the name implies it.
 

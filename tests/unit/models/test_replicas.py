@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -151,6 +152,15 @@ async def test_a_refused_key_of_one_replica_does_not_deny_the_others() -> None:
         async with replicated(refusing.base_url, alive.base_url) as model:
             assert [(await ask(model, retries=0)).content for _ in range(3)] == ["b"] * 3
     assert len(refusing.requests) == 1
+
+
+async def test_an_address_that_does_not_fit_is_mended_in_the_registry() -> None:
+    with ChatServer(servers.status(307, Location="http://127.0.0.1:11/v1")) as moved:
+        async with replicated(moved.base_url, moved.base_url) as model:
+            with pytest.raises(
+                ModelError, match=re.escape("set [[endpoint]] url (or [model] base_url) to the model's")
+            ):
+                await ask(model, retries=0)
 
 
 async def test_an_error_of_the_request_itself_goes_nowhere_else() -> None:
