@@ -20,7 +20,7 @@ class RunTable:
     `suspects` wait for the quarantine, which repeats their rollout or the function that ran when their host died;
     `unscored_async` wait for a host that scores them on its event loop, `unscored_blocking` for a scorer. `stored` are
     runs whose rollout an earlier session made; they are reported besides the others. `held` are rolled out, and not
-    scored before the last rollout has ended. `groups` are those of eval with `n` runs of each row.
+    scored before the last rollout has ended. `groups` are those of an eval with `n` runs of each row.
     """
 
     def __init__(self, n: int = 1) -> None:

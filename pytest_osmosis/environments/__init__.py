@@ -1,5 +1,5 @@
-"""verifiers environments: found, loaded in a process of their own, rolled out and scored, all by duck type.
+"""verifiers environments: asked for their rows, rolled out and scored, all by duck type.
 
-Nothing here imports verifiers. What its classes are needed for is taken from the modules that the environment itself
-has imported.
+Nothing here imports verifiers. Where its classes are needed, they are taken from the modules that the environment
+itself has imported.
 """

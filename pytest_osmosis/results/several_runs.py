@@ -1,4 +1,4 @@
-"""Any number of eval runs side by side, each compared with the first: the table of a config with several evals, later.
+"""Any number of eval runs side by side, each compared with the first, as a session compares the evals of one config.
 
 The figures are those that the session wrote, if the same runs are named in the same order.
 """
