@@ -188,8 +188,10 @@ def _reward(state: Any) -> Reward | BaseException:
         reward = state.get("reward")
         if reward is None:
             raise NotAScore('the rubric left no number in state["reward"]')
-        metrics = {}
-        for name, value in (state.get("metrics") or {}).items():
+        told, metrics = state.get("metrics") or {}, {}
+        if not isinstance(told, Mapping):
+            raise NotAScore(f'state["metrics"] must be a mapping of names to numbers, got {type_name(told)}')
+        for name, value in told.items():
             if isinstance(value, (int, float)) or getattr(value, "shape", None) == ():
                 metrics[str(name)] = _finite(value, f"metric {name}")
         return Reward(score_of(reward), metrics=metrics)

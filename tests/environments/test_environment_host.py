@@ -51,7 +51,8 @@ class Rubric:
     async def score_group(self, states):
         for state in states:
             await self.score_rollout(state)
-            state["metrics"]["group"] = len(states)
+            if isinstance(state["metrics"], dict):
+                state["metrics"]["group"] = len(states)
 
     async def score_rollout(self, state):
         answer = state["completion"][-1]["content"]
@@ -59,6 +60,9 @@ class Rubric:
             raise KeyError("reward")
         if answer == "nan":
             state["reward"], state["metrics"] = float("nan"), {}
+            return
+        if answer == "list":
+            state["reward"], state["metrics"] = 1.0, [1.0]
             return
         state["reward"] = float(answer == state["answer"])
         state["metrics"] = {"turns": state["turns"], "note": "text", "thread": float(state["lock"] is not None)}
@@ -164,7 +168,8 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
         headers_from_state={"X-Session-ID": "example_id", "X-Answer": "answer", "X-None": "missing"},
         rollout_retries=1,
     )
-    rows = [asked("say yes"), asked("say no", "Zürich\n"), asked("infra"), asked("say crash"), asked("say nan")]
+    names = ["say yes", "say no", "infra", "say crash", "say nan", "say list"]
+    rows = [asked(name, "Zürich\n" if name == "say no" else "yes") for name in names]
     requests = [run_request(row, index) for index, row in enumerate(rows)]
     unwritable = run_request(asked("unused"), 1, run=1)
     unwritable["record"]["input"] = None
@@ -184,6 +189,7 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
     assert scores[3, 0]["errors"]["reward"]["message"] == "KeyError: 'reward'"
     assert "score_rollout" in scores[3, 0]["errors"]["reward"]["details"]
     assert "finite number, got nan" in scores[4, 0]["errors"]["reward"]["message"]
+    assert "must be a mapping of names to numbers, got list" in scores[5, 0]["errors"]["reward"]["message"]
     assert rollouts[1, 1]["messages"][-1]["content"] == "second"
     assert rollouts[1, 1]["n_prompt"] == 1  # the prompt of the environment, which is not that of the request
     rollout = rollouts[0, 0]
