@@ -318,7 +318,7 @@ class _Expansion:
                 self._fail(fault.at, fault.text)
 
     def _entry(self, layers: Sequence[_Layer], home: Place, swept: Mapping[str, Any]) -> Iterator[Entry]:
-        """Yield the entry of these layers, the highest one last, unless it says of nothing that it is evaluated."""
+        """Yield the entry of these layers, the highest one last, unless they name nothing to evaluate."""
         settings = _merged([layer.settings for layer in layers])
         subject = next((path for path in _SUBJECTS for each in settings if each.path == path), None)
         scores = any(each.path[0] == "scoring" for each in settings)

@@ -121,7 +121,7 @@ class Engine:
         self._actor.inbox.put(Submit(list(runs)))
 
     def limit(self, in_flight: int) -> None:
-        """Have at most so many rollouts in flight from now on, between 0 and `batch_size`. Those in flight finish."""
+        """Begin no rollout from now on while `in_flight` others are in flight, at most `batch_size`. Those finish."""
         self._limit = max(0, min(in_flight, self.job.batch_size))
         self._actor.inbox.put(MostInFlight(self._limit))
 

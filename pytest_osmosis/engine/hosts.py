@@ -242,7 +242,7 @@ class Hosts:
         return sum(map(self._begun_in, self.rolling)) >= self.in_flight
 
     def limit(self, in_flight: int) -> None:
-        """Have at most so many rollouts in flight from now on. Those in flight finish."""
+        """Begin no rollout from now on while `in_flight` others are in flight. Those in flight finish."""
         self.in_flight, self._settles = in_flight, True
         self.relimit()
 

@@ -15,7 +15,7 @@ def shares(total: int, parts: int) -> list[int]:
 
 
 def shares_but_one(total: int, parts: int, is_one_less: bool) -> list[int]:
-    """Return `shares`, the last of which that is not 0 is less by one with `is_one_less`.
+    """Return `shares`; with `is_one_less` the last share that is not 0 is smaller by one.
 
     >>> shares_but_one(4, 2, True), shares_but_one(1, 2, True), shares_but_one(0, 2, True)
     ([2, 1], [0, 0], [0, 0])

@@ -282,4 +282,4 @@ def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | 
 
 
 class FailedFunctionError(Exception):
-    """The error that verifiers gets, in the place of one whose traceback its frames would lengthen."""
+    """The error that verifiers gets in place of the original one, whose traceback its frames would lengthen."""

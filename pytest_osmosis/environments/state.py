@@ -146,7 +146,7 @@ def _columns(state: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]
 
 
 def scored_columns(state: Mapping[str, Any], columns: Sequence[str], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns that are others once a rollout is scored than its `facts` say, as reward functions set some.
+    """Return the columns that scoring has changed since the `facts` of the rollout were noted.
 
     A member that was not kept is as it was.
     """

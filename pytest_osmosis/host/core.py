@@ -469,7 +469,7 @@ def _refuse_refusal(messages: Sequence[Message]) -> None:
 
 
 def _prompt_length(prompt: Sequence[Message], messages: Sequence[Message], environment: Mapping[str, Any]) -> int:
-    """Return how many messages come from the prompt. An environment says it, as it may ask otherwise than its row."""
+    """Return how many messages come from the prompt. An environment knows it, as its prompt may not be the row's."""
     told: int | None = environment.get(STATE, {}).get("n_prompt")
     return prompt_length(prompt, messages) if told is None else min(told, len(messages))
 
