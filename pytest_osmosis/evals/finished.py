@@ -77,7 +77,8 @@ def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:
 class FinishedEval:
     """An eval run that is over. `written` and `unwritten` say which files `write` could and could not write.
 
-    `prime_folder` holds the files of `prime eval`, None if none were requested.
+    `prime_folder` holds the files of `prime eval`, None if none were requested. `pushed` says what became of the push
+    that the command asks for.
     """
 
     def __init__(self, run: EvalRun, results: Results) -> None:
@@ -86,6 +87,7 @@ class FinishedEval:
         self.written: list[Path] = []
         self.unwritten: list[str] = []
         self.prime_folder: Path | None = None
+        self.pushed: str | None = None
 
     def add_verdicts(self, verdicts: Sequence[Verdict]) -> None:
         if verdicts:
@@ -144,7 +146,8 @@ class FinishedEval:
         if not hub.is_pushed(self.run.prepared):
             self.run.notices.add(f"not pushed to the Hugging Face Hub: only {hub.FLAG} in the command does that")
         elif self.prime_folder is not None:
-            self.run.notices.add(hub.push(self.run.prepared, self.prime_folder))
+            self.pushed = hub.push(self.run.prepared, self.prime_folder)
+            self.run.notices.add(self.pushed)
 
     def _write_prime_files(self) -> None:
         """Write the files of `prime eval` about all that the journal holds, also of earlier sessions."""

@@ -106,6 +106,6 @@ def test_results_are_pushed_by_a_command_that_says_so(plain_workspace: Workspace
     assert hub.tokens == {"Bearer hf_0123456789abcdefABCDEF"}
 
     hub.refuses = True
-    failed = workspace.run(*COMMAND, "--osmosis-hf-hub-dataset-name=me/mine")
-    failed.stdout.fnmatch_lines(["*not pushed to the Hugging Face Hub (me/mine): HfHubHTTPError: *403*"])
+    failed = workspace.run(*COMMAND, "--osmosis-hf-hub-dataset-name=me/mine", "-q")
+    failed.stdout.fnmatch_lines(["osmosis: x: not pushed to the Hugging Face Hub (me/mine): HfHubHTTPError: *403*"])
     assert failed.ret == 0

@@ -235,7 +235,8 @@ def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int 
     """Yield the verdicts, and of several evals their table, with `-qq` only the line below it."""
     for name, each in zip(_names(finished), finished, strict=True):
         verdicts = short_verdict_lines(each.results) if len(finished) == 1 else []
-        yield from (joined(f"osmosis: {name}: ", line) for line in (*verdicts, *each.unwritten))
+        pushed = [each.pushed] if each.pushed is not None else []
+        yield from (joined(f"osmosis: {name}: ", line) for line in (*verdicts, *each.unwritten, *pushed))
     if len(finished) > 1:
         results = [each.results for each in finished]
         yield from overview_lines(results, columns) if verbosity == -1 else [joined("osmosis: ", total_line(results))]
