@@ -52,4 +52,4 @@ def differing_settings(stored: PublishedResults, config: Mapping[str, Any], reda
 
 
 def _written(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -54,7 +54,7 @@ def test_differing_settings_are_named(stored: Callable[[Any], Path]) -> None:
         "the model: vendor/some-model, here b",
         "runs per row: 1, here 3",
         'the thresholds: {"rewards:a": 1.0}, here {"rewards:a": 0.5}',
-        r'the sampling: {"temperature": 0.5, "seed": null}, here {"temperature": 0.5, "seed": null, "stop": ["\n"]}',
+        r'the sampling: {"seed": null, "temperature": 0.5}, here {"seed": null, "stop": ["\n"], "temperature": 0.5}',
     )
 
 
