@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pytest_osmosis.config.eval_tables import EVAL_TABLES, EVALUATION, EXPERIMENT
+from pytest_osmosis.config.eval_tables import EVAL_TABLES, EVALUATION, EXPERIMENT, SCORING
 from pytest_osmosis.config.fields import unknown_table
 from pytest_osmosis.config.key_lines import Place
 from pytest_osmosis.config.kinds import Unfit, key_text, toml
@@ -24,7 +24,8 @@ HEADER_LINES = ("header", "header_from_state")
 """Lines that are added to a table of headers, whoever sets the two."""
 _OF_TABLES: Mapping[str, TableKey] = {
     **{option: key for option, key in OPTIONS.items() if option not in EVAL_TABLES or option == "agent"},
-    **{field.name: (table.name, field.name) for table in (EXPERIMENT, EVALUATION) for field in table.fields},
+    **{field.name: (table.name, field.name) for table in (EXPERIMENT, EVALUATION, SCORING) for field in table.fields},
+    "rows": ("data", "rows"),
 }
 KEYS = tuple(dict.fromkeys((*PRIME_KEYS, SAMPLING_ARGS, *_OF_TABLES)))
 """The keys that stand outside of tables, apart from `name`."""

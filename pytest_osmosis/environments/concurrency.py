@@ -17,7 +17,7 @@ class Concurrency:
     """
 
     def __init__(self, n: int, kwargs: Mapping[str, Any]) -> None:
-        self._n = int(kwargs.get(CONCURRENCY, n))
+        self._n = kwargs.get(CONCURRENCY, n)
         self._applied = False
 
     def apply(self, environment: Any) -> None:

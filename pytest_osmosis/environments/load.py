@@ -140,6 +140,10 @@ def _typed(make: Callable[..., Any], args: Mapping[str, Any]) -> Mapping[str, An
 def _set(source: EnvironmentSource, environment: Any) -> tuple[str, ...]:
     """Set the further keyword arguments. Return notes about those that the environment does not know."""
     notes = []
+    concurrency = source.kwargs.get(CONCURRENCY, 1)
+    if type(concurrency) is not int or concurrency < 1:
+        text = f"extra_env_kwargs: {CONCURRENCY} must be an integer of at least 1, got {concurrency!r}"
+        raise CodeError(f"environment {source.env_id}: {text}")
     for name, value in source.kwargs.items():
         setter = getattr(environment, f"set_{name}", None)
         if not callable(setter) and not hasattr(environment, name) and name != CONCURRENCY:

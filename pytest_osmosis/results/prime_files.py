@@ -435,7 +435,7 @@ def _metadata(run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Tota
         },
         "state_columns": list(environment.get("state_columns", ())),
         "tools": (tools[0] or None) if len(tools) == 1 else None,
-        "osmosis": {"schema_version": SCHEMA_VERSION, "run": run.directory.name, "folder": manifest.folder},
+        "osmosis": {"schema_version": SCHEMA_VERSION, "run": run.directory.name},
     }
 
 

@@ -102,6 +102,13 @@ def test_a_key_of_an_entry_replaces_another_that_excludes_it(
     assert found == keys
 
 
+def test_scoring_and_rows_need_no_table(evals: Evals) -> None:
+    text = '[[eval]]\nrows = "1,3"\neval_fns = ["rewards:f", "rewards:g"]\ndecide = "any"\n'
+    (config,) = evals(SHARED + text).values()
+    assert config.selection.rows == ((1, 1), (3, 3))
+    assert (config.scoring.eval_fns, config.scoring.decide) == (("rewards:f", "rewards:g"), "any")
+
+
 def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
     text = (
         "[[ablation]]\ntemperature = 9\nsampling_args = {fixed = 1}\n[ablation.sweep]\ntemperature = [0.0, 0.5]\n"
