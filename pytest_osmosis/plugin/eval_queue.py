@@ -98,10 +98,13 @@ class EvalQueue:
         for eval_id in started:
             if self._inline is not None:
                 self._inline.host(eval_id).load()
-        errors = [f"{run.prepared.config.name}: {error}" for run in started.values() if (error := _load_error(run))]
+        errors: dict[str, list[str]] = {}
+        for run in started.values():
+            if error := _load_error(run):
+                errors.setdefault(error, []).append(run.prepared.config.name)
         if errors:
             self.discard()
-            raise pytest.UsageError(*errors)
+            raise pytest.UsageError(*(f"{', '.join(names)}: {error}" for error, names in errors.items()))
         if self._inline is None:
             with self._lock:
                 self._begin_next()
