@@ -20,7 +20,7 @@ CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def test_every_named_key_has_an_option() -> None:
-    named = [option.dest.removeprefix("osmosis_") for option in (*options.AGENTS, options.ENV, *options.OF_CONFIG)]
+    named = [option.dest.removeprefix("osmosis_") for option in (*options.AGENTS, *options.OF_CONFIG)]
     assert sorted(named) == sorted(OPTIONS)
 
 
