@@ -18,3 +18,4 @@ else:
 
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]
+os.environ.pop("PYTHONUNBUFFERED", None)  # users' output is buffered

@@ -140,7 +140,7 @@ def _answer(request: RowsRequest, folder: Path, environ: Mapping[str, str]) -> d
     with open(output, "wb", opener=private.opener) as log, asked.open("rb") as stdin:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
+                [sys.executable, "-u", "-P", "-c", BOOT, PACKAGE_ROOT],  # what it prints is kept however it ends
                 stdin=stdin,
                 stdout=log,
                 stderr=log,

@@ -54,13 +54,14 @@ def coloured(terminal: pytest.TerminalReporter, line: str) -> str:
 
 
 def say(config: pytest.Config, lines: Iterable[str]) -> None:
-    """Write lines in the middle of a session, unless pytest is quiet."""
+    """Write lines in the middle of a session, to be read at once, unless pytest is quiet."""
     terminal: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is None or config.get_verbosity() < 0:
         return
     for line in lines:
         terminal.ensure_newline()
         write_line(terminal, line)
+    terminal.flush()
 
 
 ASKED = (0, 1, 2, 4, 5)
