@@ -66,6 +66,19 @@ EXTRA = members(
     {"judge": table(anything), "system_prompt": text},
 )
 PRICE = members({"source": text, **dict.fromkeys(("input", "output", "cached_input", "cache_write"), number(0))})
+SERVER = {"provider": text, "base_url": nullable(text)}
+TARGET = members({}, {**SERVER, "replicas": listing(members({}, SERVER))})
+ENVIRONMENT = members(
+    {},
+    {
+        "env_id": text,
+        "env_args": table(anything),
+        "version": nullable(text),
+        "framework": nullable(text),
+        "state_columns": listing(text),
+        "tools": listing(table(anything)),
+    },
+)
 SHAPE = members(
     {
         "schema_version": one_of(MANIFEST_VERSION),
@@ -79,8 +92,8 @@ SHAPE = members(
         ),
         "plan": PLAN,
         "subject": members({"model": text, "n": whole(1), "extra": EXTRA}),
-        "target": table(anything),
-        "baseline": nullable(members({"model": text, "target": table(anything)})),
+        "target": TARGET,
+        "baseline": nullable(members({"model": text, "target": TARGET})),
     },
     {
         "pass_rule": members({"pass_threshold": number(), "thresholds": table(number()), "decide": text}),
@@ -97,7 +110,7 @@ SHAPE = members(
         "versions": table(nullable(text)),
         "code": members({"rollouts": nullable(text), "rewards": table(text)}),
         "git": members({"git_commit": nullable(text), "git_dirty": nullable(flag)}),
-        "environment": table(anything),
+        "environment": ENVIRONMENT,
         "imported": table(anything),
         "result_facts": table(anything),
         "entry": nullable(text),
