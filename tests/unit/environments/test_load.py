@@ -1,4 +1,4 @@
-"""What is set on an environment after it was made."""
+"""Values that are set on an environment after it was made."""
 
 from __future__ import annotations
 
