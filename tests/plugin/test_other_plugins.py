@@ -171,6 +171,18 @@ def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) ->
     assert workspace.results()["summary"]["total_runs"] == 2
 
 
+@pytest.mark.slow
+def test_an_internal_error_is_reported_to_a_terminal_of_another_plugin(plain_workspace: Workspace) -> None:
+    plain_workspace.write("conftest.py", TERMINAL + "\ndef pytest_runtest_logreport():\n    raise OSError('disk')\n")
+    plain_workspace.eval(rows=2)
+
+    done = plain_workspace.run(CONFIG)
+
+    assert done.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert done.stderr.str().count("Error: disk") == 1
+    assert "AttributeError" not in done.stderr.str()
+
+
 # -- pytest's own options -----------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import ScoringFields
 from pytest_osmosis.plugin.debug.tracing import ReturnTracer, cut_to_users, tracing
 from pytest_osmosis.plugin.items.item import EvalItem
-from pytest_osmosis.plugin.output.terminal import write_line
+from pytest_osmosis.plugin.output.terminal import own_terminal, write_line
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.verdicts.pass_rule import kind_of, score_line
 
@@ -128,7 +128,7 @@ class DebuggerHooks:
         return PromptFrame(result, host.inside())
 
     def _say(self, text: str) -> None:
-        terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        terminal = own_terminal(self._config)
         if terminal is not None:
             terminal.ensure_newline()
             write_line(terminal, f"osmosis: {text}")

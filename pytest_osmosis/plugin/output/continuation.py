@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.output.terminal import write_line
+from pytest_osmosis.plugin.output.terminal import own_terminal, write_line
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.record.submission import typed_words
 
@@ -35,7 +35,7 @@ class Continuation:
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
         unfinished = [each for each in self._evals.queue.finished.values() if each.goes_on]
-        terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        terminal = own_terminal(self._config)
         if terminal is None or not unfinished:
             return
         terminal.ensure_newline()

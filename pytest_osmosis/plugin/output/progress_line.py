@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
-from _pytest.terminal import TerminalReporter
 
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items.node_ids import unit_key
-from pytest_osmosis.plugin.output.terminal import coloured, write_line
+from pytest_osmosis.plugin.output.terminal import coloured, own_terminal, write_line
 from pytest_osmosis.record.run_counts import RunCounts, sum_of
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.report.style import warning
@@ -40,12 +39,6 @@ class ProgressLine:
         self._n_alerts: dict[EvalRun, int] = {}
         self._visible = self._begun = self._alone = self._over = self._in_place = False
 
-    @property
-    def _terminal(self) -> TerminalReporter | None:
-        """pytest's own reporter; replacements by other plugins may write in other ways, so they get no line."""
-        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        return reporter if isinstance(reporter, TerminalReporter) else None
-
     def begin(self, *, alone: bool, undisturbed: bool) -> None:
         """Begin with the first of our tests: no file names from now on, and no percentages if we are `alone`.
 
@@ -55,7 +48,7 @@ class ProgressLine:
             return
         self._begun, self._alone = True, alone
         self._began_at = time.monotonic()
-        terminal = self._terminal
+        terminal = own_terminal(self._config)
         if terminal is None or self._config.get_verbosity() > 0:
             return
         self._in_place = undisturbed and bool(terminal.isatty)
@@ -83,7 +76,7 @@ class ProgressLine:
     def forget(self, report: pytest.TestReport) -> None:
         """Drop a setup or teardown report without output from pytest's memory; they are most of what a test keeps."""
         if report.passed and report.when != "call" and (report.when == "setup" or not report.sections):
-            terminal = self._terminal
+            terminal = own_terminal(self._config)
             kept = terminal.stats.get("", []) if terminal is not None else []
             if kept and kept[-1] is report:
                 kept.pop()
@@ -93,7 +86,7 @@ class ProgressLine:
         now = time.monotonic()
         if now - self._checked_at < CHECK_S or not self._begun or self._over:
             return
-        self._checked_at, terminal = now, self._terminal
+        self._checked_at, terminal = now, own_terminal(self._config)
         if terminal is None or not self._may_show():
             return
         self._alert(terminal)
@@ -158,8 +151,8 @@ class ProgressLine:
                 terminal.flush()
 
     def clear(self) -> None:
-        if self._visible and self._terminal is not None:
-            self._write_over(self._terminal, "")
+        if self._visible and (terminal := own_terminal(self._config)) is not None:
+            self._write_over(terminal, "")
 
     def end(self) -> None:
         self.clear()

@@ -39,6 +39,12 @@ MARKUP: dict[Style, dict[str, bool]] = {
 """The markup of pytest's terminal for each style."""
 
 
+def own_terminal(config: pytest.Config) -> pytest.TerminalReporter | None:
+    """Return pytest's own reporter; replacements by other plugins may write in other ways, so they get no line."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter if isinstance(reporter, pytest.TerminalReporter) else None
+
+
 def write_line(terminal: pytest.TerminalReporter, line: str) -> None:
     """Write a line of ours."""
     terminal.write_line(coloured(terminal, line))
@@ -55,7 +61,7 @@ def coloured(terminal: pytest.TerminalReporter, line: str) -> str:
 
 def say(config: pytest.Config, lines: Iterable[str]) -> None:
     """Write lines in the middle of a session, to be read at once, unless pytest is quiet."""
-    terminal: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    terminal = own_terminal(config)
     if terminal is None or config.get_verbosity() < 0:
         return
     for line in lines:
@@ -92,7 +98,7 @@ class TerminalSummary:
     def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, object, object]:
         """Print the summary if pytest will not ask for it, before it prints its last line."""
         result = yield
-        terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        terminal = own_terminal(self._config)
         if terminal is not None and exitstatus not in ASKED and not self._config.getoption("no_summary"):
             terminal.ensure_newline()
             self._print(terminal)
