@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers lint types check coverage docs matrix clean bench
+.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers viewer lint types check coverage docs matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -59,6 +59,11 @@ test-mcp: $(STAMP) ## test MCP tools
 test-verifiers: $(STAMP) ## test environments of verifiers, and compare their rewards with those of vf-eval
 	test -d $(VENV)/verifiers/verifiers || $(BIN)/python -m pip install --quiet --target $(VENV)/verifiers --group verifiers
 	PYTHONPATH=$(abspath $(VENV)/verifiers) $(BIN)/python -m pytest tests/verifiers
+
+# Needs node and npm, which users do not: what it builds is committed, and shipped in the wheel.
+viewer: $(STAMP) ## build the front end of reports and of the dashboard, after a change in viewer/
+	$(BIN)/python viewer/shapes.py
+	cd viewer && npm ci --silent --ignore-scripts && npx tsc && node build.mjs
 
 coverage: $(STAMP) ## run every test under coverage; list the modules that are not fully covered
 	$(BIN)/python -m pip install --quiet --group coverage

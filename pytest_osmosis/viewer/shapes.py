@@ -1,0 +1,354 @@
+"""The JSON that Python gives the front end: every object, key by key.
+
+`python viewer/shapes.py` writes viewer/src/shapes.ts from these classes, so both sides agree. All statistics are made
+here in Python; the front end filters, sorts, bins and counts what it shows. Times are in milliseconds, costs in US
+dollars, moments UTC in ISO 8601. None means that a value is not known, or that there is none.
+
+The front end asks for five kinds of pages: the list of eval runs (`RunsPage`), one eval run (`RunPage`), a run of it
+(`Conversation`), two eval runs compared (`ComparisonPage`), and the eval runs of one eval (`HistoryPage`). A dashboard
+gives each on request, and `Changes` of an eval run that is going on. A report holds them all (`ReportIndex`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+SCHEMA_VERSION = 1
+"""The version of these shapes."""
+
+StatusName = Literal["pending", "running", "finished", "failed", "stopped", "unreadable"]
+Outcome = Literal["passed", "failed", "unmeasured", "removed", "running", "pending"]
+"""The end of a run: it passed or not, says nothing about the model, was taken out by its Grader, is in flight, or
+has not begun."""
+
+
+class IntervalShape(TypedDict):
+    """An interval, as in results.json."""
+
+    low: float
+    high: float
+    method: str
+    level: float
+
+
+class GateShape(TypedDict):
+    """A gate and its verdict."""
+
+    gate: str
+    state: str
+    finding: str
+    value: float | None
+
+
+# -- the list of eval runs ---------------------------------------------------------------------------------
+
+
+class RunRow(TypedDict):
+    """One eval run in the list."""
+
+    name: str
+    eval: str | None
+    status: StatusName
+    reason: str | None
+    problem: str | None
+    model: str | None
+    dataset: str | None
+    rollout: str | None
+    started_at: str | None
+    duration_ms: float | None
+    partial: bool
+    replayed: bool
+    passed: int | None
+    measured: int | None
+    counted: int | None
+    ended: int | None
+    selected: int | None
+    pass_rate: float | None
+    pass_rate_interval: IntervalShape | None
+    gates: Sequence[str]
+    """The state of each gate."""
+    tokens: int | None
+    cost_usd: float | None
+    cost_unknown: int
+    git_commit: str | None
+    git_dirty: bool | None
+
+
+class EntryRow(TypedDict):
+    """One of several evals that ran together, in the table over them."""
+
+    name: str
+    run: str
+    model: str
+    pass_rate: float | None
+    pass_rate_interval: IntervalShape | None
+    measured: int
+    runs: int
+    mean: float | None
+    tokens: int
+    cost_usd: float | None
+    duration_ms: float
+    finding: str
+    """The comparison with the first one, in words; "" for the first one."""
+
+
+class RunsPage(TypedDict):
+    """The eval runs of a workspace, or of a report, the newest first.
+
+    `tables` are those over the evals of one config that ran together.
+    """
+
+    schema_version: int
+    workspace: str
+    runs: Sequence[RunRow]
+    tables: Sequence[Sequence[EntryRow]]
+
+
+# -- one eval run ------------------------------------------------------------------------------------------
+
+
+class FunctionShape(TypedDict):
+    """A reward function: its statistics of one model, as in results.json, without those in `PassCurve`."""
+
+    name: str
+    model: int
+    threshold: float
+    decides: bool
+    """True if the run's outcome depends on it."""
+    statistics: Mapping[str, Any]
+
+
+class PassCurve(TypedDict):
+    """pass@k and pass^k of a model for each k that is reported. `function` is "" for runs that passed."""
+
+    function: str
+    model: int
+    k: Sequence[int]
+    pass_at_k: Sequence[float | None]
+    pass_hat_k: Sequence[float | None]
+
+
+class SliceShape(TypedDict):
+    """The rows that have the same value in a column of the dataset."""
+
+    value: str
+    rows: Sequence[int]
+    """Their positions in `RowColumns`."""
+    runs: int
+    measured: int
+    passed: int
+    pass_rate: float | None
+    pass_rate_interval: IntervalShape | None
+
+
+class SlicesShape(TypedDict):
+    """The slices of one column of the dataset, or of a fact about runs, by the eval's own model."""
+
+    column: str
+    slices: Sequence[SliceShape]
+
+
+class RowColumns(TypedDict):
+    """The rows with a run, one entry a row in each list."""
+
+    index: Sequence[int]
+    digest: Sequence[str]
+    prompt: Sequence[str]
+    """The beginning of the last message of the prompt, in one line."""
+
+
+class RunColumns(TypedDict):
+    """The runs, one entry a run in each list: by row, then model, then index of the run."""
+
+    row: Sequence[int]
+    """The positions of their rows in `RowColumns`."""
+    run: Sequence[int]
+    """The indices among the runs of a row."""
+    model: Sequence[int]
+    """Positions in `RunPage.models`."""
+    outcome: Sequence[int]
+    """Positions in `RunPage.outcomes`."""
+    boundary: Sequence[int]
+    """Positions in `RunPage.boundaries`; -1 without one."""
+    error: Sequence[int]
+    """Positions in `RunPage.errors`; -1 without one."""
+    scores: Mapping[str, Sequence[float | None]]
+    """By function."""
+    metrics: Mapping[str, Sequence[float | None]]
+    """By "source: name"."""
+    duration_ms: Sequence[float | None]
+    tokens: Sequence[int | None]
+    cost_usd: Sequence[float | None]
+    turns: Sequence[int | None]
+    """The assistant's messages that the rollout made."""
+    finish_reason: Sequence[int]
+    """Positions in `RunPage.finish_reasons`; -1 without one."""
+    chunk: Sequence[int]
+    """The chunk of a report that holds the conversation; -1 if it holds none. Empty in a dashboard."""
+    line: Sequence[int]
+    """The line of that chunk."""
+
+
+class RunHead(TypedDict):
+    """An eval run without its rows and runs: what may change while it goes on is all here."""
+
+    schema_version: int
+    row: RunRow
+    path: str
+    baseline_model: str | None
+    models: Sequence[str]
+    """The eval's own model, and that of its baseline."""
+    selection: str
+    n_runs: int
+    decide: str
+    circumstances: Sequence[str]
+    """Lines on config, model, rows and start."""
+    remarks: Sequence[str]
+    """Lines that warn: what these numbers are not, and how to go on."""
+    verdict: Sequence[str]
+    """Lines on what was decided and why, the most important first."""
+    gates: Sequence[GateShape]
+    functions: Sequence[FunctionShape]
+    curves: Sequence[PassCurve]
+    slices: Sequence[SlicesShape]
+    no_slices: str
+    """The reason why there are no slices of columns of the dataset; "" if there are."""
+    results: Mapping[str, Any] | None
+    """results.json without `rows`, `pending` and `changed_rows`; None if nothing is known about what passed."""
+    outcomes: Sequence[Outcome]
+    boundaries: Sequence[str]
+    errors: Sequence[str]
+    finish_reasons: Sequence[str]
+    rerun: Sequence[str] | None
+    """The command that repeats a run, before and after the run's name ("row3-run1"); None if there is none."""
+    html_conversations: str
+    """The conversations that a report holds: "all", "failed" or "none"."""
+
+
+class RunPage(TypedDict):
+    """An eval run, whole. `seq` counts the changes so far, if it is going on."""
+
+    seq: int
+    head: RunHead
+    rows: RowColumns
+    runs: RunColumns
+
+
+class Changes(TypedDict):
+    """The changes of an eval run since `seq`: none if `head` is None.
+
+    `runs` are the changed runs, at the positions `at` of `RunPage.runs`. Rows and positions never change.
+    """
+
+    seq: int
+    is_over: bool
+    head: RunHead | None
+    at: Sequence[int]
+    runs: RunColumns | None
+
+
+class Conversation(TypedDict):
+    """A run as the journal has it: the event of its rollout, and the last event about each score.
+
+    The keys are those of `RolloutEvent` and `ScoreEvent` in record/events.py. `rollout` is None until it has ended.
+    """
+
+    rollout: Mapping[str, Any] | None
+    scores: Sequence[Mapping[str, Any]]
+
+
+class SearchHits(TypedDict):
+    """The runs with a text in their conversation, as positions in `RunColumns`, and how many runs were searched."""
+
+    at: Sequence[int]
+    searched: int
+    is_whole: bool
+
+
+# -- comparisons -------------------------------------------------------------------------------------------
+
+
+class ComparedRow(TypedDict):
+    """A row of both eval runs. `loss` is the fall of its share of passed runs, below 0 for a gain."""
+
+    digest: str
+    prompt: str
+    a_row: int
+    b_row: int
+    a_passed: int
+    a_measured: int
+    b_passed: int
+    b_measured: int
+    change: Literal["better", "worse", "same", "unmeasured"]
+    loss: float | None
+
+
+class ComparisonPage(TypedDict):
+    """Eval run B compared with A, row by row, the largest loss first.
+
+    Without rows that can be compared, `problem` says why, and only the heads are there. Lists of unmatched rows hold
+    their indices in the dataset.
+    """
+
+    schema_version: int
+    a: RunRow
+    b: RunRow
+    problem: str
+    sentence: str
+    """The whole finding: difference, interval, p, test, and what it means."""
+    caveats: Sequence[str]
+    differs: Sequence[str]
+    """Other differences between both, in words: the model, thresholds, functions, the commit, ..."""
+    numbers: Mapping[str, Any] | None
+    """As `pytest-osmosis runs compare --json` prints them."""
+    rows: Sequence[ComparedRow]
+    only_a: Sequence[int]
+    only_b: Sequence[int]
+
+
+# -- history -----------------------------------------------------------------------------------------------
+
+
+class HistoryPoint(TypedDict):
+    """One eval run of the history, the oldest first. `plan` is the digest of its plan."""
+
+    row: RunRow
+    plan: str | None
+
+
+class FlippingRow(TypedDict):
+    """A row that passed in some eval runs and not in others.
+
+    The lists have one entry for each `HistoryPoint`; None if it did not measure the row.
+    """
+
+    digest: str
+    prompt: str
+    row_index: int
+    passed: Sequence[int | None]
+    measured: Sequence[int | None]
+    flips: int
+
+
+class HistoryPage(TypedDict):
+    """The eval runs of one eval, and the rows that flip between them, those that flip most often first."""
+
+    schema_version: int
+    eval: str
+    points: Sequence[HistoryPoint]
+    rows: Sequence[FlippingRow]
+    n_steady: int
+    """Rows that were measured at least twice and never flipped."""
+
+
+# -- a report ----------------------------------------------------------------------------------------------
+
+
+class ReportIndex(TypedDict):
+    """All that a report holds besides conversations. `comparisons` are named by both eval runs, "A B"."""
+
+    list: RunsPage
+    pages: Mapping[str, RunPage]
+    comparisons: Mapping[str, ComparisonPage]
+    histories: Mapping[str, HistoryPage]

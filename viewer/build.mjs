@@ -1,0 +1,44 @@
+// Builds app.js and app.css from src/ and styles/: `npm run build`, or `make viewer`, which installs esbuild first.
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const VIEWER = dirname(fileURLToPath(import.meta.url));
+const ASSETS = join(VIEWER, "..", "pytest_osmosis", "viewer", "assets");
+
+// The same hash as sources_digest in pytest_osmosis's tests: each path, a NUL, the bytes, a NUL, in order of paths.
+function sourcesDigest() {
+  const files = ["package-lock.json", "build.mjs", "tsconfig.json"];
+  for (const folder of ["src", "styles"])
+    for (const entry of readdirSync(join(VIEWER, folder), { recursive: true, withFileTypes: true }))
+      if (entry.isFile()) files.push(relative(VIEWER, join(entry.parentPath, entry.name)));
+  const hash = createHash("sha256");
+  for (const file of files.map((each) => each.replaceAll("\\", "/")).sort())
+    hash.update(file).update("\0").update(readFileSync(join(VIEWER, file))).update("\0");
+  return hash.digest("hex");
+}
+
+const made = await build({
+  absWorkingDir: VIEWER,
+  entryPoints: { app: "src/main.tsx" },
+  outdir: ASSETS,
+  bundle: true,
+  minify: true,
+  write: false,
+  format: "iife",
+  target: ["chrome110", "firefox115", "safari16.4"],
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  legalComments: "none",
+  charset: "ascii",
+});
+const banner = `/* sources ${sourcesDigest()} */\n`;
+mkdirSync(ASSETS, { recursive: true });
+for (const file of made.outputFiles) {
+  // Either would end or open something in the HTML that the text is written into.
+  for (const refused of ["</script", "<!--", "</style"])
+    if (file.text.toLowerCase().includes(refused)) throw new Error(`${file.path}: contains ${refused}`);
+  writeFileSync(file.path, banner + file.text);
+}

@@ -1,0 +1,232 @@
+// Made by `python viewer/shapes.py` from pytest_osmosis/viewer/shapes.py, where every key is explained.
+
+export type StatusName = "pending" | "running" | "finished" | "failed" | "stopped" | "unreadable";
+
+export type Outcome = "passed" | "failed" | "unmeasured" | "removed" | "running" | "pending";
+
+export interface IntervalShape {
+  low: number;
+  high: number;
+  method: string;
+  level: number;
+}
+
+export interface GateShape {
+  gate: string;
+  state: string;
+  finding: string;
+  value: number | null;
+}
+
+export interface RunRow {
+  name: string;
+  eval: string | null;
+  status: "pending" | "running" | "finished" | "failed" | "stopped" | "unreadable";
+  reason: string | null;
+  problem: string | null;
+  model: string | null;
+  dataset: string | null;
+  rollout: string | null;
+  started_at: string | null;
+  duration_ms: number | null;
+  partial: boolean;
+  replayed: boolean;
+  passed: number | null;
+  measured: number | null;
+  counted: number | null;
+  ended: number | null;
+  selected: number | null;
+  pass_rate: number | null;
+  pass_rate_interval: IntervalShape | null;
+  gates: string[];
+  tokens: number | null;
+  cost_usd: number | null;
+  cost_unknown: number;
+  git_commit: string | null;
+  git_dirty: boolean | null;
+}
+
+export interface EntryRow {
+  name: string;
+  run: string;
+  model: string;
+  pass_rate: number | null;
+  pass_rate_interval: IntervalShape | null;
+  measured: number;
+  runs: number;
+  mean: number | null;
+  tokens: number;
+  cost_usd: number | null;
+  duration_ms: number;
+  finding: string;
+}
+
+export interface RunsPage {
+  schema_version: number;
+  workspace: string;
+  runs: RunRow[];
+  tables: EntryRow[][];
+}
+
+export interface FunctionShape {
+  name: string;
+  model: number;
+  threshold: number;
+  decides: boolean;
+  statistics: Record<string, any>;
+}
+
+export interface PassCurve {
+  function: string;
+  model: number;
+  k: number[];
+  pass_at_k: (number | null)[];
+  pass_hat_k: (number | null)[];
+}
+
+export interface SliceShape {
+  value: string;
+  rows: number[];
+  runs: number;
+  measured: number;
+  passed: number;
+  pass_rate: number | null;
+  pass_rate_interval: IntervalShape | null;
+}
+
+export interface SlicesShape {
+  column: string;
+  slices: SliceShape[];
+}
+
+export interface RowColumns {
+  index: number[];
+  digest: string[];
+  prompt: string[];
+}
+
+export interface RunColumns {
+  row: number[];
+  run: number[];
+  model: number[];
+  outcome: number[];
+  boundary: number[];
+  error: number[];
+  scores: Record<string, (number | null)[]>;
+  metrics: Record<string, (number | null)[]>;
+  duration_ms: (number | null)[];
+  tokens: (number | null)[];
+  cost_usd: (number | null)[];
+  turns: (number | null)[];
+  finish_reason: number[];
+  chunk: number[];
+  line: number[];
+}
+
+export interface RunHead {
+  schema_version: number;
+  row: RunRow;
+  path: string;
+  baseline_model: string | null;
+  models: string[];
+  selection: string;
+  n_runs: number;
+  decide: string;
+  circumstances: string[];
+  remarks: string[];
+  verdict: string[];
+  gates: GateShape[];
+  functions: FunctionShape[];
+  curves: PassCurve[];
+  slices: SlicesShape[];
+  no_slices: string;
+  results: Record<string, any> | null;
+  outcomes: ("passed" | "failed" | "unmeasured" | "removed" | "running" | "pending")[];
+  boundaries: string[];
+  errors: string[];
+  finish_reasons: string[];
+  rerun: string[] | null;
+  html_conversations: string;
+}
+
+export interface RunPage {
+  seq: number;
+  head: RunHead;
+  rows: RowColumns;
+  runs: RunColumns;
+}
+
+export interface Changes {
+  seq: number;
+  is_over: boolean;
+  head: RunHead | null;
+  at: number[];
+  runs: RunColumns | null;
+}
+
+export interface Conversation {
+  rollout: Record<string, any> | null;
+  scores: (Record<string, any>)[];
+}
+
+export interface SearchHits {
+  at: number[];
+  searched: number;
+  is_whole: boolean;
+}
+
+export interface ComparedRow {
+  digest: string;
+  prompt: string;
+  a_row: number;
+  b_row: number;
+  a_passed: number;
+  a_measured: number;
+  b_passed: number;
+  b_measured: number;
+  change: "better" | "worse" | "same" | "unmeasured";
+  loss: number | null;
+}
+
+export interface ComparisonPage {
+  schema_version: number;
+  a: RunRow;
+  b: RunRow;
+  problem: string;
+  sentence: string;
+  caveats: string[];
+  differs: string[];
+  numbers: Record<string, any> | null;
+  rows: ComparedRow[];
+  only_a: number[];
+  only_b: number[];
+}
+
+export interface HistoryPoint {
+  row: RunRow;
+  plan: string | null;
+}
+
+export interface FlippingRow {
+  digest: string;
+  prompt: string;
+  row_index: number;
+  passed: (number | null)[];
+  measured: (number | null)[];
+  flips: number;
+}
+
+export interface HistoryPage {
+  schema_version: number;
+  eval: string;
+  points: HistoryPoint[];
+  rows: FlippingRow[];
+  n_steady: number;
+}
+
+export interface ReportIndex {
+  list: RunsPage;
+  pages: Record<string, RunPage>;
+  comparisons: Record<string, ComparisonPage>;
+  histories: Record<string, HistoryPage>;
+}

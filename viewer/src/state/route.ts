@@ -1,0 +1,67 @@
+// The address of what is shown: every view, row and filter has one, and opens the same in a fresh page.
+import { computed, signal } from "@preact/signals";
+
+export type View =
+  | { name: "runs" }
+  | { name: "run"; run: string; id: string | null } // id: "row3-run1", "row3-baseline-run1"
+  | { name: "compare"; a: string; b: string; digest: string | null }
+  | { name: "history"; eval: string };
+
+export interface Route {
+  view: View;
+  /** Filters, the query and the order of the view. */
+  query: URLSearchParams;
+}
+
+/** Read `#/run/NAME/row3-run1?q=...`. Anything unknown is the list. */
+export function parsed(hash: string): Route {
+  const [path, query = ""] = hash.replace(/^#/, "").split("?", 2);
+  const [kind, first, second, third] = path.split("/").slice(1).map(decoded);
+  return { view: viewOf(kind, first, second, third), query: new URLSearchParams(query) };
+}
+
+export function written(view: View, query?: URLSearchParams): string {
+  const parts: Record<View["name"], () => (string | null)[]> = {
+    runs: () => [],
+    run: () => { const run = view as View & { name: "run" }; return ["run", run.run, run.id]; },
+    compare: () => { const pair = view as View & { name: "compare" }; return ["compare", pair.a, pair.b, pair.digest]; },
+    history: () => ["history", (view as View & { name: "history" }).eval],
+  };
+  const path = parts[view.name]().filter((part): part is string => part !== null).map(encodeURIComponent).join("/");
+  const text = query?.toString();
+  return `#/${path}${text ? `?${text}` : ""}`;
+}
+
+const hash = signal(location.hash);
+addEventListener("hashchange", () => { hash.value = location.hash; });
+
+export const route = computed(() => parsed(hash.value));
+
+/** Go to a view. A change of the query alone replaces the address, so that Back leaves the view. */
+export function go(view: View, query?: URLSearchParams): void {
+  location.hash = written(view, query);
+}
+
+export function setQuery(changes: Record<string, string | null>): void {
+  const { view, query } = route.value;
+  const next = new URLSearchParams(query);
+  for (const [key, value] of Object.entries(changes)) value ? next.set(key, value) : next.delete(key);
+  const address = written(view, next);
+  history.replaceState(null, "", address);
+  hash.value = address;
+}
+
+function viewOf(kind?: string, first?: string, second?: string, third?: string): View {
+  if (kind === "run" && first) return { name: "run", run: first, id: second || null };
+  if (kind === "compare" && first && second) return { name: "compare", a: first, b: second, digest: third || null };
+  if (kind === "history" && first) return { name: "history", eval: first };
+  return { name: "runs" };
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

@@ -1,0 +1,3 @@
+export function CompareView({ a, b }: { a: string; b: string; digest: string | null }) {
+  return <h1>{a} and {b}</h1>;
+}

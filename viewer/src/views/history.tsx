@@ -1,0 +1,3 @@
+export function HistoryView({ evalName }: { evalName: string }) {
+  return <h1>{evalName}</h1>;
+}
