@@ -3,7 +3,7 @@ import { computed, signal } from "@preact/signals";
 
 export type View =
   | { name: "runs" }
-  | { name: "run"; run: string; id: string | null } // id: "row3-run1", "row3-baseline-run1"
+  | { name: "run"; run: string; id: string | null } // id: "row3-run1", "row3-run1-baseline"
   | { name: "compare"; a: string; b: string; digest: string | null }
   | { name: "history"; eval: string };
 
