@@ -20,6 +20,20 @@ function sourcesDigest() {
   return hash.digest("hex");
 }
 
+// The notices that the licences of what is bundled ask for: the holders of the copyrights, and the text that all share.
+function notices() {
+  const permission = "Permission is hereby granted";
+  const holders = [], texts = new Set();
+  for (const library of ["preact", "@preact/signals", "@preact/signals-core", "uplot"]) {
+    const licence = readFileSync(join(VIEWER, "node_modules", library, "LICENSE"), "utf-8");
+    if (!/MIT License/i.test(licence)) throw new Error(`${library}: not under the MIT License`);
+    holders.push(`${library}: ${/^Copyright.*$/m.exec(licence)[0].trim()}`);
+    texts.add(licence.slice(licence.indexOf(permission)).replace(/\s+/g, " ").trim());
+  }
+  if (texts.size !== 1) throw new Error("the licences differ: print each of them");
+  return `/*! Contains, under the MIT License:\n${holders.join("\n")}\n\n${[...texts][0]}\n*/\n`;
+}
+
 const made = await build({
   absWorkingDir: VIEWER,
   entryPoints: { app: "src/main.tsx" },
@@ -34,7 +48,7 @@ const made = await build({
   legalComments: "none",
   charset: "ascii",
 });
-const banner = `/* sources ${sourcesDigest()} */\n`;
+const banner = `/* sources ${sourcesDigest()} */\n${notices()}`;
 mkdirSync(ASSETS, { recursive: true });
 for (const file of made.outputFiles) {
   // Either would end or open something in the HTML that the text is written into.

@@ -1,13 +1,47 @@
-import { route } from "./state/route";
+import { useEffect } from "preact/hooks";
+import { useKeys } from "./state/keys";
+import { type View, go, route } from "./state/route";
+import { Notices } from "./ui/notice";
 import { CompareView } from "./views/compare";
+import { Header } from "./views/header";
+import { HelpDialog, helpIsOpen } from "./views/help";
 import { HistoryView } from "./views/history";
 import { RunView } from "./views/run";
 import { RunsView } from "./views/runs";
 
 export function App() {
   const { view } = route.value;
-  return <main>{view.name === "run" ? <RunView name={view.run} id={view.id} />
-    : view.name === "compare" ? <CompareView a={view.a} b={view.b} digest={view.digest} />
-    : view.name === "history" ? <HistoryView evalName={view.eval} />
-    : <RunsView />}</main>;
+  const title = titleOf(view);
+  useEffect(() => { document.title = `${title} · pytest-osmosis`; }, [title]);
+  useKeys("Everywhere", [
+    { keys: ["?"], does: "list the keys", run: () => { helpIsOpen.value = true; } },
+    { keys: ["Escape"], does: "one level up", run: () => up(view) },
+  ], "page");
+  return (
+    <>
+      <Header />
+      <main class={`main main-${view.name}`} id="main" tabIndex={-1}>
+        {view.name === "run" ? <RunView name={view.run} id={view.id} />
+          : view.name === "compare" ? <CompareView a={view.a} b={view.b} digest={view.digest} />
+          : view.name === "history" ? <HistoryView evalName={view.eval} />
+          : <RunsView />}
+      </main>
+      <HelpDialog />
+      <Notices />
+    </>
+  );
+}
+
+/** Leave a conversation for its eval run, and that for the list. */
+function up(view: View): void | false {
+  if (view.name === "runs") return false;
+  if (view.name === "run" && view.id) go({ name: "run", run: view.run, id: null }, route.value.query);
+  else if (view.name === "compare" && view.digest) go({ name: "compare", a: view.a, b: view.b, digest: null }, route.value.query);
+  else go({ name: "runs" });
+}
+
+function titleOf(view: View): string {
+  if (view.name === "run") return view.id ? `${view.id} of ${view.run}` : view.run;
+  if (view.name === "compare") return `${view.a} and ${view.b}`;
+  return view.name === "history" ? `History of ${view.eval}` : "Eval runs";
 }

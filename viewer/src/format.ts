@@ -1,6 +1,98 @@
-// Numbers as the terminal prints them. null is a value that is not known.
-export const UNKNOWN = "\u2013";
+// Numbers as the terminal prints them (pytest_osmosis/text/numbers.py). null is a value that is not known.
+import type { IntervalShape } from "./shapes";
 
-export function percent(share: number | null): string {
-  return share === null ? UNKNOWN : `${(100 * share).toFixed(1)}%`;
+export const UNKNOWN = "-";
+
+/** `value` with `digits` decimals; a tie goes to the even digit, as in Python. */
+export function fixed(value: number, digits: number): string {
+  const exact = value.toFixed(Math.min(100, digits + 25));
+  if (/50{24}$/.test(exact)) {
+    const short = exact.slice(0, digits ? -25 : -26); // without decimals, the point goes too
+    if ("02468".includes(short.slice(-1))) return short;
+  }
+  return value.toFixed(digits);
+}
+
+/** Put separators between thousands: "1,234.5". */
+function grouped(text: string): string {
+  const [whole, ...rest] = text.split(".");
+  return [whole.replace(/\B(?=(\d{3})+$)/g, ","), ...rest].join(".");
+}
+
+export function count(n: number | null | undefined): string {
+  return n === null || n === undefined ? UNKNOWN : grouped(String(n));
+}
+
+/** A count with its noun: "1 row", "1,000 rows". */
+export function plural(n: number, noun: string): string {
+  return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+}
+
+/** A score or a ratio: "0.720", "1,234.5". Pass rates are printed so too. */
+export function score(value: number | null | undefined): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  return Math.abs(value) < 1000 ? fixed(value, 3) : grouped(fixed(value, 1));
+}
+
+/** A difference of scores or ratios, with its sign: "+0.020". */
+export function difference(value: number): string {
+  return value === 0 ? "0.000" : `${value > 0 ? "+" : ""}${fixed(value, 3)}`;
+}
+
+/** The bounds of an interval: "0.680 to 0.760", "-" without one. */
+export function interval(bounds: Pick<IntervalShape, "low" | "high"> | null | undefined): string {
+  return bounds ? `${score(bounds.low)} to ${score(bounds.high)}` : UNKNOWN;
+}
+
+/** An amount of US dollars: with cents from $1, and with two significant digits below. */
+export function money(usd: number | null | undefined): string {
+  if (usd === null || usd === undefined) return UNKNOWN;
+  if (usd === 0) return "$0";
+  if (usd >= 0.995) return `$${grouped(fixed(usd, 2))}`;
+  return `$${fixed(usd, Math.max(2, 1 - Math.floor(Math.log10(usd))))}`;
+}
+
+/** A size in decimal units: "5.6 MB". */
+export function byteSize(nBytes: number): string {
+  let value = nBytes;
+  for (const unit of ["B", "kB", "MB", "GB"]) {
+    if (value < 999.5) return unit === "B" ? `${nBytes} B` : `${fixed(value, 1)} ${unit}`;
+    value /= 1000;
+  }
+  return `${grouped(fixed(value, 1))} TB`;
+}
+
+/** A p-value with "=" or "<": "= 0.66", "< 0.001". */
+export function pValue(p: number): string {
+  return p < 0.001 ? "< 0.001" : `= ${Number(p.toPrecision(2))}`;
+}
+
+/** A moment in UTC, to the minute: "2026-11-20 14:03 UTC". */
+export function moment(iso: string | null | undefined): string {
+  return iso ? `${iso.slice(0, 16).replace("T", " ")} UTC` : UNKNOWN;
+}
+
+/** The time of day of a moment: "14:03:59 UTC". */
+export function clockTime(iso: string): string {
+  return `${iso.slice(11, 19)} UTC`;
+}
+
+/** A duration in readable units: "0.01 s", "3.2 s", "1 min 15 s", "2 h 1 min". */
+export function duration(ms: number | null | undefined): string {
+  if (ms === null || ms === undefined) return UNKNOWN;
+  const seconds = ms / 1000;
+  if (seconds < 0.995) return `${fixed(seconds, 2)} s`;
+  if (seconds < 59.95) return `${fixed(seconds, 1)} s`;
+  const rounded = Number(fixed(seconds, 0));
+  const minutes = Math.floor(rounded / 60);
+  return minutes < 60 ? `${minutes} min ${rounded % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** How long ago a moment was, in one unit: "4 min ago". */
+export function ago(iso: string, now: number): string {
+  const minutes = Math.max(0, Math.round((now - Date.parse(iso)) / 60000));
+  if (minutes < 1) return "just now";
+  if (minutes < 60) return `${minutes} min ago`;
+  if (minutes < 48 * 60) return `${Math.round(minutes / 60)} h ago`;
+  return `${Math.round(minutes / 1440)} days ago`;
 }

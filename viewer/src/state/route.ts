@@ -15,7 +15,7 @@ export interface Route {
 
 /** Read `#/run/NAME/row3-run1?q=...`. Anything unknown is the list. */
 export function parsed(hash: string): Route {
-  const [path, query = ""] = hash.replace(/^#/, "").split("?", 2);
+  const [, path, query = ""] = /^#?([^?]*)\??(.*)$/s.exec(hash)!;
   const [kind, first, second, third] = path.split("/").slice(1).map(decoded);
   return { view: viewOf(kind, first, second, third), query: new URLSearchParams(query) };
 }
@@ -32,23 +32,33 @@ export function written(view: View, query?: URLSearchParams): string {
   return `#/${path}${text ? `?${text}` : ""}`;
 }
 
-const hash = signal(location.hash);
-addEventListener("hashchange", () => { hash.value = location.hash; });
+const hash = signal("");
+
+/** Show what the address says, now and whenever it changes. The source has taken its token out of the address before. */
+export function followAddress(): void {
+  hash.value = location.hash;
+  addEventListener("hashchange", () => {
+    if (location.hash.startsWith("#token=")) location.reload(); // a newly printed address, opened in an old page
+    else hash.value = location.hash;
+  });
+}
 
 export const route = computed(() => parsed(hash.value));
 
-/** Go to a view. A change of the query alone replaces the address, so that Back leaves the view. */
-export function go(view: View, query?: URLSearchParams): void {
-  location.hash = written(view, query);
+/** Go to a view. Back leads to the one before, unless this `replaces` it. */
+export function go(view: View, query?: URLSearchParams, replaces = false): void {
+  const address = written(view, query);
+  if (replaces) history.replaceState(null, "", address);
+  else if (address !== location.hash) location.hash = address;
+  hash.value = address;
 }
 
+/** Change filters, the query or the order, and nothing else: the address is replaced, so that Back leaves the view. */
 export function setQuery(changes: Record<string, string | null>): void {
   const { view, query } = route.value;
   const next = new URLSearchParams(query);
   for (const [key, value] of Object.entries(changes)) value ? next.set(key, value) : next.delete(key);
-  const address = written(view, next);
-  history.replaceState(null, "", address);
-  hash.value = address;
+  go(view, next, true);
 }
 
 function viewOf(kind?: string, first?: string, second?: string, third?: string): View {

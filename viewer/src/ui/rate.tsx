@@ -1,0 +1,42 @@
+// A pass rate, printed and drawn with its interval. Python computed both.
+import type { IntervalShape } from "../shapes";
+import { interval, score } from "../format";
+
+interface RateProps {
+  rate: number | null;
+  bounds: IntervalShape | null;
+  /** The sentence for a rate that is not known. */
+  unknown?: string;
+  drawn?: boolean;
+}
+
+/** "0.720  0.680 to 0.760", and its interval on a line from 0 to 1. */
+export function Rate({ rate, bounds, unknown = "not measured", drawn = true }: RateProps) {
+  if (rate === null) return <span class="rate rate-unknown muted">{unknown}</span>;
+  return (
+    <span class="rate">
+      <span class="rate-value number">{score(rate)}</span>
+      {bounds && <span class="rate-interval number muted" title={intervalTitle(bounds)}>{interval(bounds)}</span>}
+      {drawn && <Interval rate={rate} bounds={bounds} />}
+    </span>
+  );
+}
+
+/** A line from `least` to `most`, with the interval as a bar and the value as a tick; `mark` is a threshold. */
+export function Interval({ rate, bounds, least = 0, most = 1, mark }: {
+  rate: number; bounds: Pick<IntervalShape, "low" | "high"> | null; least?: number; most?: number; mark?: number;
+}) {
+  const at = (value: number) => (100 * (Math.min(most, Math.max(least, value)) - least)) / (most - least || 1);
+  return (
+    <svg class="interval" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">
+      <line class="interval-axis" x1="0" x2="100" y1="6" y2="6" />
+      {bounds && <rect class="interval-bar" x={at(bounds.low)} y="3" height="6" width={Math.max(0.8, at(bounds.high) - at(bounds.low))} />}
+      {mark !== undefined && <line class="interval-mark" x1={at(mark)} x2={at(mark)} y1="0" y2="12" />}
+      <line class="interval-value" x1={at(rate)} x2={at(rate)} y1="0.5" y2="11.5" />
+    </svg>
+  );
+}
+
+export function intervalTitle(bounds: IntervalShape): string {
+  return `${Math.round(100 * bounds.level)}% interval, ${bounds.method}`;
+}

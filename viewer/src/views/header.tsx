@@ -1,0 +1,54 @@
+// The head of every page: where the reader is, the state of the connection, theme and help.
+import { source } from "../source/source";
+import { connection } from "../state/live";
+import { type View, route, written } from "../state/route";
+import { isDark, switchTheme } from "../state/theme";
+import { helpIsOpen } from "./help";
+
+export function Header() {
+  const trail = trailOf(route.value.view);
+  return (
+    <header class="header">
+      <nav aria-label="Breadcrumb">
+        <ol class="trail">
+          {trail.map((step, at) => (
+            <li key={at}>
+              {step.address && at < trail.length - 1
+                ? <a href={step.address}>{step.title}</a>
+                : <span aria-current={at === trail.length - 1 ? "page" : undefined}>{step.title}</span>}
+            </li>
+          ))}
+        </ol>
+      </nav>
+      <div class="header-tools">
+        {source().isLive && <Connection />}
+        <button type="button" class="button button-quiet" onClick={switchTheme} aria-label={`Use ${isDark() ? "light" : "dark"} colours`}
+          title={`Use ${isDark() ? "light" : "dark"} colours`}>{isDark() ? "☀" : "☾"}</button>
+        <button type="button" class="button button-quiet" aria-label="Keys" title="Keys (?)" onClick={() => { helpIsOpen.value = true; }}>?</button>
+      </div>
+    </header>
+  );
+}
+
+function Connection() {
+  const { state, problem } = connection.value;
+  if (state === "gone") return <span class="connection connection-gone" role="alert" title={problem}>⚠ no answer from the server; asking again</span>;
+  if (state === "live") return <span class="connection connection-live"><span aria-hidden="true">●</span> live</span>;
+  return null;
+}
+
+interface Step {
+  title: string;
+  address?: string;
+}
+
+function trailOf(view: View): Step[] {
+  const home = { title: "Eval runs", address: written({ name: "runs" }) };
+  if (view.name === "run") {
+    const run = { title: view.run, address: written({ name: "run", run: view.run, id: null }) };
+    return view.id ? [home, run, { title: view.id }] : [home, run];
+  }
+  if (view.name === "compare") return [home, { title: `${view.a} and ${view.b}` }];
+  if (view.name === "history") return [home, { title: `History of ${view.eval}` }];
+  return [home];
+}
