@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers viewer lint types check coverage docs matrix clean bench
+.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers browser viewer viewer-check lint types check coverage docs matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -35,7 +35,7 @@ check: lint types ## lint and types
 test: check ## lint, types and the fast tests: everything that is not marked slow
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-test-all: check ## lint, types and every test; print the ten slowest
+test-all: check browser ## lint, types and every test; print the ten slowest
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
 # LiteLLM requires openai 2, so it is installed beside .venv's packages, where only these tests see it.
@@ -60,12 +60,20 @@ test-verifiers: $(STAMP) ## test environments of verifiers, and compare their re
 	test -d $(VENV)/verifiers/verifiers || $(BIN)/python -m pip install --quiet --target $(VENV)/verifiers --group verifiers
 	PYTHONPATH=$(abspath $(VENV)/verifiers) $(BIN)/python -m pytest tests/verifiers
 
+browser: $(STAMP) ## install what tests/browser needs: Debian's chromium, unless there is a browser
+	$(BIN)/python -m tests.browser.chromium
+
 # Needs node and npm, which users do not: what it builds is committed, and shipped in the wheel.
 viewer: $(STAMP) ## build the front end of reports and of the dashboard, after a change in viewer/
 	$(BIN)/python viewer/shapes.py
 	cd viewer && npm ci --silent --ignore-scripts && npx tsc && node build.mjs
 
-coverage: $(STAMP) ## run every test under coverage; list the modules that are not fully covered
+viewer-check: $(STAMP) ## build the front end again, and compare it byte for byte with the bundle
+	rm -rf dist/bundle && mkdir -p dist/bundle && cp pytest_osmosis/viewer/assets/* viewer/src/shapes.ts dist/bundle
+	$(MAKE) viewer
+	cd dist/bundle && cmp app.js ../../pytest_osmosis/viewer/assets/app.js && cmp app.css ../../pytest_osmosis/viewer/assets/app.css && cmp shapes.ts ../../viewer/src/shapes.ts
+
+coverage: $(STAMP) browser ## run every test under coverage; list the modules that are not fully covered
 	$(BIN)/python -m pip install --quiet --group coverage
 	rm -rf dist/coverage && mkdir -p dist/coverage
 	-$(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal $(TESTS) # the report is printed even if a test fails
