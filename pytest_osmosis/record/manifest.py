@@ -114,6 +114,7 @@ SHAPE = members(
         "imported": table(anything),
         "result_facts": table(anything),
         "entry": nullable(text),
+        "plan_digest": text,
     },
 )
 TEST_EVAL = "-tests"
@@ -165,7 +166,7 @@ class Manifest:
     `environment` describes that of the eval, if it has one: its `env_id`, `env_args`, `version`, `framework`,
     `state_columns`, and the facts that it told about itself. `imported` says from which files of `prime eval` it began.
     `result_facts` are what only the end of the last session could tell. `entry` is the name of the eval in a config
-    with several, None in others.
+    with several, None in others. `plan_digest` identifies the question that it asks (`results.previous_run`).
     """
 
     eval: str
@@ -196,6 +197,7 @@ class Manifest:
     imported: Mapping[str, Any] = field(default_factory=dict)
     result_facts: Mapping[str, Any] = field(default_factory=dict)
     entry: str | None = None
+    plan_digest: str | None = None
 
     @property
     def named(self) -> str:
@@ -273,6 +275,7 @@ def read_manifest(path: Path) -> Manifest:
         imported=data.get("imported", {}),
         result_facts=data.get("result_facts", {}),
         entry=data.get("entry"),
+        plan_digest=data.get("plan_digest"),
     )
 
 

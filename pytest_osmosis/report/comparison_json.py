@@ -18,6 +18,16 @@ SCHEMA_VERSION = 1
 
 def comparison_json(compared: ComparedRuns) -> dict[str, Any]:
     """Return the comparison as JSON. Raises `JournalError` if an answer cannot be read."""
+    return {
+        **comparison_numbers(compared),
+        "differences": [each._asdict() for each in run_differences(compared.a, compared.b)],
+        "config_diff": config_diff(compared.a, compared.b),
+        "changed_rows": [_row(compared, row) for row in compared.changed],
+    }
+
+
+def comparison_numbers(compared: ComparedRuns) -> dict[str, Any]:
+    """Return the comparison as JSON without its rows and the differences of both eval runs; this reads no journal."""
     rows, paired = compared.rows, compared.rows.paired
     return {
         "schema_version": SCHEMA_VERSION,
@@ -39,9 +49,6 @@ def comparison_json(compared: ComparedRuns) -> dict[str, Any]:
         "least_p": compared.least_p,
         "caveats": list(compared.caveats),
         "meaning": compared.meaning,
-        "differences": [each._asdict() for each in run_differences(compared.a, compared.b)],
-        "config_diff": config_diff(compared.a, compared.b),
-        "changed_rows": [_row(compared, row) for row in compared.changed],
     }
 
 

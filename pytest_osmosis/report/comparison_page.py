@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pytest_osmosis import stats
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
 from pytest_osmosis.report.columns import aligned
+from pytest_osmosis.report.comparison_texts import (
+    end_texts,
+    fairness_texts,
+    left_out_text,
+    meaning_text,
+    power_text,
+)
 from pytest_osmosis.report.failure_text import answer_line
 from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.statistics import interval_text
@@ -17,7 +23,6 @@ from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Sid
 from pytest_osmosis.results.run_differences import RunDifference, config_diff, run_differences
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.text.safe import fitted, one_line, width
-from pytest_osmosis.verdicts.gates import DROP
 from pytest_osmosis.verdicts.matching import ChangedRow, Passes
 from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
 
@@ -115,16 +120,12 @@ def _verdict(compared: ComparedRuns) -> Iterator[str]:
     test = f" (p {p_value(paired.p)}, {paired.test})"
     yield joined(f"  B - A  {difference(paired.difference)} ({interval}): ", _meaning(compared), test)
     yield f"  {better_and_worse(paired.better, paired.worse) if paired.better + paired.worse else 'no row changed'}"
-    for caveat in compared.caveats:
-        yield warning(f"  {caveat}")
-    if compared.least_p is not None:
-        yield warning(
-            f"  {plural(rows.n_rows, 'row')} cannot show a difference: p is at least {compared.least_p:.2g}, whatever "
-            "the rows are"
-        )
-    elif compared.meaning == "chance" and (power := _power(rows.n_rows, paired.se)) is not None:
+    yield from (warning(f"  {caveat}") for caveat in fairness_texts(compared))
+    if (power := power_text(compared)) is not None:
         yield dim(f"  {power}")
-    yield from _left_out(compared)
+    if (left_out := left_out_text(compared)) is not None:
+        yield f"  {left_out}"
+    yield from (warning(f"  {text}") for text in end_texts(compared))
 
 
 def _rate(rate: ComparedRate) -> str:
@@ -132,49 +133,9 @@ def _rate(rate: ComparedRate) -> str:
 
 
 def _meaning(compared: ComparedRuns) -> StyledText:
-    match compared.meaning:
-        case "better":
-            return good("B is better")
-        case "worse":
-            return bad("B is worse")
-        case None:
-            return warning("decides nothing")
-    paired = compared.rows.paired
-    return StyledText(("may be chance" if paired is not None and paired.difference else "no difference", None))
-
-
-def _power(n_rows: int, se: float | None) -> str | None:
-    """Return in words the chance to notice a small difference, None if it is large enough or not known."""
-    if not se:
-        return None
-    z, enough = stats.normal_quantile(1 - stats.ALPHA / 2), stats.normal_quantile(stats.POWER)
-    chance = stats.chance_below(DROP - z * se, se)
-    if chance >= stats.POWER:
-        return None
-    needed = round(n_rows * ((z + enough) * se / DROP) ** 2 + 0.5)
-    return (
-        f"low power: a true difference of {DROP:g} would be noticed {chance:.0%} of the time; "
-        f"{plural(needed, 'row')} would make it {stats.POWER:.0%}"
-    )
-
-
-def _left_out(compared: ComparedRuns) -> Iterator[str]:
-    rows = compared.rows.matched
-    parts = {
-        "only in A": rows.removed,
-        "only in B": rows.added,
-        "with other content": rows.changed,
-        "not measured in both": compared.rows.n_unmeasured,
-    }
-    texts = [f"{count(n)} {reason}" for reason, n in parts.items() if n]
-    if texts:
-        yield f"  rows left out: {', '.join(texts)}"
-    for side in (compared.a, compared.b):
-        if (reason := side.document.get("stop_reason")) is not None and not side.caveats:
-            ended = "failed" if side.document.get("status") == "failed" else "was stopped"
-            yield warning(f"  {side.letter} {ended}: {one_line(reason)}")
-        if not side.has_ended:
-            yield warning(f"  {side.letter} did not end: only rows that it has measured so far are compared")
+    styles: dict[str | None, Callable[[str], StyledText]] = {"better": good, "worse": bad, None: warning}
+    text = meaning_text(compared)
+    return styles[compared.meaning](text) if compared.meaning in styles else StyledText((text, None))
 
 
 # -- differences -------------------------------------------------------------------------------------------

@@ -34,6 +34,14 @@ from pytest_osmosis.verdicts.matching import ChangedRow, RowRuns
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
+class NothingInCommon(OsmosisError):
+    """No row of one eval run has the content of a row of the other. `reason` says it without what a command can do."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"{reason}; --table compares them all the same, as other rows")
+
+
 @dataclass(frozen=True)
 class Side:
     """One of the two eval runs. `letter` is "A" or "B", `document` its published object.
@@ -163,7 +171,11 @@ def read_side(letter: str, folder: Path, name: str) -> Side:
     path = folder / name
     if not name.endswith(".toml") and something_at(path) and not path.is_dir() and not _is_of_its_run(path):
         return _side_of_file(letter, folder, path)
-    found = read_stored(stored(find_run(folder, name)))
+    return side_of(letter, read_stored(stored(find_run(folder, name))))
+
+
+def side_of(letter: str, found: StoredResults) -> Side:
+    """Return a stored eval run as a side. Raises `OsmosisError` if nothing is known about what passed."""
     if found.results is None:
         raise OsmosisError(
             f"{found.run.directory.name}: an earlier version wrote its manifest, without the thresholds, and it has no "
@@ -229,12 +241,10 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
     """Compare B with A. Raises `OsmosisError` if nothing can be compared, and says why."""
     if a.path.resolve() == b.path.resolve():
         raise OsmosisError(f"{a.name} and {b.name}: are the same eval run; name two")
-    digests_a, digests_b = _comparable_digests(a, b)
-    matched = matching.matched(b.row_runs(digests_b), a.row_runs(digests_a))
+    matched = matching.matched(*reversed(comparable_rows(a, b)))
     if not matched.pairs:
-        raise OsmosisError(
-            f"nothing can be compared: no row of A has the content of a row of B ({_rows_text(a)}; {_rows_text(b)}); "
-            "--table compares them all the same, as other rows"
+        raise NothingInCommon(
+            f"nothing can be compared: no row of A has the content of a row of B ({_rows_text(a)}; {_rows_text(b)})"
         )
     compared = comparison.compare("baseline", a.name, matched, started_at=a.provenance.get("started_at"))
     if compared.paired is None:
@@ -253,6 +263,15 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
         [f"{side.letter} {caveat}" for side in (a, b) for caveat in side.caveats],
         least if least >= stats.ALPHA else None,
     )
+
+
+def comparable_rows(a: Side, b: Side) -> tuple[list[RowRuns], list[RowRuns]]:
+    """Return the rows of A, and those of B, with digests that are the same for the same content.
+
+    Raises `OsmosisError` if the digests of one are not known.
+    """
+    digests_a, digests_b = _comparable_digests(a, b)
+    return a.row_runs(digests_a), b.row_runs(digests_b)
 
 
 def _comparable_digests(a: Side, b: Side) -> tuple[Mapping[int, str], Mapping[int, str]]:

@@ -81,7 +81,7 @@ class Matched:
 
 def matched(new: Sequence[RowRuns], old: Sequence[RowRuns]) -> Matched:
     """Match rows with the same content; of several, the first with the first, and so on."""
-    here, there = _by_content(new), _by_content(old)
+    here, there = by_content(new), by_content(old)
     pairs = [_pair(row, there[key]) for key, row in here.items() if key in there]
     only_here = {row.row_index for key, row in here.items() if key not in there}
     only_there = {row.row_index for key, row in there.items() if key not in here}
@@ -112,7 +112,7 @@ def changed_rows(pairs: Iterable[Pair]) -> list[ChangedRow]:
     >>> [(row.row_index, row.old_index, row.rise) for row in changed_rows(pairs)]
     [(2, 2, -1.0), (1, 3, -0.5), (0, 0, 1.0)]
     """
-    both = [ChangedRow(row, old_row, _passes(new), _passes(old)) for row, old_row, new, old in pairs]
+    both = [ChangedRow(row, old_row, passes(new), passes(old)) for row, old_row, new, old in pairs]
     measured = [row for row in both if row.new.measured and row.old.measured]
     changed = [row for row in measured if row.new.passed * row.old.measured != row.old.passed * row.new.measured]
     return sorted(changed, key=lambda row: (not row.is_worse, -abs(row.rise), row.row_index))
@@ -122,11 +122,12 @@ def _pair(new: RowRuns, old: RowRuns) -> Pair:
     return Pair(new.row_index, old.row_index, new.runs, old.runs)
 
 
-def _passes(runs: Runs) -> Passes:
+def passes(runs: Runs) -> Passes:
+    """Return how many runs of a row passed."""
     return Passes(sum(passed is True for passed in runs), sum(passed is not None for passed in runs))
 
 
-def _by_content(rows: Iterable[RowRuns]) -> dict[tuple[str, int], RowRuns]:
+def by_content(rows: Iterable[RowRuns]) -> dict[tuple[str, int], RowRuns]:
     """Return rows by their content and their number among rows with the same content."""
     seen: Counter[str] = Counter()
     numbered = {}

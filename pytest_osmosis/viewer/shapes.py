@@ -284,24 +284,36 @@ class ComparedRow(TypedDict):
     loss: float | None
 
 
+class DifferenceShape(TypedDict):
+    """One difference of settings, code, data or versions; both values are None for code."""
+
+    what: str
+    area: Literal["question", "scoring", "code", "throughput", "versions"]
+    a: str | None
+    b: str | None
+
+
 class ComparisonPage(TypedDict):
     """Eval run B compared with A, row by row, the largest loss first.
 
-    Without rows that can be compared, `problem` says why, and only the heads are there. Lists of unmatched rows hold
-    their indices in the dataset.
+    Without rows that can be compared, `problem` says why, and `numbers` is None. `sentence` is the whole finding:
+    difference, interval, p, test, and what it means; `meaning` is None if it decides nothing, for the reasons in
+    `caveats`. `remarks` say what else limits it. `numbers` are those of `pytest-osmosis runs compare --json`. Lists of
+    unmatched rows hold their indices in the dataset.
     """
 
     schema_version: int
     a: RunRow
     b: RunRow
     problem: str
+    meaning: Literal["better", "worse", "chance"] | None
     sentence: str
-    """The whole finding: difference, interval, p, test, and what it means."""
     caveats: Sequence[str]
-    differs: Sequence[str]
-    """Other differences between both, in words: the model, thresholds, functions, the commit, ..."""
+    remarks: Sequence[str]
+    differs: Sequence[DifferenceShape]
+    config_diff: Sequence[str]
+    """The lines by which both TOMLs differ, marked - and +."""
     numbers: Mapping[str, Any] | None
-    """As `pytest-osmosis runs compare --json` prints them."""
     rows: Sequence[ComparedRow]
     only_a: Sequence[int]
     only_b: Sequence[int]
@@ -310,17 +322,36 @@ class ComparisonPage(TypedDict):
 # -- history -----------------------------------------------------------------------------------------------
 
 
+class HistoryChange(TypedDict):
+    """An eval run compared with the one before that asks the same question, over the rows that both measured.
+
+    `p` is corrected by Holm's method for all comparisons of the history. `meaning` is None if the rows of one are no
+    fair sample, or too few; `text` says so.
+    """
+
+    before: str
+    meaning: Literal["better", "worse", "chance"] | None
+    difference: float
+    p: float
+    rows: int
+    text: str
+
+
 class HistoryPoint(TypedDict):
     """One eval run of the history, the oldest first. `plan` is the digest of its plan."""
 
     row: RunRow
     plan: str | None
+    change: HistoryChange | None
+    problem: str
+    """The reason why its rows are not known; "" if they are."""
 
 
 class FlippingRow(TypedDict):
     """A row that passed in some eval runs and not in others.
 
-    The lists have one entry for each `HistoryPoint`; None if it did not measure the row.
+    A row passes if more than half of its measured runs do. The lists have one entry for each `HistoryPoint`; None if it
+    did not measure the row. `row_index` is that of the last eval run with the row.
     """
 
     digest: str
@@ -340,6 +371,8 @@ class HistoryPage(TypedDict):
     rows: Sequence[FlippingRow]
     n_steady: int
     """Rows that were measured at least twice and never flipped."""
+    n_earlier: int
+    """Eval runs before the first point, which are left out."""
 
 
 # -- a report ----------------------------------------------------------------------------------------------

@@ -188,23 +188,44 @@ export interface ComparedRow {
   loss: number | null;
 }
 
+export interface DifferenceShape {
+  what: string;
+  area: "question" | "scoring" | "code" | "throughput" | "versions";
+  a: string | null;
+  b: string | null;
+}
+
 export interface ComparisonPage {
   schema_version: number;
   a: RunRow;
   b: RunRow;
   problem: string;
+  meaning: "better" | "worse" | "chance" | null;
   sentence: string;
   caveats: string[];
-  differs: string[];
+  remarks: string[];
+  differs: DifferenceShape[];
+  config_diff: string[];
   numbers: Record<string, any> | null;
   rows: ComparedRow[];
   only_a: number[];
   only_b: number[];
 }
 
+export interface HistoryChange {
+  before: string;
+  meaning: "better" | "worse" | "chance" | null;
+  difference: number;
+  p: number;
+  rows: number;
+  text: string;
+}
+
 export interface HistoryPoint {
   row: RunRow;
   plan: string | null;
+  change: HistoryChange | null;
+  problem: string;
 }
 
 export interface FlippingRow {
@@ -222,6 +243,7 @@ export interface HistoryPage {
   points: HistoryPoint[];
   rows: FlippingRow[];
   n_steady: number;
+  n_earlier: number;
 }
 
 export interface ReportIndex {

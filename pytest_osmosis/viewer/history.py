@@ -1,0 +1,212 @@
+"""The page on the eval runs of one eval: what each came to, and the rows that pass in some of them and not in others.
+
+Each eval run is compared with the one before of the same plan, whose results ask the same question. The p of all these
+comparisons are corrected by Holm's method. Rows of different eval runs are the same if their content is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from pytest_osmosis import stats
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.lifecycle import lifecycle_of
+from pytest_osmosis.results.compared_runs import side_of
+from pytest_osmosis.results.read import read_head, read_row_runs
+from pytest_osmosis.results.stored_results import StoredResults, read_stored
+from pytest_osmosis.stats import ALPHA, PairedTest
+from pytest_osmosis.text.numbers import difference, p_value, plural
+from pytest_osmosis.verdicts.matching import Passes, RowRuns, by_content, matched, passes
+from pytest_osmosis.viewer.shapes import (
+    SCHEMA_VERSION,
+    FlippingRow,
+    HistoryChange,
+    HistoryPage,
+    HistoryPoint,
+    RunRow,
+)
+
+MOST_RUNS = 30
+"""The newest eval runs of a history; earlier ones are counted."""
+
+Prompts = Callable[[], Mapping[int, str]]
+"""Returns the excerpts of the prompts of an eval run's rows, by index. It is called for few eval runs."""
+
+
+class PastRun(NamedTuple):
+    """One eval run of a history: its line in the list, and its rows. `plan` is the digest of its plan, if it is known.
+
+    `problem` says why the rows are not known; "" if they are.
+    """
+
+    row: RunRow
+    plan: str | None
+    rows: Sequence[RowRuns]
+    prompts: Prompts
+    problem: str = ""
+
+    @property
+    def is_fair_sample(self) -> bool:
+        """True if its rows are all that its plan asks for: others may have been chosen by their outcome."""
+        return self.row["status"] == "finished" and not self.row["partial"]
+
+
+def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
+    """Read an eval run for a history, and its rows from its results alone if they are those of its last session."""
+    try:
+        if run.results is None or not lifecycle_of(run.directory).results_are_current:
+            return past_run_of(row, read_stored(run), prompts)
+        return PastRun(row, read_head(run.results).plan_digest, _known(read_row_runs(run.results)), prompts)
+    except OsmosisError as error:
+        return PastRun(row, run.manifest.plan_digest, (), prompts, str(error))
+
+
+def past_run_of(row: RunRow, stored: StoredResults, prompts: Prompts) -> PastRun:
+    """Return an eval run that was read already, for a history."""
+    plan = stored.document.get("provenance", {}).get("plan_digest", stored.run.manifest.plan_digest)
+    try:
+        side = side_of("", stored)
+    except OsmosisError as error:
+        return PastRun(row, plan, (), prompts, str(error))
+    return PastRun(row, plan, side.row_runs(side.row_digests), prompts)
+
+
+def _known(rows: Sequence[RowRuns]) -> list[RowRuns]:
+    return [row for row in rows if row.digest]
+
+
+def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:
+    """Return the page on the eval runs of an eval, which may come in any order."""
+    ordered = sorted(runs, key=lambda run: (run.row["started_at"] or "", run.row["name"]))
+    shown = ordered[-MOST_RUNS:]
+    flipping, n_steady = _flipping(shown)
+    return HistoryPage(
+        schema_version=SCHEMA_VERSION,
+        eval=eval_name,
+        points=[
+            HistoryPoint(row=run.row, plan=run.plan, change=change, problem=run.problem)
+            for run, change in zip(shown, _changes(shown), strict=True)
+        ],
+        rows=flipping,
+        n_steady=n_steady,
+        n_earlier=len(ordered) - len(shown),
+    )
+
+
+# -- changes -----------------------------------------------------------------------------------------------
+
+
+class _Test(NamedTuple):
+    """A comparison of two eval runs over `n_rows` rows, and whether both are fair samples."""
+
+    before: str
+    n_rows: int
+    paired: PairedTest
+    is_fair: bool
+
+    @property
+    def least_p(self) -> float:
+        """The smallest p that `n_rows` rows can give."""
+        return 2.0 ** (1 - self.n_rows)
+
+
+def _changes(runs: Sequence[PastRun]) -> list[HistoryChange | None]:
+    """Return for each eval run its comparison with the one before of the same plan, None without one."""
+    last: dict[str, PastRun] = {}
+    found: list[_Test | None] = []
+    for run in runs:
+        before = None if run.plan is None else last.get(run.plan)
+        found.append(None if before is None else _tested(run, before))
+        if run.plan is not None and any(True in each.runs or False in each.runs for each in run.rows):
+            last[run.plan] = run
+    adjusted = iter(stats.holm([each.paired.p for each in found if each is not None and each.is_fair]))
+    return [
+        None if each is None else _change(each, next(adjusted) if each.is_fair else each.paired.p) for each in found
+    ]
+
+
+def _tested(run: PastRun, before: PastRun) -> _Test | None:
+    pairs = [(passes(pair.new), passes(pair.old)) for pair in matched(run.rows, before.rows).pairs]
+    both = [(_share(new), _share(old)) for new, old in pairs if new.measured and old.measured]
+    if not both:
+        return None
+    paired = stats.paired_test([new for new, _ in both], [old for _, old in both])
+    return _Test(before.row["name"], len(both), paired, run.is_fair_sample and before.is_fair_sample)
+
+
+def _change(test: _Test, p: float) -> HistoryChange:
+    meaning: Literal["better", "worse", "chance"] | None = None
+    if not test.is_fair:
+        begin = "decides nothing, as one of both is not whole"
+    elif test.least_p >= ALPHA:
+        begin = f"decides nothing, as {plural(test.n_rows, 'row')} cannot show a difference"
+    else:
+        meaning = "chance" if p >= ALPHA else "better" if test.paired.difference > 0 else "worse"
+        begin = "no more than chance" if meaning == "chance" else meaning
+    rise = f"{difference(test.paired.difference)} over {plural(test.n_rows, 'row')}"
+    return HistoryChange(
+        before=test.before,
+        meaning=meaning,
+        difference=test.paired.difference,
+        p=p,
+        rows=test.n_rows,
+        text=f"{begin}: {rise}, p {p_value(p)}",
+    )
+
+
+# -- rows that flip ----------------------------------------------------------------------------------------
+
+
+def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
+    """Return the rows that flip, those that flip most often first, and the number of those that never do."""
+    found = [{key: (row.row_index, passes(row.runs)) for key, row in by_content(run.rows).items()} for run in runs]
+    keys = dict.fromkeys(key for rows in reversed(found) for key in rows)
+    prompts = _Prompts(runs)
+    flipping, n_steady = [], 0
+    for key in keys:
+        measured = {at: rows[key] for at, rows in enumerate(found) if key in rows and rows[key][1].measured}
+        passed = [_passes_mostly(each) for _, each in measured.values()]
+        flips = sum(now != then for then, now in pairwise(passed))
+        n_steady += len(passed) > 1 and not flips
+        if flips:
+            last = max(measured)
+            each = [measured.get(at) for at in range(len(runs))]
+            flipping.append(
+                FlippingRow(
+                    digest=key[0],
+                    prompt=prompts.of((at, measured[at][0]) for at in sorted(measured, reverse=True)),
+                    row_index=measured[last][0],
+                    passed=[None if one is None else one[1].passed for one in each],
+                    measured=[None if one is None else one[1].measured for one in each],
+                    flips=flips,
+                )
+            )
+    return sorted(flipping, key=lambda row: (-row["flips"], row["row_index"])), n_steady
+
+
+class _Prompts:
+    """The prompts of rows, of as few eval runs as are needed."""
+
+    def __init__(self, runs: Sequence[PastRun]) -> None:
+        self._runs = runs
+        self._known: dict[int, Mapping[int, str]] = {}
+
+    def of(self, places: Iterator[tuple[int, int]]) -> str:
+        """Return the first prompt that is known; `places` are numbers of eval runs with the index of the row."""
+        for at, row_index in places:
+            if at not in self._known:
+                self._known[at] = self._runs[at].prompts()
+            if prompt := self._known[at].get(row_index):
+                return prompt
+        return ""
+
+
+def _passes_mostly(row: Passes) -> bool:
+    return 2 * row.passed > row.measured
+
+
+def _share(row: Passes) -> float:
+    return row.passed / row.measured

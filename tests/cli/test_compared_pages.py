@@ -1,0 +1,180 @@
+"""The pages of the front end on two eval runs, and on all of an eval, made of real ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.report.comparison_json import comparison_json
+from pytest_osmosis.results.compared_runs import compare_runs, read_side
+from pytest_osmosis.results.read import read_earlier_results, read_row_runs
+from pytest_osmosis.results.stored_results import read_stored
+from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page
+from pytest_osmosis.viewer.history import PastRun, history_page, past_run, past_run_of
+from pytest_osmosis.viewer.shapes import ComparisonPage, RunRow
+from tests.cli.real_runs import RealRuns
+
+
+@pytest.fixture
+def copied(real_runs: RealRuns, tmp_path: Path) -> RealRuns:
+    return real_runs.copied(tmp_path)
+
+
+def run_at(path: Path) -> StoredEvalRun:
+    return stored(RunDirectory(path))
+
+
+def head_of(path: Path, **changes: Any) -> RunRow:
+    """The line of an eval run in the list, as far as these pages read it."""
+    row: Any = {"name": path.name, "status": "finished", "partial": False}
+    row |= {"started_at": run_at(path).manifest.started_at, **changes}
+    return cast(RunRow, row)
+
+
+def side(path: Path, prompts: dict[int, str] | None = None) -> ComparedRun:
+    return ComparedRun(head_of(path), read_stored(run_at(path)), prompts or {})
+
+
+def page_of(a: Path, b: Path) -> ComparisonPage:
+    page = comparison_page(side(a, {1: "of A", 2: "of A"}), side(b, {1: "of B"}))
+    assert json.loads(json.dumps(page, allow_nan=False)) == page
+    return page
+
+
+def past(path: Path, **changes: Any) -> PastRun:
+    return past_run(head_of(path, **changes), run_at(path), lambda: {1: f"row 1 of {path.name}"})
+
+
+def test_a_page_has_the_numbers_of_the_command_and_every_row_with_the_largest_loss_first(real_runs: RealRuns) -> None:
+    page = page_of(real_runs.then, real_runs.now)
+
+    a, b = (
+        read_side(letter, real_runs.root, run.name) for letter, run in (("A", real_runs.then), ("B", real_runs.now))
+    )
+    printed = comparison_json(compare_runs(a, b))
+    assert page["numbers"] == {key: value for key, value in printed.items() if key in (page["numbers"] or {})}
+    assert printed.keys() - (page["numbers"] or {}).keys() == {"differences", "config_diff", "changed_rows"}
+    assert (page["meaning"], page["caveats"], page["problem"]) == ("chance", [], "")
+    assert page["sentence"].startswith(
+        "No more than chance: over the 6 rows that both measured, the pass rate of B differs by -0.500 (95% interval "
+    )
+    assert page["sentence"].endswith(", p = 0.38, McNemar, exact); 1 row better, 4 worse.")
+    assert page["remarks"][-1] == "rows left out: 1 not measured in both"
+    rows = [(row["b_row"], row["change"], row["loss"], row["a_passed"], row["b_passed"]) for row in page["rows"]]
+    assert rows[:5] == [(row, "worse", 1.0, 2, 0) for row in (1, 3, 5, 6)] + [(2, "better", -1.0, 0, 2)]
+    assert rows[5:] == [(0, "same", 0.0, 2, 2), (4, "unmeasured", None, 0, 0)]
+    assert [row["prompt"] for row in page["rows"] if row["b_row"] in (1, 2)] == ["of B", "of A"]
+    assert [each["what"] for each in page["differs"]] == ["[sampling] seed", "digest of the dataset"]
+    assert page["config_diff"] == ["-seed = 0", "+seed = 1"]
+
+
+def test_rows_that_only_one_eval_run_has_are_named(real_runs: RealRuns) -> None:
+    page = page_of(real_runs.now, real_runs.other)
+
+    assert (page["only_a"], page["only_b"]) == ([], [7, 8])
+    assert page["sentence"].startswith(
+        "No more than chance: over the 6 rows that both measured, the pass rate of B is "
+    )
+
+
+def test_a_page_without_common_rows_says_why_and_names_them(copied: RealRuns) -> None:
+    results = copied.now / "results.json"
+    document = json.loads(results.read_text())
+    for row in document["rows"]:
+        row["row_digest"] = f"{row['row_index']:016x}"
+    results.write_text(json.dumps(document))
+
+    page = page_of(copied.then, copied.now)
+
+    assert page["problem"].startswith("nothing can be compared: no row of A has the content of a row of B (")
+    assert "--table" not in page["problem"]
+    assert (page["numbers"], page["rows"], page["only_a"], page["only_b"]) == (None, [], [*range(7)], [*range(7)])
+    assert page["differs"]
+
+
+def test_rows_that_are_no_fair_sample_decide_nothing(copied: RealRuns) -> None:
+    results = copied.now / "results.json"
+    results.write_text(json.dumps({**json.loads(results.read_text()), "partial": True}))
+
+    page = page_of(copied.then, copied.now)
+
+    assert page["meaning"] is None
+    assert page["sentence"].startswith("This decides nothing: over the 6 rows")
+    assert page["caveats"][0].startswith("B is a part of its plan")
+
+
+def test_rows_of_results_are_read_line_by_line_as_they_are_whole(copied: RealRuns) -> None:
+    written = copied.other / "results.json"
+    laid_out = written.with_name("laid-out.json")
+    laid_out.write_text(json.dumps(json.loads(written.read_text()), indent=4))
+
+    assert read_row_runs(written) == read_earlier_results(written).row_runs() == read_row_runs(laid_out)
+    assert len(read_row_runs(written)) == 9
+
+
+def test_a_history_compares_each_eval_run_with_the_one_before_of_its_plan(copied: RealRuns) -> None:
+    page = history_page("x", [past(copied.now), past(copied.other), past(copied.then)])
+
+    assert [point["row"]["name"] for point in page["points"]] == [
+        copied.then.name,
+        copied.now.name,
+        copied.other.name,
+    ]
+    first, change, other = (point["change"] for point in page["points"])
+    assert (first, other) == (None, None)
+    assert change is not None
+    assert (change["before"], change["meaning"], change["rows"]) == (copied.then.name, "chance", 6)
+    assert change["text"] == "no more than chance: -0.500 over 6 rows, p = 0.38"
+    partial = history_page("x", [past(copied.now, partial=True), past(copied.then)])["points"][1]["change"]
+    assert partial is not None
+    assert partial["text"].startswith("decides nothing, as one of both is not whole: -0.500")
+
+
+def test_p_of_a_history_is_corrected_for_all_its_comparisons(copied: RealRuns) -> None:
+    runs = [past(copied.then), past(copied.now), past(copied.then, started_at="3"), past(copied.now, started_at="4")]
+
+    changes = [point["change"] for point in history_page("x", runs)["points"][1:]]
+
+    assert [each["p"] for each in changes if each] == [1.0, 1.0, 1.0]  # 0.375 of each, times 3
+
+
+def test_rows_that_flip_come_first_by_their_flips_with_the_newest_prompt_that_is_known(copied: RealRuns) -> None:
+    again = past(copied.then, started_at="3")
+    page = history_page("x", [past(copied.then), past(copied.now), again._replace(prompts=dict)])
+
+    assert [(row["row_index"], row["flips"]) for row in page["rows"]] == [(row, 2) for row in (1, 2, 3, 5, 6)]
+    assert page["rows"][0]["prompt"] == f"row 1 of {copied.now.name}"
+    assert page["rows"][0]["passed"] == [2, 0, 2]
+    assert page["rows"][1]["measured"] == [2, 2, 2]
+    assert page["n_steady"] == 1  # row 4 was never measured
+
+
+def test_a_history_holds_eval_runs_that_did_not_end_and_says_which_cannot_be_read(copied: RealRuns) -> None:
+    read = past_run_of(head_of(copied.now), read_stored(run_at(copied.now)), dict)
+    (copied.now / "results.json").unlink()
+    journal = copied.now / "journal.jsonl"
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))
+    from_journal = past(copied.now)
+    assert sorted(from_journal.rows) == sorted(read.rows) == sorted(past(copied.now).rows)
+    assert from_journal.plan == read.plan == past(copied.then).plan
+
+    shutil.copy(copied.then / "manifest.json", copied.now)
+    journal.write_text("no journal\n" * 2)
+    page = history_page("x", [past(copied.then), past(copied.now)])
+    assert page["points"][1]["problem"]
+    assert page["points"][1]["change"] is None
+
+
+def test_only_the_newest_thirty_eval_runs_are_shown(real_runs: RealRuns) -> None:
+    one = past(real_runs.then)
+
+    page = history_page("x", [one._replace(row=head_of(real_runs.then, started_at=f"{n:03}")) for n in range(42)])
+
+    assert (len(page["points"]), page["n_earlier"]) == (30, 12)
+    assert page["points"][0]["row"]["started_at"] == "012"
