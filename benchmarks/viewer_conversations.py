@@ -71,7 +71,7 @@ class Conversation:
 
 
 def questions(number: int) -> list[Question]:
-    """Return so many rows, the same ones each time."""
+    """Return so many rows, equal in every call."""
     return [_question(row) for row in range(number)]
 
 
