@@ -26,6 +26,8 @@ WINDOW, OVERLAP = 200_000, 20_000
 """A value in disguise is found if it is spread over at most `OVERLAP` characters."""
 PLAIN = (int, float, list, tuple, NoneType)
 """Types that are no mappings, which is quicker to tell than by asking `Mapping`."""
+_IN_JSON_BLANK = b" \\"
+"""The bytes that JSON may have where a value is split by a blank, besides its escapes."""
 CUT_BEFORE = ("left out ...] ", "left out ...]\n", "...")
 CUT_AFTER = (" [... ", "\n[... ", "...")
 """Marks of `safe.shortened` and others for what is left out."""
@@ -60,6 +62,19 @@ class Redaction:
         disguised = {form: name for value, name in values.items() for form in _disguised_forms(value)}
         self._disguised = sorted(disguised.items(), key=lambda form: -len(form[0]))
         self._pieces = [piece for form, name in self._literal for piece in _pieces(form, name)]
+        forms = {*literal, *disguised, *(piece.text for piece in self._pieces)}
+        self._bytes = [form.encode("utf-8", "surrogatepass") for form in forms]
+
+    def may_be_in(self, lines: bytes) -> bool:
+        """Return True if a value may be in lines of JSON that were redacted when they were written.
+
+        This is for values that were not known then, and takes a twentieth of the time of `event`: it finds those that
+        are whole, cut, split by blanks, or in base64 or hexadecimal digits, but none in escapes other than JSON's.
+        """
+        if not self._bytes:
+            return False
+        dense = lines.replace(rb"\n", b"").replace(rb"\t", b"").translate(None, _IN_JSON_BLANK)
+        return any(form in lines or form in dense for form in self._bytes)
 
     def text(self, text: str) -> str:
         """Return `text` without secret values."""

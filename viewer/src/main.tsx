@@ -13,5 +13,7 @@ function start() {
   render(<App />, document.getElementById("app")!);
 }
 
-if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
-else start();
+// In a report the elements that are needed stand before this script, and chunks of conversations, up to hundreds of MB,
+// behind it: the first paint does not wait for them.
+if (document.getElementById("app")) start();
+else document.addEventListener("DOMContentLoaded", start);

@@ -48,11 +48,24 @@ function held<T>(value: T | undefined, problem: string): T {
 
 /** The text of a script element, which holds base64 of raw deflate of UTF-8. */
 async function unpacked(id: string): Promise<string> {
-  const element = document.getElementById(id);
+  const element = await elementOf(id);
   if (!element) throw new SourceError(`the report is cut off: ${id} is missing`);
   const bytes = fromBase64(element.textContent!);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Response(stream).text();
+}
+
+/** An element of the report, as soon as the browser has read it: the front end starts before the chunks are there. */
+function elementOf(id: string): Promise<HTMLElement | null> {
+  return new Promise((resolve) => {
+    const look = () => {
+      const element = document.getElementById(id);
+      const isWhole = document.readyState !== "loading" || (element !== null && element.nextSibling !== null);
+      if (isWhole) resolve(element);
+      else setTimeout(look, 20);
+    };
+    look();
+  });
 }
 
 function fromBase64(text: string): Uint8Array<ArrayBuffer> {

@@ -1,0 +1,202 @@
+"""The summary of a report that needs no script: for mail, hosts that run none, and readers like `grep`.
+
+It says what was decided, the gates, the statistics of each function, and which runs did not pass, with the reasons. All
+text of others is escaped. The front end removes it once it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.text.numbers import count, plural, score
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.text.safe import escaped, one_line
+from pytest_osmosis.viewer.chunks import ReportedRun
+from pytest_osmosis.viewer.shapes import EntryRow, FunctionShape, IntervalShape, ReportIndex, RunPage
+
+MOST_RUNS = 50
+REASON_CHARS = 300
+_MARKS = {"passed": "✓", "failed": "✗", "unmeasured": "!", "removed": "-"}
+_STATES = {"holds": "✓", "fails": "✗"}
+Reasons = Mapping[int, str]
+"""The reasons that functions gave, by the position of the run in its page."""
+
+
+def summary_html(index: ReportIndex, reasons: Mapping[str, Reasons]) -> str:
+    """Return the summary as HTML. `reasons` are those of each eval run by name."""
+    pages = list(index["pages"].values())
+    parts = [f"<h1>{_text(title_of(index))}</h1>\n"]
+    if len(pages) > 1:
+        parts += [_evals_table(pages)]
+        parts += [_entries_table(table) for table in index["list"]["tables"]]
+        parts += [_comparisons(index)]
+    parts += [_section(page, reasons.get(page["head"]["row"]["name"], {})) for page in pages]
+    parts.append("<p>This is a summary for readers without scripts. With them, this file shows every run.</p>\n")
+    return "".join(parts)
+
+
+def title_of(index: ReportIndex) -> str:
+    """Return the title of a report: the eval and its pass rate, or how many evals there are."""
+    pages = list(index["pages"].values())
+    if len(pages) != 1:
+        return plural(len(pages), "eval run")
+    row = pages[0]["head"]["row"]
+    return f"{row['eval'] or row['name']}: pass rate {_rate(row['pass_rate'])}"
+
+
+def reasons_of(run: ReportedRun, redaction: Redaction) -> Reasons:
+    """Return the reasons that functions gave for the first runs that did not pass."""
+    found: dict[int, str] = {}
+    for at in _not_passed(run.page)[:MOST_RUNS]:
+        line = run.conversation(at)
+        if line is not None:
+            said = _reasons(json.loads(line))
+            found[at] = one_line(redaction.text("; ".join(said)), REASON_CHARS) if said else ""
+    return found
+
+
+def _reasons(conversation: Mapping[str, Any]) -> list[str]:
+    reasons = {name: reason for event in conversation["scores"] for name, reason in event.get("reasons", {}).items()}
+    return [f"{name}: {reason}" for name, reason in reasons.items()]
+
+
+def _section(page: RunPage, reasons: Reasons) -> str:
+    head = page["head"]
+    row = head["row"]
+    lines = [*head["verdict"], *head["remarks"], *head["circumstances"]]
+    parts = [
+        f"<section>\n<h2>{_text(row['name'])}</h2>\n",
+        f"<p>{_text(_account(page))}</p>\n",
+        "".join(f"<p>{_text(line)}</p>\n" for line in lines),
+    ]
+    if head["gates"]:
+        gates = [
+            [f"{_STATES.get(gate['state'], '!')} {gate['state']}", gate["gate"], gate["finding"]]
+            for gate in head["gates"]
+        ]
+        parts.append(_table("Gates", ["", "gate", "finding"], gates))
+    if head["functions"]:
+        parts.append(_functions(head["functions"], head["models"]))
+    parts.append(_runs(page, reasons))
+    return "".join([*parts, "</section>\n"])
+
+
+def _account(page: RunPage) -> str:
+    row = page["head"]["row"]
+    end = row["status"] + (f" ({row['reason']})" if row["reason"] else "")
+    rate = f"pass rate {_rate(row['pass_rate'])}{_interval(row['pass_rate_interval'])}"
+    parts = [end, rate]
+    if row["passed"] is not None and row["measured"] is not None:
+        parts.append(f"{count(row['passed'])} of {plural(row['measured'], 'measured run')} passed")
+    outcomes = page["head"]["outcomes"]
+    unmeasured = sum(outcomes[each] == "unmeasured" for each in page["runs"]["outcome"])
+    if unmeasured:
+        parts.append(f"{plural(unmeasured, 'run')} unmeasured")
+    return "; ".join(parts)
+
+
+def _functions(functions: Sequence[FunctionShape], models: Sequence[str]) -> str:
+    rows = []
+    for each in functions:
+        found = each["statistics"]
+        model = [models[each["model"]]] if len(models) > 1 else []
+        values = [score(found.get(key)) for key in ("mean", "std", "min", "max", "pass_rate")]
+        rows.append([each["name"], *model, f"{each['threshold']:g}", *values])
+    named = ["model"] if len(models) > 1 else []
+    return _table("Functions", ["function", *named, "threshold", "mean", "std", "min", "max", "pass rate"], rows)
+
+
+def _runs(page: RunPage, reasons: Reasons) -> str:
+    at = _not_passed(page)
+    if not at:
+        return ""
+    head, runs = page["head"], page["runs"]
+    rows = []
+    for each in at[:MOST_RUNS]:
+        row, outcome = runs["row"][each], head["outcomes"][runs["outcome"][each]]
+        tag = ModelTag.BASELINE if runs["model"][each] else ModelTag.PRIMARY
+        name = str(RunId(page["rows"]["index"][row], runs["run"][each], tag))
+        why = [part for part in (_error(page, each), _scores(page, each), reasons.get(each)) if part]
+        rows.append([name, f"{_MARKS[outcome]} {outcome}", page["rows"]["prompt"][row], "; ".join(why)])
+    more = f", the first {MOST_RUNS} of {count(len(at))}" if len(at) > MOST_RUNS else ""
+    return _table(f"Runs that did not pass{more}", ["run", "outcome", "prompt", "reason"], rows)
+
+
+def _not_passed(page: RunPage) -> list[int]:
+    """Return the positions of the runs that ended and did not pass."""
+    outcomes = page["head"]["outcomes"]
+    ended = {number for number, outcome in enumerate(outcomes) if outcome in ("failed", "unmeasured", "removed")}
+    return [at for at, outcome in enumerate(page["runs"]["outcome"]) if outcome in ended]
+
+
+def _error(page: RunPage, at: int) -> str:
+    boundary, error = page["runs"]["boundary"][at], page["runs"]["error"][at]
+    parts = [page["head"]["boundaries"][boundary]] if boundary >= 0 else []
+    parts += [one_line(page["head"]["errors"][error], REASON_CHARS)] if error >= 0 else []
+    return ": ".join(parts)
+
+
+def _scores(page: RunPage, at: int) -> str:
+    """Return the scores below their thresholds."""
+    model = page["runs"]["model"][at]
+    below = []
+    for each in page["head"]["functions"]:
+        value = page["runs"]["scores"][each["name"]][at]
+        if each["model"] == model and value is not None and value < each["threshold"]:
+            below.append(f"{each['name']} {score(value)}, threshold {each['threshold']:g}")
+    return "; ".join(below)
+
+
+def _evals_table(pages: Sequence[RunPage]) -> str:
+    rows = []
+    for page in pages:
+        row = page["head"]["row"]
+        gates = ", ".join(f"{_STATES.get(gate, '!')} {gate}" for gate in row["gates"])
+        rate = f"{_rate(row['pass_rate'])}{_interval(row['pass_rate_interval'])}"
+        rows.append([row["name"], row["status"], row["model"] or "", rate, gates])
+    return _table("Eval runs", ["eval run", "status", "model", "pass rate", "gates"], rows)
+
+
+def _entries_table(entries: Sequence[EntryRow]) -> str:
+    rows = [
+        [
+            each["name"],
+            each["model"],
+            f"{_rate(each['pass_rate'])}{_interval(each['pass_rate_interval'])}",
+            each["finding"],
+        ]
+        for each in entries
+    ]
+    return _table("Evals that ran together", ["eval", "model", "pass rate", "compared with the first"], rows)
+
+
+def _comparisons(index: ReportIndex) -> str:
+    rows = [
+        [page["b"]["name"], page["a"]["name"], page["sentence"] or page["problem"]]
+        for page in index["comparisons"].values()
+    ]
+    return _table("Comparisons", ["eval run", "compared with", "finding"], rows) if rows else ""
+
+
+def _rate(rate: float | None) -> str:
+    return "not measured" if rate is None else score(rate)
+
+
+def _interval(interval: IntervalShape | None) -> str:
+    return "" if interval is None else f" ({score(interval['low'])} to {score(interval['high'])})"
+
+
+def _table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return f"<tr>{''.join(f'<{tag}>{_text(cell)}</{tag}>' for cell in cells)}</tr>\n"
+
+    body = "".join(line("td", row) for row in rows)
+    return f"<table>\n<caption>{_text(caption)}</caption>\n{line('th', header)}{body}</table>\n"
+
+
+def _text(text: str) -> str:
+    return escape(escaped(text))

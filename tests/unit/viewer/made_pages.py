@@ -1,0 +1,55 @@
+"""Pages of the front end, made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_osmosis.viewer.shapes import Outcome, ReportIndex, RunPage, RunRow
+
+OUTCOMES: Sequence[Outcome] = ("passed", "failed", "unmeasured", "removed", "running", "pending")
+
+
+def run_row(name: str) -> RunRow:
+    return {
+        "name": name, "eval": "sums", "status": "finished", "reason": None, "problem": None, "model": "m",
+        "dataset": "d.jsonl", "rollout": None, "started_at": "2026-11-22T14:03:00Z", "duration_ms": 1.0,
+        "partial": False, "replayed": False, "passed": 1, "measured": 2, "counted": 2, "ended": 3, "selected": 3,
+        "pass_rate": 0.5, "pass_rate_interval": None, "gates": ["fails"], "tokens": 3, "cost_usd": None,
+        "cost_unknown": 0, "git_commit": None, "git_dirty": None,
+    }  # fmt: skip
+
+
+def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunPage:
+    """Return a page of an eval run with one run for each row, of these outcomes (positions in `OUTCOMES`)."""
+    n = len(outcomes)
+    return {
+        "seq": 0,
+        "head": {
+            "schema_version": 1, "row": run_row(name), "path": f".osmosis/runs/{name}", "baseline_model": None,
+            "models": ["m"], "selection": "all rows", "n_runs": 1, "decide": "run", "circumstances": [],
+            "remarks": [], "verdict": ["gate pass_rate: fails"],
+            "gates": [{"gate": "pass_rate >= 0.9", "state": "fails", "finding": "0.5", "value": 0.5}],
+            "functions": [{"name": "reward", "model": 0, "threshold": 1.0, "decides": True, "statistics": {}}],
+            "curves": [], "slices": [], "no_slices": "", "results": None, "outcomes": OUTCOMES,
+            "boundaries": ["provider"], "errors": ["401 <b>no key</b>"], "finish_reasons": [], "rerun": None,
+            "html_conversations": "all",
+        },
+        "rows": {"index": list(range(n)), "digest": [""] * n, "prompt": [prompt] * n},
+        "runs": {
+            "row": list(range(n)), "run": [0] * n, "model": [0] * n, "outcome": outcomes,
+            "boundary": [0 if each == 2 else -1 for each in outcomes],
+            "error": [0 if each == 2 else -1 for each in outcomes],
+            "scores": {"reward": [1.0 if each == 0 else 0.25 for each in outcomes]}, "metrics": {},
+            "duration_ms": [1.0] * n, "tokens": [1] * n, "cost_usd": [None] * n, "turns": [1] * n,
+            "finish_reason": [-1] * n, "chunk": [], "line": [],
+        },
+    }  # fmt: skip
+
+
+def index_of(*names: str) -> ReportIndex:
+    return {
+        "list": {"schema_version": 1, "workspace": "w", "runs": [run_row(name) for name in names], "tables": []},
+        "pages": {},
+        "comparisons": {},
+        "histories": {},
+    }

@@ -1,0 +1,190 @@
+"""Reports hold every conversation that they promise, for their owner only, and nothing that a page would obey."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.viewer.bundle import Bundle, read_bundle
+from pytest_osmosis.viewer.chunks import CHUNK_BYTES, Kept, ReportedRun
+from pytest_osmosis.viewer.report_file import WrittenReport, is_report, write_report
+from tests.unit.viewer.made_pages import index_of, run_page
+
+BUNDLE = Bundle("/* app */", "#app { margin: 0 }", "0" * 64)
+SECRET = "sk-live-9f8e7d6c5b4a"
+
+
+class Elements(HTMLParser):
+    """The texts of elements by id, or by tag, and the attributes of `meta`."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.texts: dict[str, str] = {}
+        self.metas: list[dict[str, str | None]] = []
+        self.tags: list[str] = []
+        self._in = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._in = dict(attrs).get("id") or tag
+        if tag == "meta":
+            self.metas.append(dict(attrs))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in = ""
+
+    def handle_data(self, data: str) -> None:
+        self.texts[self._in] = self.texts.get(self._in, "") + data
+
+    def unpacked(self, id: str) -> str:
+        return zlib.decompress(base64.b64decode(self.texts[id], validate=True), -15).decode()
+
+
+def conversation(at: int, text: str = "hello") -> bytes:
+    rollout = {"ev": "rollout", "row": at, "run": 0, "attempt": 1, "messages": [{"role": "user", "content": text}]}
+    score = {"ev": "score", "row": at, "run": 0, "attempt": 1, "scores": {"reward": 0.25}, "reasons": {"reward": text}}
+    return json.dumps({"rollout": rollout, "scores": [score]}, separators=(",", ":")).encode()
+
+
+def written(
+    path: Path,
+    *runs: ReportedRun,
+    redaction: Redaction | None = None,
+) -> tuple[WrittenReport, Elements]:
+    names = [run.page["head"]["row"]["name"] for run in runs]
+    report = write_report(path, index_of(*names), runs, redaction or Redaction(), BUNDLE)
+    return report, Elements(path.read_text(encoding="utf-8"))
+
+
+def opened(elements: Elements, run: str, at: int) -> Any:
+    """Return a conversation as the front end opens it, None if the report has none."""
+    runs = json.loads(elements.unpacked("index"))["pages"][run]["runs"]
+    if runs["chunk"][at] < 0:
+        return None
+    return json.loads(elements.unpacked(f"chunk-{runs['chunk'][at]}").split("\n")[runs["line"][at]])
+
+
+def test_every_conversation_is_found_in_its_chunk(tmp_path: Path) -> None:
+    texts = [f"text {at} \u4f60\u597d </script><!-- \x00\u2028" * (1 + at * 100) for at in range(40)]
+    long, short = run_page("long", [0, 1] * 20), run_page("short", [0])
+    report, elements = written(
+        tmp_path / "report.html",
+        ReportedRun(long, lambda at: conversation(at, texts[at])),
+        ReportedRun(short, lambda at: conversation(7)),
+    )
+
+    assert [opened(elements, "long", at) for at in range(40)] == [
+        json.loads(conversation(at, text)) for at, text in enumerate(texts)
+    ]
+    assert opened(elements, "short", 0) == json.loads(conversation(7))
+    chunks = [elements.unpacked(id) for id in elements.texts if id.startswith("chunk-")]
+    assert len(chunks) > 3
+    assert all(len(chunk) <= CHUNK_BYTES or "\n" not in chunk for chunk in chunks)
+    assert report.n_conversations == 41
+    assert report.size == (tmp_path / "report.html").stat().st_size
+
+
+@pytest.mark.parametrize(("kept", "has"), [("all", [0, 1, 2, 3]), ("failed", [1, 2, 3]), ("none", [])])
+def test_a_report_keeps_the_conversations_that_it_is_asked_to(tmp_path: Path, kept: Kept, has: list[int]) -> None:
+    page = run_page("sums", [0, 1, 2, 3, 5])  # the last one is pending
+    run = ReportedRun(page, lambda at: None if at == 4 else conversation(at), kept)
+    _, elements = written(tmp_path / "report.html", run)
+
+    assert [at for at in range(5) if opened(elements, "sums", at) is not None] == has
+    assert json.loads(elements.unpacked("index"))["pages"]["sums"]["head"]["html_conversations"] == kept
+
+
+def test_a_report_lets_a_browser_run_nothing_but_its_own_script(tmp_path: Path) -> None:
+    _, elements = written(tmp_path / "report.html", ReportedRun(run_page("sums", [0]), conversation))
+
+    policy = next(each["content"] for each in elements.metas if each.get("http-equiv") == "Content-Security-Policy")
+    sha = {
+        name: base64.b64encode(hashlib.sha256(elements.texts[name].encode()).digest()).decode()
+        for name in ("script", "style")
+    }
+    assert (policy or "").split("; ") == [
+        "default-src 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+        f"script-src 'sha256-{sha['script']}'",
+        f"style-src 'sha256-{sha['style']}'",
+    ]
+
+
+def test_the_summary_without_scripts_escapes_text_of_others(tmp_path: Path) -> None:
+    hostile = "<img src=x onerror=alert(1)> & \x1b[31m \u202e"
+    page = run_page("sums", [0, 1, 2], hostile)
+    _, elements = written(tmp_path / "report.html", ReportedRun(page, lambda at: conversation(at, "<i>" + hostile)))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+
+    assert {"img", "b", "i"}.isdisjoint(elements.tags)
+    for shown in (
+        "row1-run0",
+        "&lt;img src=x onerror=alert(1)&gt; &amp; \\x1b[31m \\u202e",
+        "reward 0.250, threshold 1",
+        "reward: &lt;i&gt;",
+        "provider: 401 &lt;b&gt;no key&lt;/b&gt;",
+        "pass_rate &gt;= 0.9",
+    ):
+        assert shown in text
+    assert "row0-run0" not in text  # it passed
+    assert text.endswith("</html>\n")
+
+
+def test_secrets_that_became_known_later_are_redacted_everywhere(tmp_path: Path) -> None:
+    page = run_page("sums", [1, 2], f"the key is {SECRET}")
+    run = ReportedRun(page, lambda at: conversation(at, f"it is {SECRET[:9]}\n{SECRET[9:]}, {SECRET}"))
+    _, elements = written(tmp_path / "report.html", run, redaction=Redaction({"API_KEY": SECRET}))
+
+    whole = (tmp_path / "report.html").read_text() + elements.unpacked("index") + elements.unpacked("chunk-0")
+    assert SECRET not in whole
+    assert SECRET not in re.sub(r"\\n|\s", "", whole)
+    assert opened(elements, "sums", 1)["rollout"]["messages"][0]["content"] == "it is [API_KEY], [API_KEY]"
+    assert json.loads(elements.unpacked("index"))["pages"]["sums"]["rows"]["prompt"][0] == "the key is [API_KEY]"
+
+
+def test_only_its_owner_may_read_a_report_and_it_is_recognised(tmp_path: Path) -> None:
+    other = tmp_path / "other.html"
+    other.write_text("<!doctype html>\n<p>mine")
+    written(tmp_path / "report.html", ReportedRun(run_page("sums", [0]), conversation))
+
+    assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
+    assert [is_report(tmp_path / name) for name in ("report.html", "other.html", "none.html")] == [True, False, False]
+
+
+def test_a_report_that_cannot_be_finished_leaves_the_earlier_one(tmp_path: Path) -> None:
+    def broken(at: int) -> bytes:
+        if at == 2:
+            raise OSError("disk gone")
+        return conversation(at, "x" * CHUNK_BYTES)
+
+    path = tmp_path / "report.html"
+    path.write_text("earlier")
+    with pytest.raises(OSError, match="disk gone"):
+        written(path, ReportedRun(run_page("sums", [0, 0, 0]), broken))
+
+    assert path.read_text() == "earlier"
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_bundle_that_is_missing_or_of_two_builds_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(OsmosisError, match=r"app\.js: .*cannot be read.*make viewer"):
+        read_bundle(tmp_path)
+    for name, digest in (("app.js", "a" * 64), ("app.css", "b" * 64)):
+        (tmp_path / name).write_text(f"/* sources {digest} */\n")
+    with pytest.raises(OsmosisError, match="damaged"):
+        read_bundle(tmp_path)
