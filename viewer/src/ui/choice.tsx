@@ -4,10 +4,20 @@ export interface Option {
   title: string;
 }
 
-export function Choice({ label, value, options, onChange }: { label: string; value: string; options: Option[]; onChange(value: string): void }) {
+interface ChoiceProps {
+  label: string;
+  /** True if the options say what they are, so that only screen readers need the label. */
+  hidesLabel?: boolean;
+  value: string;
+  options: Option[];
+  onChange(value: string): void;
+  class?: string;
+}
+
+export function Choice({ label, hidesLabel = false, value, options, onChange, class: extra = "" }: ChoiceProps) {
   return (
-    <label class="choice">
-      <span class="choice-label">{label}</span>
+    <label class={`choice ${extra}`}>
+      <span class={hidesLabel ? "visually-hidden" : "choice-label"}>{label}</span>
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
         {options.map((option) => <option key={option.value} value={option.value}>{option.title}</option>)}
       </select>

@@ -10,14 +10,14 @@ interface RateProps {
   drawn?: boolean;
 }
 
-/** "0.720  0.680 to 0.760", and its interval on a line from 0 to 1. */
+/** "0.720", its interval on a line from 0 to 1, and "0.680 to 0.760". */
 export function Rate({ rate, bounds, unknown = "not measured", drawn = true }: RateProps) {
   if (rate === null) return <span class="rate rate-unknown muted">{unknown}</span>;
   return (
     <span class="rate">
       <span class="rate-value number">{score(rate)}</span>
-      {bounds && <span class="rate-interval number muted" title={intervalTitle(bounds)}>{interval(bounds)}</span>}
       {drawn && <Interval rate={rate} bounds={bounds} />}
+      {bounds && <span class="rate-interval number muted" title={intervalTitle(bounds)}>{interval(bounds)}</span>}
     </span>
   );
 }

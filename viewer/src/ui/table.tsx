@@ -1,17 +1,22 @@
 // A table that scrolls inside itself, with orders to choose by its heads.
 import type { ComponentChildren } from "preact";
 
-export interface Column<T> {
+export interface Order<T> {
   /** Its name in the address, as in `?sort=cost`. */
   name: string;
   title: ComponentChildren;
+  /** Rows are sorted by it; `first` is the order of the first click. Rows for which it gives null come last. */
+  by?: (row: T) => number | string | null;
+  first?: "up" | "down";
+}
+
+export interface Column<T> extends Order<T> {
   cell(row: T): ComponentChildren;
   isNumber?: boolean;
   /** Names each row for screen readers; one column of a table has it. */
   isHead?: boolean;
-  /** Sorted by it; `first` is the order of the first click. Rows for which it gives null come last. */
-  by?: (row: T) => number | string | null;
-  first?: "up" | "down";
+  /** Further orders, of a column whose cells say several things. */
+  also?: Order<T>[];
   class?: string;
 }
 
@@ -30,17 +35,18 @@ interface TableProps<T> {
 export function Table<T>({ caption, columns, rows, keyOf, sort, onSort, isCurrent }: TableProps<T>) {
   return (
     <div class="table-frame" tabIndex={0} role="region" aria-label={caption}>
-      <table>
+      {/* The roles are said because they are lost where a narrow page lays the rows out as cards. */}
+      <table role="table">
         <caption class="visually-hidden">{caption}</caption>
-        <thead>
-          <tr>{columns.map((column) => <Head key={column.name} column={column} sort={sort} onSort={onSort} />)}</tr>
+        <thead role="rowgroup">
+          <tr role="row">{columns.map((column) => <Head key={column.name} column={column} sort={sort} onSort={onSort} />)}</tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {rows.map((row) => (
-            <tr key={keyOf(row)} aria-current={isCurrent?.(row) ? "true" : undefined}>
+            <tr key={keyOf(row)} role="row" aria-current={isCurrent?.(row) ? "true" : undefined}>
               {columns.map((column) => column.isHead
-                ? <th key={column.name} scope="row" class={classOf(column)}>{column.cell(row)}</th>
-                : <td key={column.name} class={classOf(column)}>{column.cell(row)}</td>)}
+                ? <th key={column.name} scope="row" role="rowheader" class={classOf(column)}>{column.cell(row)}</th>
+                : <td key={column.name} role="cell" class={classOf(column)}>{column.cell(row)}</td>)}
             </tr>
           ))}
         </tbody>
@@ -50,17 +56,26 @@ export function Table<T>({ caption, columns, rows, keyOf, sort, onSort, isCurren
 }
 
 function Head<T>({ column, sort, onSort }: { column: Column<T>; sort?: string; onSort?(sort: string): void }) {
-  const isUp = sort === column.name, isDown = sort === `-${column.name}`;
-  const order = isUp ? "ascending" : isDown ? "descending" : undefined;
-  const down = isUp || (!isDown && column.first === "down");
+  const orders: Order<T>[] = [column, ...(column.also ?? [])];
+  const current = orders.find((order) => order.name === sort?.replace(/^-/, ""));
+  const order = current && (sort!.startsWith("-") ? "descending" : "ascending");
   return (
-    <th scope="col" class={classOf(column)} aria-sort={order}>
-      {column.by && onSort
-        ? <button type="button" class="sort" onClick={() => onSort((down ? "-" : "") + column.name)}>
-            {column.title}<span class="sort-arrow" aria-hidden="true">{isUp ? "↑" : isDown ? "↓" : ""}</span>
-          </button>
-        : column.title}
+    <th scope="col" role="columnheader" class={classOf(column)} aria-sort={order}>
+      <span class="heads">
+        {orders.map((each) => each.by && onSort
+          ? <SortButton key={each.name} order={each} state={each === current ? order : undefined} onSort={onSort} />
+          : <span key={each.name}>{each.title}</span>)}
+      </span>
     </th>
+  );
+}
+
+function SortButton<T>({ order, state, onSort }: { order: Order<T>; state?: "ascending" | "descending"; onSort(sort: string): void }) {
+  const down = state === "ascending" || (!state && order.first === "down");
+  return (
+    <button type="button" class="sort" aria-pressed={state !== undefined} onClick={() => onSort((down ? "-" : "") + order.name)}>
+      {order.title}{state && <span aria-hidden="true">{state === "ascending" ? "↑" : "↓"}</span>}
+    </button>
   );
 }
 
@@ -70,10 +85,11 @@ function classOf<T>(column: Column<T>): string | undefined {
 
 /** The rows in the order of a sort, ties as they were. */
 export function sorted<T>(rows: readonly T[], columns: Column<T>[], sort: string | undefined): readonly T[] {
-  const column = columns.find((each) => each.by && each.name === sort?.replace(/^-/, ""));
-  if (!column?.by) return rows;
+  const orders: Order<T>[] = columns.flatMap((column) => [column, ...(column.also ?? [])]);
+  const by = orders.find((each) => each.name === sort?.replace(/^-/, ""))?.by;
+  if (!by) return rows;
   const sign = sort!.startsWith("-") ? -1 : 1;
-  const keyed = rows.map((row) => ({ row, key: column.by!(row) }));
+  const keyed = rows.map((row) => ({ row, key: by(row) }));
   keyed.sort((one, other) => {
     if (one.key === null || other.key === null) return Number(one.key === null) - Number(other.key === null);
     return one.key < other.key ? -sign : one.key > other.key ? sign : 0;

@@ -1,11 +1,61 @@
-import { usePage } from "../state/page";
-import { route, written } from "../state/route";
+// The list of eval runs, with filters, an order, and two to compare.
+import type { RunsPage } from "../shapes";
 import { source } from "../source/source";
+import { useKeys } from "../state/keys";
+import { useRunsPage } from "../state/live";
+import { go, route, setQuery } from "../state/route";
+import { Empty } from "../ui/empty";
+import { sorted } from "../ui/table";
+import { EntryTables } from "./runs/entries";
+import { Filters, filtered } from "./runs/filters";
+import { columns, RunsTable } from "./runs/table";
+import { PickedRuns, picked, withPick } from "./runs/picked";
 
 export function RunsView() {
-  const page = usePage(() => source().runs(), []);
-  void route.value;
-  return page.view((runs) => (
-    <ul>{runs.runs.map((run) => <li key={run.name}><a href={written({ name: "run", run: run.name, id: null })}>{run.name}</a></li>)}</ul>
-  ));
+  const page = useRunsPage();
+  const only = page.value && !source().isLive && page.value.runs.length === 1 && !location.hash ? page.value.runs[0].name : null;
+  if (only !== null) {
+    queueMicrotask(() => go({ name: "run", run: only, id: null }, undefined, true)); // a report of one eval run begins with it
+    return null;
+  }
+  return page.view((runs) => <Runs page={runs} />);
+}
+
+function Runs({ page }: { page: RunsPage }) {
+  const { query } = route.value;
+  const rows = sorted(filtered(page.runs, query), columns, query.get("sort") ?? undefined);
+  const pair = picked(page, query);
+  const move = (step: number) => {
+    const links = [...document.querySelectorAll<HTMLElement>(".run-link")];
+    const at = links.findIndex((link) => link === document.activeElement);
+    links[at < 0 ? 0 : Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
+  };
+  const focused = () => (document.activeElement?.closest(".run-link") as HTMLElement | null)?.dataset.run;
+  useKeys("Eval runs", [
+    { keys: ["j"], does: "next eval run", run: () => move(1) },
+    { keys: ["k"], does: "previous eval run", run: () => move(-1) },
+    { keys: ["x"], does: "tick to compare", run: () => { const name = focused(); if (name) setQuery({ pick: withPick(query, name) }); } },
+    { keys: ["c"], does: "compare the two that are ticked", run: () => { if (pair.length === 2) go({ name: "compare", a: pair[0], b: pair[1], digest: null }); } },
+    { keys: ["/"], does: "filter by name", run: () => document.querySelector<HTMLElement>("#filter-text")?.focus() },
+  ]);
+  if (!page.runs.length)
+    return (
+      <Empty title="No eval runs yet">
+        {source().isLive ? <>They appear here as soon as one begins in <code>{page.workspace}</code>.</> : "This report holds none."}
+      </Empty>
+    );
+  return (
+    <>
+      <h1 class="visually-hidden">Eval runs</h1>
+      <EntryTables tables={page.tables} />
+      <Filters runs={page.runs} shown={rows.length} />
+      {rows.length ? <RunsTable rows={rows} pair={pair} />
+        : <Empty title="No eval run matches the filters"><button type="button" class="button" onClick={clear}>Show all {page.runs.length}</button></Empty>}
+      <PickedRuns pair={pair} />
+    </>
+  );
+}
+
+function clear() {
+  setQuery({ status: null, model: null, dataset: null, rollout: null, eval: null, text: null });
 }

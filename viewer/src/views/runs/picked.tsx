@@ -1,0 +1,39 @@
+// The two eval runs that are ticked to be compared.
+import type { RunsPage } from "../../shapes";
+import { go, setQuery, written } from "../../state/route";
+
+const SEPARATOR = " ";
+
+/** The names that are ticked, as in the address. */
+export function ticked(query: URLSearchParams): string[] {
+  return query.get("pick")?.split(SEPARATOR).filter(Boolean) ?? [];
+}
+
+/** The ticked eval runs that exist, the older one first: the newer one is compared with it. */
+export function picked(page: RunsPage, query: URLSearchParams): string[] {
+  const names = new Set(ticked(query));
+  return page.runs.filter((run) => names.has(run.name)).map((run) => run.name).reverse();
+}
+
+/** The value of `pick` after a tick is set or taken away. A third one takes the place of the first. */
+export function withPick(query: URLSearchParams, name: string): string | null {
+  const names = ticked(query);
+  const next = names.includes(name) ? names.filter((each) => each !== name) : [...names, name].slice(-2);
+  return next.join(SEPARATOR) || null;
+}
+
+/** A bar at the foot of the list, while any is ticked. */
+export function PickedRuns({ pair }: { pair: string[] }) {
+  if (!pair.length) return null;
+  const [a, b] = pair;
+  return (
+    <div class="picked panel" role="region" aria-label="Compare">
+      <span class="picked-names">{b ? <><b>{b}</b> <span class="muted">compared with</span> <b>{a}</b></> : <><b>{a}</b> <span class="muted">tick another one to compare</span></>}</span>
+      <span class="row">
+        {b && <a class="button button-primary" href={written({ name: "compare", a, b, digest: null })}>Compare <kbd>c</kbd></a>}
+        {b && <button type="button" class="button" onClick={() => go({ name: "compare", a: b, b: a, digest: null })}>Other way round</button>}
+        <button type="button" class="button button-quiet" onClick={() => setQuery({ pick: null })}>Clear</button>
+      </span>
+    </div>
+  );
+}

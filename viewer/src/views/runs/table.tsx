@@ -1,0 +1,116 @@
+// The table of eval runs. Its numbers are those of `pytest-osmosis runs list`.
+import type { RunRow } from "../../shapes";
+import { count, duration, money, moment, plural, UNKNOWN } from "../../format";
+import { route, setQuery, written } from "../../state/route";
+import { gatesText, GatesChip, StatusChip } from "../../ui/chip";
+import { Rate } from "../../ui/rate";
+import { type Column, Table } from "../../ui/table";
+import { withPick } from "./picked";
+
+export const columns: Column<RunRow>[] = [
+  { name: "run", title: "eval run", cell: (run) => <Name run={run} />, isHead: true, by: (run) => run.name, class: "run-name" },
+  { name: "status", title: "status", cell: (run) => <Status run={run} />, by: (run) => run.status, class: "run-status" },
+  { name: "rate", title: "pass rate, 95% interval", cell: (run) => <PassRate run={run} />, by: (run) => (run.partial ? null : run.pass_rate), class: "run-rate" },
+  { name: "gates", title: "gates", cell: (run) => <GatesChip gates={run.gates} />, by: (run) => (run.gates.length ? gatesText(run.gates) : null), class: "run-gates" },
+  { name: "model", title: "model", cell: (run) => <Model run={run} />, by: (run) => run.model, class: "run-model",
+    also: [{ name: "dataset", title: "dataset", by: (run) => run.dataset }] },
+  { name: "cost", title: "cost", cell: (run) => <Cost run={run} />, by: (run) => run.cost_usd, isNumber: true, first: "down", class: "run-cost",
+    also: [{ name: "tokens", title: "tokens", by: (run) => run.tokens, first: "down" }] },
+  { name: "started", title: "started (UTC)", cell: (run) => <Time run={run} />, by: (run) => run.started_at, isNumber: true, first: "down", class: "run-time",
+    also: [{ name: "time", title: "time", by: (run) => run.duration_ms, first: "down" }] },
+];
+
+export function RunsTable({ rows, pair }: { rows: readonly RunRow[]; pair: string[] }) {
+  const { query } = route.value;
+  const tick: Column<RunRow> = {
+    name: "pick",
+    title: <span class="visually-hidden">compare</span>,
+    class: "run-pick",
+    cell: (run) => (
+      <input type="checkbox" aria-label={`compare ${run.name}`} checked={pair.includes(run.name)} onChange={() => setQuery({ pick: withPick(query, run.name) })} />
+    ),
+  };
+  return (
+    <div class="runs-table">
+      <Table caption="Eval runs" columns={[tick, ...columns]} rows={rows} keyOf={(run) => run.name} sort={query.get("sort") ?? undefined}
+        onSort={(sort) => setQuery({ sort })} isCurrent={(run) => pair.includes(run.name)} />
+    </div>
+  );
+}
+
+function Name({ run }: { run: RunRow }) {
+  return (
+    <>
+      <a class="run-link cell-line" data-run={run.name} href={written({ name: "run", run: run.name, id: null })}>{run.name}</a>
+      {run.eval && <a class="run-eval cell-line cell-small" href={written({ name: "history", eval: run.eval })} title={`History of ${run.eval}`}>{run.eval}</a>}
+    </>
+  );
+}
+
+function Status({ run }: { run: RunRow }) {
+  const why = run.problem ?? run.reason;
+  return (
+    <>
+      <StatusChip row={run} />
+      {why && <span class="run-why cell-line cell-small" title={why}>{why}</span>}
+    </>
+  );
+}
+
+/** The pass rate; for a part of the plan counts, since its rate would say nothing about the whole. */
+function PassRate({ run }: { run: RunRow }) {
+  if (run.counted === null) return <Progress run={run} />;
+  const unmeasured = run.counted - (run.measured ?? 0);
+  const counts = run.passed === null ? (run.counted ? `none of ${count(run.counted)} measured` : UNKNOWN)
+    : `${count(run.passed)} of ${count(run.counted)} passed${unmeasured ? `, ${count(unmeasured)} not measured` : ""}`;
+  return (
+    <>
+      {!run.partial && run.pass_rate !== null && <Rate rate={run.pass_rate} bounds={run.pass_rate_interval} />}
+      <span class="run-counts cell-line cell-small number">{counts}</span>
+    </>
+  );
+}
+
+function Progress({ run }: { run: RunRow }) {
+  if (run.ended === null || run.selected === null) return <span class="muted">{UNKNOWN}</span>;
+  return (
+    <span class="run-counts cell-line cell-small number">
+      {count(run.ended)} of {count(run.selected)} ended
+      {run.status === "running" && <progress max={run.selected || 1} value={run.ended} aria-label={`${run.ended} of ${run.selected} ended`} />}
+    </span>
+  );
+}
+
+function cost(run: RunRow): string {
+  if (run.tokens === null) return UNKNOWN;
+  if (run.cost_usd === null) return "unknown";
+  return run.cost_unknown ? `>= ${money(run.cost_usd)}` : money(run.cost_usd);
+}
+
+function Model({ run }: { run: RunRow }) {
+  return (
+    <>
+      <span class="cell-line" title={run.model ?? undefined}>{run.model ?? UNKNOWN}</span>
+      <span class="cell-line cell-small" title={run.dataset ?? undefined}>{run.dataset?.split("/").pop() ?? UNKNOWN}</span>
+    </>
+  );
+}
+
+function Cost({ run }: { run: RunRow }) {
+  return (
+    <>
+      <span class="cell-line">{cost(run)}</span>
+      <span class="cell-line cell-small">{run.tokens === null ? UNKNOWN : plural(run.tokens, "token")}</span>
+    </>
+  );
+}
+
+function Time({ run }: { run: RunRow }) {
+  const commit = run.git_commit ? `commit ${run.git_commit.slice(0, 12)}${run.git_dirty ? ", with changes" : ""}` : undefined;
+  return (
+    <>
+      <span class="cell-line" title={commit}>{moment(run.started_at).replace(" UTC", "")}</span>
+      <span class="cell-line cell-small">{duration(run.duration_ms)}</span>
+    </>
+  );
+}
