@@ -71,7 +71,7 @@ class Conversation:
 
 
 def questions(number: int) -> list[Question]:
-    """Return so many rows, equal in every call."""
+    """Return this number of rows, equal in every call."""
     return [_question(row) for row in range(number)]
 
 
@@ -293,7 +293,7 @@ def _price(item: str) -> int:
 
 
 def _prose(chance: random.Random, words: int) -> str:
-    """Return so many words, every third of them an identifier or a number."""
+    """Return this number of words, every third of them an identifier or a number."""
     said = chance.choices(WORDS, k=words)
     for at in range(2, words, 3):
         said[at] = f"{chance.choice('ABCDEFGHKLMNPRSTUVWXYZ')}{chance.getrandbits(24):06x}"

@@ -99,7 +99,7 @@ class SyntheticRun:
 def write_run(folder: Path, run: SyntheticRun = SyntheticRun(), *, until: int | None = None) -> RunDirectory:
     """Write an eval run into the workspace `folder`, and return its directory.
 
-    With `until`, its process was killed after so many events about runs, and there are no results.
+    With `until`, its process was killed after that number of events about runs, and there are no results.
     """
     made = RunInProgress(folder, run)
     made.append(until)
@@ -128,7 +128,7 @@ class RunInProgress:
         self.journal.append(b"".join(map(encode, self._beginning())))
 
     def append(self, number: int | None = None) -> int:
-        """Append so many events about runs, or all that are left. Return how many there were."""
+        """Append `number` events about runs, or all that are left. Return how many there were."""
         lines, appended = list[bytes](), 0
         for event in self.events:
             lines.append(encode(event))
