@@ -96,3 +96,18 @@ export function ago(iso: string, now: number): string {
   if (minutes < 48 * 60) return `${Math.round(minutes / 60)} h ago`;
   return `${Math.round(minutes / 1440)} days ago`;
 }
+
+/** A number with six significant digits, as `%g` prints it: "0.333333", "1e-05". */
+export function short(value: number): string {
+  if (value === 0 || !Number.isFinite(value)) return Object.is(value, -0) ? "-0" : String(value);
+  const [digits, power] = value.toExponential(5).split("e");
+  const exponent = Number(power);
+  if (exponent >= -4 && exponent < 6) return String(Number(value.toPrecision(6)));
+  return `${Number(digits)}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
+}
+
+/** A value and its bound, short, but with enough digits to look different if they are. */
+export function distinguishable(value: number, bound: number): [string, string] {
+  const pair: [string, string] = [short(value), short(bound)];
+  return pair[0] === pair[1] && value !== bound ? [String(value), String(bound)] : pair;
+}

@@ -1,5 +1,78 @@
-import type { RunPage } from "../shapes";
+// A run as it really was: what became of it, its scores and answer, and its conversation, whole.
+import { useLayoutEffect, useRef } from "preact/hooks";
+import type { Conversation, RunPage } from "../shapes";
+import { route, setQuery } from "../state/route";
+import { positionOf } from "../state/run_ids";
+import { Empty } from "../ui/empty";
+import { Answer } from "./conversation/answer";
+import { scoredBy } from "./conversation/events";
+import { Facts, Rerun } from "./conversation/facts";
+import { Failure } from "./conversation/failure";
+import { Head } from "./conversation/head";
+import { useConversation } from "./conversation/load";
+import { Messages } from "./conversation/messages";
+import { Records } from "./conversation/records";
+import { Scores } from "./conversation/scores";
 
-export function ConversationView({ id }: { name: string; page: RunPage; id: string }) {
-  return <h2>{id}</h2>;
+export { Messages };
+
+export function ConversationView({ name, page, id }: { name: string; page: RunPage; id: string }) {
+  const at = positionOf(page, id);
+  if (at < 0) return <Empty title={`${name} has no run ${id}`}>Its runs are in the grid.</Empty>;
+  return <RunOfRow name={name} page={page} at={at} />;
+}
+
+function RunOfRow({ name, page, at }: { name: string; page: RunPage; at: number }) {
+  const loaded = useConversation(name, page, at);
+  const isMarkdown = route.value.query.get("text") === "markdown";
+  const toggleMarkdown = () => setQuery({ text: isMarkdown ? null : "markdown" });
+  const element = useRef<HTMLElement>(null);
+  useLayoutEffect(() => element.current?.parentElement?.scrollTo({ top: 0 }), [at]);
+  const conversation = loaded.state === "there" ? loaded.conversation : null;
+  return (
+    <article class="conversation" ref={element}>
+      <Head page={page} at={at} toggleMarkdown={toggleMarkdown} />
+      <Failure page={page} at={at} conversation={conversation} />
+      <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0 && conversation?.rollout !== null} />
+      {conversation?.rollout && <Answer conversation={conversation} />}
+      <Facts page={page} at={at} conversation={conversation} />
+      <Rerun page={page} at={at} />
+      {loaded.state === "loading" && <p class="loading" role="status">Loading…</p>}
+      {loaded.state === "problem" && <p class="problem" role="alert">{loaded.problem}</p>}
+      {loaded.state === "absent" && <Absent page={page} />}
+      {conversation && <Whole key={at} conversation={conversation} isMarkdown={isMarkdown} toggleMarkdown={toggleMarkdown} />}
+    </article>
+  );
+}
+
+interface WholeProps {
+  conversation: Conversation;
+  isMarkdown: boolean;
+  toggleMarkdown: () => void;
+}
+
+function Whole({ conversation, isMarkdown, toggleMarkdown }: WholeProps) {
+  if (!conversation.rollout) return <Empty title="No rollout has ended yet">Its messages are here once it has.</Empty>;
+  return (
+    <>
+      <div class="conversation-bar">
+        <h3>Conversation</h3>
+        <div class="text-modes" role="group" aria-label="texts">
+          <button type="button" class="button button-small" aria-pressed={!isMarkdown} onClick={() => isMarkdown && toggleMarkdown()}>Raw</button>
+          <button type="button" class="button button-small" aria-pressed={isMarkdown} onClick={() => isMarkdown || toggleMarkdown()}>Markdown</button>
+        </div>
+      </div>
+      <Messages conversation={conversation} isMarkdown={isMarkdown} />
+      <Records conversation={conversation} isMarkdown={isMarkdown} />
+    </>
+  );
+}
+
+function Absent({ page }: { page: RunPage }) {
+  const kept = page.head.html_conversations;
+  return (
+    <Empty title="This report does not hold this conversation">
+      It was written with conversations = {kept}. The eval run has it: pytest-osmosis view {page.head.row.name}
+    </Empty>
+  );
 }

@@ -1,0 +1,50 @@
+// The answer that was scored beside the expected one.
+import type { Conversation } from "../../shapes";
+import { asText } from "./chat_shapes";
+import { expectedOf } from "./events";
+import { answerOf } from "./joined";
+import { JsonText } from "./json";
+import { Text } from "./text";
+
+/** Most answers say at their end what they come to, and the conversation has the whole. */
+const SHORT = { keep: "end", lines: 12, chars: 1_200 } as const;
+
+const FAULTS = {
+  none: "The rollout has no assistant message.",
+  calls: "The assistant's messages only call tools.",
+  empty: "The answer is empty.",
+};
+
+export function Answer({ conversation }: { conversation: Conversation }) {
+  const own = conversation.rollout ? (conversation.rollout.messages ?? []).slice(conversation.rollout.n_prompt ?? 0) : [];
+  const expected = expectedOf(conversation);
+  const answer = answerOf(own);
+  if (expected === null && answer !== null && answer !== "") return null; // the conversation shows it
+  const fault = answer === null ? (own.some(isByAssistant) ? FAULTS.calls : FAULTS.none) : answer === "" ? FAULTS.empty : null;
+  const truth = asText(expected).trim();
+  return (
+    <section class="answer" aria-label="answer">
+      <div class="answer-side">
+        <h3>Answered</h3>
+        {fault ? <p class="aside">{fault}</p> : <Text text={answer!} {...SHORT} />}
+      </div>
+      {expected !== null && (
+        <div class="answer-side">
+          <h3>Expected {!fault && <Sameness answer={answer!} expected={truth} />}</h3>
+          {typeof expected === "string" ? <Text text={truth} {...SHORT} /> : <JsonText text={JSON.stringify(expected)} />}
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** Only about the texts: the functions decide what is right. */
+function Sameness({ answer, expected }: { answer: string; expected: string }) {
+  if (answer === expected) return <span class="sameness same"><span aria-hidden="true">=</span> the same text</span>;
+  const holds = answer.includes(expected);
+  return <span class="sameness"><span aria-hidden="true">≠</span> {holds ? "not the same text; the answer contains it" : "not the same text"}</span>;
+}
+
+function isByAssistant(message: unknown): boolean {
+  return (message as { role?: unknown } | null)?.role === "assistant";
+}

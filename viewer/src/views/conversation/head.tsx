@@ -1,0 +1,77 @@
+// The head of a conversation: which run it is, the other runs of its row, and the ways to the next one.
+import { useKeys } from "../../state/keys";
+import { route, written } from "../../state/route";
+import { runId } from "../../state/run_ids";
+import { nextFailure, nextRow, openRun, sibling, siblings } from "../../state/shown_runs";
+import type { RunPage } from "../../shapes";
+import { copyText } from "../../ui/copy";
+import { announce, notify } from "../../ui/notice";
+import { GLYPHS, OutcomeMark } from "../../ui/outcome";
+import { useEffect } from "preact/hooks";
+
+interface HeadProps {
+  page: RunPage;
+  at: number;
+  toggleMarkdown: () => void;
+}
+
+export function Head({ page, at, toggleMarkdown }: HeadProps) {
+  const outcome = page.head.outcomes[page.runs.outcome[at]];
+  const row = page.rows.index[page.runs.row[at]];
+  const open = (next: number | null, missing: string) => {
+    if (next !== null) openRun(page, next);
+    else notify(missing);
+  };
+  const toFailure = (step: 1 | -1) => open(nextFailure(page, at, step), step > 0 ? "No failure after this one" : "No failure before this one");
+  useKeys("Conversation", [
+    { keys: ["n"], does: "next failure", run: () => toFailure(1) },
+    { keys: ["p"], does: "previous failure", run: () => toFailure(-1) },
+    { keys: ["j"], does: "next row", run: () => open(nextRow(page, at, 1), "No row after this one") },
+    { keys: ["k"], does: "previous row", run: () => open(nextRow(page, at, -1), "No row before this one") },
+    { keys: ["l"], does: "next run of the row", run: () => open(sibling(page, at, 1), "No run after this one") },
+    { keys: ["h"], does: "previous run of the row", run: () => open(sibling(page, at, -1), "No run before this one") },
+    { keys: ["m"], does: "Markdown, or the texts as they are", run: toggleMarkdown },
+    { keys: ["y"], does: "copy a link to this run", run: () => void copyLink() },
+  ], "panel");
+  useEffect(() => announce(`${runId(page, at)}, ${outcome}`), [at, outcome]);
+  return (
+    <header class="conversation-head">
+      <h2 class="conversation-title">Row {row}, run {page.runs.run[at]}{page.runs.model[at] > 0 && " of the baseline"}</h2>
+      <OutcomeMark outcome={outcome} />
+      <Siblings page={page} at={at} />
+      <div class="conversation-steps">
+        <button type="button" class="button button-small" onClick={() => toFailure(-1)} title="previous failure (p)">‹<span class="visually-hidden"> previous failure</span></button>
+        <span class="aside" aria-hidden="true">failures</span>
+        <button type="button" class="button button-small" onClick={() => toFailure(1)} title="next failure (n)">›<span class="visually-hidden"> next failure</span></button>
+        <button type="button" class="button button-small" onClick={() => void copyLink()} title="copy a link to this run (y)">Copy link</button>
+      </div>
+    </header>
+  );
+}
+
+/** The runs of the same row, each a link. */
+function Siblings({ page, at }: { page: RunPage; at: number }) {
+  const all = siblings(page, at);
+  if (all.length < 2) return null;
+  const name = page.head.row.name;
+  return (
+    <nav class="siblings" aria-label="runs of this row">
+      {all.map((each) => {
+        const id = runId(page, each);
+        const outcome = page.head.outcomes[page.runs.outcome[each]];
+        const title = `run ${page.runs.run[each]}${page.runs.model[each] > 0 ? " of the baseline" : ""}: ${outcome}`;
+        return (
+          <a key={each} class={`sibling outcome-${outcome}`} href={written({ name: "run", run: name, id }, route.value.query)}
+            aria-current={each === at ? "true" : undefined} aria-label={title} title={title}
+            onClick={(event) => { if (!event.ctrlKey && !event.metaKey && !event.shiftKey) { event.preventDefault(); openRun(page, each); } }}>
+            <span aria-hidden="true">{GLYPHS[outcome]}</span>
+          </a>
+        );
+      })}
+    </nav>
+  );
+}
+
+async function copyLink(): Promise<void> {
+  notify((await copyText(location.href)) ? "Copied the link" : "The browser refused to copy. The address bar has the link.");
+}
