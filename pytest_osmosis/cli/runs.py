@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.cli.run_filters import MOST_LISTED, eval_name_of, selected
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import began_at, eval_of, runs_above
+from pytest_osmosis.record.find_run import listing_order, runs_above
 from pytest_osmosis.report.runs_table import table_lines
 from pytest_osmosis.report.style import dim
 from pytest_osmosis.results.run_entry import RunEntry, run_entry
@@ -68,7 +68,7 @@ def runs_json(folder: Path, request: ListRequest = NO_FILTER) -> dict[str, Any]:
 
 def _found(folder: Path, request: ListRequest) -> _Found:
     home, folders = runs_above(folder)
-    folders = sorted(folders, key=_order)
+    folders = sorted(folders, key=listing_order)
     if request.eval is None and not any(request.filters.values()):
         listed_folders = folders if request.all else folders[:NEWEST]
         return _Found(home, list(map(run_entry, listed_folders)), len(folders) - len(listed_folders))
@@ -87,8 +87,3 @@ def _of_eval(home: Path, entries: list[RunEntry], name: str | None) -> list[RunE
         there = f"there are runs of {listed(evals, MOST_LISTED)}" if evals else "there are none"
         raise OsmosisError(f'eval "{name}": no runs in {shown(home)}; {hint}{there}')
     return [entry for entry in entries if eval_name_of(entry) == name]
-
-
-def _order(run: Path) -> tuple[float, Any]:
-    """Return the sort key of the list: by start, the newest first; evals of one command in the order of their names."""
-    return -began_at(run)[0], natural_key(eval_of(run.name) or "")

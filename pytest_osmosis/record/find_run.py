@@ -17,6 +17,7 @@ from pytest_osmosis.files.strict_json import JsonFault, parsed
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.natural_order import natural_key
 from pytest_osmosis.text.paths import shown
 
 LATEST = "latest"
@@ -163,6 +164,11 @@ def began_at(run: Path) -> tuple[float, float]:
     """Return when an eval run began: to the second by its name, as times of files do not survive an upload."""
     written = _written_at(run)
     return _began_second(run.name) or written, written
+
+
+def listing_order(run: Path) -> tuple[float, Any]:
+    """Return the sort key of a list of eval runs: the newest first, those of one command in the order of names."""
+    return -began_at(run)[0], natural_key(eval_of(run.name) or "")
 
 
 def _written_at(run: Path) -> float:

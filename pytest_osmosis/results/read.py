@@ -81,7 +81,8 @@ class PublishedHead:
     `git_commit` and `git_dirty` are None if they are unknown. `counted` are the runs of the eval's own model that the
     pass rate counts. `gates` are the states of its gates; an earlier version published them after the rows, so that a
     head has none. `run_dir` is the run directory as it was written, "" if it is not known. `shard` is None for results
-    that are not those of a shard. `replayed` is True if all answers came from a cassette.
+    that are not those of a shard. `replayed` is True if all answers came from a cassette. `pass_rate_interval` and
+    `comparison`, the table over the entries of its config, are as published; None without one.
     """
 
     path: Path
@@ -109,6 +110,8 @@ class PublishedHead:
     run_dir: str
     shard: Shard | None
     replayed: bool
+    pass_rate_interval: Mapping[str, Any] | None
+    comparison: Mapping[str, Any] | None
 
     @property
     def passed(self) -> int | None:
@@ -529,6 +532,8 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         "run_dir": _typed(provenance.get("run_dir", ""), str),
         "gates": [_typed(gate["state"], str) for gate in _typed(data.get("gates", []), list)],
         "replayed": _typed(_typed(provenance.get("cassette", {}), dict).get("mode"), str, NoneType) == "replay",
+        "pass_rate_interval": _typed(summary.get("pass_rate_interval"), dict, NoneType),
+        "comparison": _typed(data.get("comparison"), dict, NoneType),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,9 +27,10 @@ class RunEntry:
     that made the rollouts: `[experiment] rollout`, else `[agent] agent`.
 
     `passed` of the `counted` runs of the eval's own model passed, and `measured` of them were measured; without any
-    there is no pass rate. `ended` of the `selected` ones ended; for an eval run without results of its last session
-    these are rollouts of all models, and the planned ones. `gates` are the states of its gates, `git_commit` and
-    `git_dirty` the version of its code. `replayed` is True if all answers came from a cassette.
+    there is no pass rate, and no `pass_rate_interval`, which is as published. `ended` of the `selected` ones ended; for
+    an eval run without results of its last session these are rollouts of all models, and the planned ones. `gates` are
+    the states of its gates, `git_commit` and `git_dirty` the version of its code. `replayed` is True if all answers
+    came from a cassette.
     """
 
     name: str
@@ -56,6 +58,7 @@ class RunEntry:
     git_dirty: bool | None = None
     problem: str | None = None
     replayed: bool = False
+    pass_rate_interval: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "gates": list(self.gates)}
@@ -105,6 +108,7 @@ def _entry(directory: RunDirectory, manifest: Manifest, life: Lifecycle) -> RunE
         git_commit=head.git_commit,
         git_dirty=head.git_dirty,
         replayed=head.replayed,
+        pass_rate_interval=head.pass_rate_interval if head.measured else None,
     )
 
 

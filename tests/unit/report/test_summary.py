@@ -358,6 +358,8 @@ def test_the_header_shows_the_time_and_cost_of_the_last_run(cost: float | None, 
         gates=(),
         shard=None,
         replayed=False,
+        pass_rate_interval=None,
+        comparison=None,
     )
 
     assert last_run_line(last) == (f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s")

@@ -1,12 +1,13 @@
 // The pages of a dashboard, asked of its server.
 import type { Changes, ComparisonPage, Conversation, HistoryPage, RunPage, RunsPage, SearchHits } from "../shapes";
+import { store, stored } from "../state/stored";
 import { type Source, SourceError } from "./source";
 
 const TOKEN = "osmosis-token";
 
 export class HttpSource implements Source {
   readonly isLive = true;
-  private readonly token = takeToken();
+  private readonly token = taken();
 
   runs(): Promise<RunsPage> {
     return this.get("runs");
@@ -43,21 +44,31 @@ export class HttpSource implements Source {
   }
 
   private async get<T>(path: string, signal?: AbortSignal): Promise<T> {
-    const response = await fetch(`api/${path}`, { headers: { Authorization: `Bearer ${this.token}` }, signal });
+    const response = await fetch(`api/${path}`, { headers: bearer(await this.token), signal });
     if (!response.ok) throw new SourceError((await response.text()) || response.statusText);
     return response.json() as Promise<T>;
   }
 }
 
-/** The token of the printed address, `#token=...`: kept, and taken out of the address. */
-function takeToken(): string {
-  const match = /^#token=([\w-]+)/.exec(location.hash);
-  try {
-    if (!match) return localStorage.getItem(TOKEN) ?? "";
-    localStorage.setItem(TOKEN, match[1]);
-  } catch {
-    if (!match) return ""; // storage is refused in sandboxed frames
-  }
-  history.replaceState(null, "", location.pathname + location.hash.slice(match![0].length).replace(/^&/, "#"));
-  return match![1];
+function bearer(token: string) {
+  return { Authorization: `Bearer ${token}` };
+}
+
+/**
+ * The token: of the printed address (`#token=...`), or asked for with the key of the address that the dashboard opened
+ * (`#once=...`), which is good for one request. It is kept, and taken out of the address.
+ */
+async function taken(): Promise<string> {
+  const match = /^#(token|once)=([\w-]+)/.exec(location.hash);
+  if (!match) return stored(TOKEN) ?? "";
+  history.replaceState(null, "", location.pathname + location.hash.slice(match[0].length).replace(/^&/, "#"));
+  const token = match[1] === "once" ? await exchanged(match[2]) : match[2];
+  if (!token) return stored(TOKEN) ?? "";
+  store(TOKEN, token);
+  return token;
+}
+
+async function exchanged(key: string): Promise<string | null> {
+  const response = await fetch("api/token", { headers: bearer(key) });
+  return response.ok ? ((await response.json()) as { token: string }).token : null;
 }

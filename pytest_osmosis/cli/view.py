@@ -1,0 +1,154 @@
+"""`pytest-osmosis view`: the folder and the eval run that the arguments mean, the port, and the browser."""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import os
+import secrets
+import socket
+import sys
+import webbrowser
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.find_run import find_run, is_run
+from pytest_osmosis.report.style import bold, dim, joined, warning
+from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.viewer.access import Access
+from pytest_osmosis.viewer.dashboard import Dashboard
+from pytest_osmosis.viewer.server import DashboardServer
+
+PORT = 8642
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+BACKLOG = 128
+SSH_PORT = "22"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRequest:
+    """The arguments of `view`. `port` is None for the usual one, or a free one if that is in use."""
+
+    run: str | None = None
+    port: int | None = None
+    host: str = LOOPBACK[0]
+    allowed_hosts: tuple[str, ...] = ()
+    opens: bool = True
+
+
+def view(folder: Path, request: ViewRequest, output: CommandOutput) -> None:
+    """Serve the dashboard until Ctrl-C. Raises `OsmosisError` if no run has that name, or the port is in use."""
+    dashboard, run = _dashboard(folder, request.run)
+    access = Access(token=secrets.token_hex(16), hosts=request.allowed_hosts)
+    with _listening(request) as listening:
+        server = DashboardServer(dashboard, access, output.outlet)
+        page = _Page(request.host, listening.getsockname()[1], run)
+        output.live(_lines(dashboard.home(), page, request, access.token, os.environ))
+        server.serve(listening, lambda: _open(page, access) if request.opens else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The page that is opened: the list, or the one on an eval run."""
+
+    host: str
+    port: int
+    run: str | None
+
+    def address(self, key: str) -> str:
+        """Return its address; `key` is all that follows `#` and is not part of the view."""
+        host = self.host if self.host in LOOPBACK else "127.0.0.1"
+        view = "" if self.run is None else f"&/run/{quote(self.run, safe='')}"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/#{key}{view}"
+
+
+def _dashboard(folder: Path, name: str | None) -> tuple[Dashboard, str | None]:
+    """Return the dashboard on the folder that holds what `name` means, and the eval run that is shown first."""
+    if name is None:
+        return Dashboard(folder), None
+    path = folder / name
+    if path.is_dir() and not is_run(path) and any(map(is_run, path.glob("*"))):
+        return Dashboard(folder, path), None
+    found = find_run(folder, name).path
+    return Dashboard(folder, absolute(found).parent), found.resolve().name if found.name == ".." else found.name
+
+
+def _listening(request: ViewRequest) -> socket.socket:
+    try:
+        return _socket(request.host, PORT if request.port is None else request.port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or request.port is not None:
+            raise OsmosisError(_problem(request, error)) from None
+    return _socket(request.host, 0)
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+
+
+def _problem(request: ViewRequest, error: OSError) -> str:
+    port = PORT if request.port is None else request.port
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"--port={port}: the port is in use, perhaps by another dashboard; name another port, or leave the "
+                "option out, which takes a free one"
+            )
+        case errno.EACCES:
+            return f"--port={port}: the system does not allow it; name a port above 1023"
+    return (
+        f"--host={request.host}: cannot listen there: {error.strerror or error}; it must be an address of this machine"
+    )
+
+
+def _lines(home: Path, page: _Page, request: ViewRequest, token: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines that are printed before the first request."""
+    if not home.is_dir():
+        yield f"no runs in {shown(home)} yet; the dashboard shows the first one when it begins"
+    yield joined("dashboard: ", bold(page.address(f"token={token}")))
+    if request.port is None and page.port != PORT:
+        yield dim(f"port {PORT} is in use, so it has a free one; --port=PORT names another")
+    if "SSH_CONNECTION" in environ and request.host in LOOPBACK:
+        yield joined("first type on your own machine: ", bold(_tunnel(page.port, environ["SSH_CONNECTION"])))
+    if request.host not in LOOPBACK:
+        yield warning(
+            f"it listens at {request.host}: whoever reaches this machine and has the token can read all eval runs, and "
+            "the network can read along"
+        )
+    yield dim("Ctrl-C ends it; whoever has the address can read the eval runs")
+
+
+def _tunnel(port: int, connection: str) -> str:
+    """Return the command that forwards a port, for the SSH connection from which the dashboard was started."""
+    _, _, server, at = (*connection.split(), "", "", "", SSH_PORT)[:4]
+    elsewhere = "" if at == SSH_PORT else f"-p {at} "
+    return f"ssh -N -L {port}:127.0.0.1:{port} {elsewhere}{getpass.getuser()}@{server or socket.gethostname()}"
+
+
+def _open(page: _Page, access: Access) -> None:
+    """Open the page in the user's browser, if there is one with windows.
+
+    Other users see the arguments of the browser, so it gets a key that is good for one request.
+    """
+    if can_open(os.environ, sys.platform):
+        with suppress(webbrowser.Error, OSError):
+            webbrowser.open(page.address(f"once={access.new_key()}"))
+
+
+def can_open(environ: Mapping[str, str], platform: str) -> bool:
+    """Return True if a browser can show windows to the user: one in the terminal would take it away.
+
+    >>> can_open({"SSH_CONNECTION": "a 1 b 22", "DISPLAY": ":10"}, "linux"), can_open({"BROWSER": "code"}, "linux")
+    (False, True)
+    """
+    if environ.get("BROWSER"):
+        return True
+    if "SSH_CONNECTION" in environ:
+        return False
+    return platform in ("darwin", "win32") or bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,158 @@
+"""The dashboard's server: one page, its bundle, and an api of JSON, over HTTP.
+
+Each request passes `Access` first. Files are read in threads, so that a large eval run delays no other request. The
+page may load nothing but its own bundle and ask nobody but this server, and nobody may frame it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Thread
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.viewer.access import TOKEN_PATH, Access
+from pytest_osmosis.viewer.bundle import read_bundle
+from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError, encoded
+
+THREADS = 4
+CLOSING_S = 0.5
+LEAST_GZIP_BYTES = 1400
+"""Less than a packet of Ethernet is not worth packing."""
+GZIP_LEVEL = 1
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Server": "pytest-osmosis",
+}
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E"
+    "%3Ccircle cx='4' cy='4' r='3' fill='none' stroke='%232a9d6f' stroke-width='2'/%3E%3C/svg%3E"
+)
+PAGE = f"""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>pytest-osmosis</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="{_ICON}">
+<link rel="stylesheet" href="app.css">
+<script src="app.js" defer></script>
+</head>
+<body>
+<div id="app"></div>
+<noscript>The dashboard needs scripts. pytest-osmosis show prints the same in a terminal.</noscript>
+</body>
+</html>
+"""
+
+
+class DashboardServer:
+    """Serves a dashboard on a socket that listens already. Raises `OsmosisError` if the bundle cannot be read."""
+
+    def __init__(self, dashboard: Dashboard, access: Access, outlet: Outlet) -> None:
+        self._dashboard = dashboard
+        self._access = access
+        self._outlet = outlet
+        self._bundle = read_bundle()
+        self._threads = ThreadPoolExecutor(THREADS, "osmosis-view")
+
+    def serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
+        """Answer requests until Ctrl-C or SIGTERM. `ready` is called, in a thread, once it answers."""
+        asyncio.run(self._serve(listening, ready))
+
+    async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):  # Windows, where Ctrl-C arrives as KeyboardInterrupt
+                loop.add_signal_handler(number, stopped.set)
+        runner = web.AppRunner(
+            self.application(), access_log=None, handler_cancellation=True, shutdown_timeout=CLOSING_S
+        )
+        await runner.setup()
+        try:
+            await web.SockSite(runner, listening).start()
+            Thread(target=ready, daemon=True).start()
+            await stopped.wait()
+        finally:
+            await runner.cleanup()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[self._guarded])
+        app.router.add_get("/", _static(PAGE.encode(), "text/html"))
+        app.router.add_get("/app.js", _static(self._bundle.js.encode(), "text/javascript"))
+        app.router.add_get("/app.css", _static(self._bundle.css.encode(), "text/css"))
+        app.router.add_get(TOKEN_PATH, self._answering(lambda _: encoded({"token": self._access.token})))
+        app.router.add_get("/api/runs", self._answering(lambda _: self._dashboard.runs()))
+        return app
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request only if it is admitted, with the headers that every answer has."""
+        refusal = self._access.refusal(request.method, request.path, request.headers)
+        answer: web.StreamResponse
+        if refusal is not None:
+            answer = web.Response(status=refusal.status, text=refusal.text)
+        else:
+            try:
+                answer = await handler(request)
+            except NoPageError as error:
+                answer = self._problem(404, str(error))
+            except OsmosisError as error:
+                answer = self._problem(500, str(error))
+            except web.HTTPException as error:
+                answer = web.Response(status=error.status, text=error.reason)
+            except Exception as bug:
+                answer = self._problem(500, f"pytest-osmosis could not answer: {type(bug).__name__}: {bug}")
+        answer.headers.update(HEADERS)
+        return answer
+
+    def _problem(self, status: int, text: str) -> web.Response:
+        return web.Response(status=status, text=self._outlet.shown(text))
+
+    def _answering(self, made: Callable[[web.Request], bytes]) -> Handler:
+        """Return a handler that answers with JSON, which `made` returns in a thread."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            loop = asyncio.get_running_loop()
+            packs = "gzip" in request.headers.get("Accept-Encoding", "")
+            body, headers = await loop.run_in_executor(self._threads, lambda: _packed(made(request), packs=packs))
+            return web.Response(body=body, content_type="application/json", headers=headers)
+
+        return handle
+
+
+def _packed(body: bytes, *, packs: bool) -> tuple[bytes, Mapping[str, str]]:
+    """Return a body, packed if it is worth it and `packs`, and the headers that say so."""
+    if not packs or len(body) < LEAST_GZIP_BYTES:
+        return body, {}
+    return gzip.compress(body, GZIP_LEVEL, mtime=0), {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+
+
+def _static(body: bytes, content_type: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        packed, headers = _packed(body, packs="gzip" in request.headers.get("Accept-Encoding", ""))
+        return web.Response(body=packed, content_type=content_type, charset="utf-8", headers=headers)
+
+    return handle

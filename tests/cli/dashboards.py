@@ -1,0 +1,99 @@
+"""Dashboards of a process of their own, as `pytest-osmosis view` starts them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DEADLINE_S = 30.0
+_ADDRESS = re.compile(r"dashboard: (http://(?P<host>[^/]+):(?P<port>[0-9]+)/#token=(?P<token>[0-9a-f]+)(?P<view>\S*))")
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def json(self) -> Any:
+        assert self.status == 200, self.text
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class RunningDashboard:
+    """A dashboard that answers. `view` is the end of its address, `said` all that it printed before."""
+
+    process: subprocess.Popen[str]
+    port: int
+    token: str
+    view: str
+    said: str
+
+    def api(self, path: str, **headers: str) -> Answer:
+        """Ask for data as the dashboard's own page does."""
+        own = {"Authorization": f"Bearer {self.token}", "Sec-Fetch-Site": "same-origin"}
+        return self.get(f"/api/{path}", **{**own, **_dashed(headers)})
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        try:
+            connection.request(method, path, headers=_dashed(headers))
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        packed = answer.headers.get("Content-Encoding") == "gzip"
+        return Answer(answer.status, dict(answer.headers), gzip.decompress(body) if packed else body)
+
+    def interrupt(self) -> tuple[int, str]:
+        """Type Ctrl-C, and return the exit status and what is printed then."""
+        self.process.send_signal(signal.SIGINT)
+        said, _ = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, said
+
+
+def _dashed(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@contextmanager
+def dashboard(folder: Path, *arguments: str, port: int | None = 0, **environ: str) -> Iterator[RunningDashboard]:
+    """Start a dashboard in a folder, and end it afterwards."""
+    ports = [] if port is None else [f"--port={port}"]
+    command = [sys.executable, "-m", "pytest_osmosis", "view", *arguments, *ports]
+    variables = {key: value for key, value in os.environ.items() if key not in ("SSH_CONNECTION", "DISPLAY", "BROWSER")}
+    with subprocess.Popen(
+        command, cwd=folder, env={**variables, **environ}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        try:
+            yield _started(process)
+        finally:
+            process.kill()
+
+
+def _started(process: subprocess.Popen[str]) -> RunningDashboard:
+    said = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        said += line
+        if line.startswith("Ctrl-C"):
+            break
+    found = _ADDRESS.search(said)
+    assert found is not None, said
+    return RunningDashboard(process, int(found["port"]), found["token"], found["view"], said)

@@ -1,0 +1,164 @@
+"""`pytest-osmosis view`: its address, its port, the browser, and requests that are not those of its own page."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.record.journal import encode
+from tests.cli.dashboards import DEADLINE_S, RunningDashboard, dashboard
+from tests.cli.stored_runs import LOADED, RESULTS, Cli
+from tests.unit.made import MANIFEST
+
+NAME = "sums-20261122T140157Z-1ef7a3"
+
+
+def store(folder: Path, name: str = NAME) -> Path:
+    """Write an eval run that has ended."""
+    run = folder / ".osmosis/runs" / name
+    run.mkdir(parents=True)
+    (run / "manifest.json").write_text(json.dumps(MANIFEST))
+    (run / "journal.jsonl").write_bytes(encode(LOADED))
+    (run / "results.json").write_text(json.dumps(RESULTS))
+    return run
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDashboard]:
+    folder = tmp_path_factory.mktemp("workspace") / "evals"
+    store(folder)
+    with dashboard(folder, "--no-open", "--allow-host=Box.example.com") as found:
+        yield found
+
+
+def test_the_dashboard_lists_the_eval_runs(running: RunningDashboard) -> None:
+    page = running.api("runs").json
+    assert (page["workspace"], [run["name"] for run in page["runs"]]) == ("evals", [NAME])
+    assert page["runs"][0]["pass_rate"] == 0.5
+    assert page["runs"][0]["pass_rate_interval"] == RESULTS["summary"]["pass_rate_interval"]
+    assert running.view == ""
+
+
+def test_the_page_loads_only_its_bundle(running: RunningDashboard) -> None:
+    page = running.get("/")
+    assert page.status == 200
+    policy = dict(rule.strip().split(" ", 1) for rule in page.headers["Content-Security-Policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert (policy["script-src"], policy["connect-src"], policy["frame-ancestors"]) == ("'self'", "'self'", "'none'")
+    assert (policy["require-trusted-types-for"], policy["trusted-types"]) == ("'script'", "'none'")
+    assert running.get("/app.js", Accept_Encoding="gzip").headers["Content-Encoding"] == "gzip"
+    assert running.get("/app.css").headers["Content-Type"].startswith("text/css")
+    for path in ("/", "/app.js", "/api/runs", "/api/nothing"):
+        headers = running.get(path).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["Referrer-Policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "LocalHost:1", "[::1]:65535", "box.example.com", "box.example.com:443"])
+def test_it_answers_to_its_own_names_at_any_port(running: RunningDashboard, host: str) -> None:
+    assert running.api("runs", Host=host).status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "localhost:80:80", "evil.example:localhost"],
+)
+def test_it_answers_to_no_other_name(running: RunningDashboard, host: str) -> None:
+    for path in ("/", "/app.js", "/api/runs"):
+        answer = running.api("runs", Host=host) if path == "/api/runs" else running.get(path, Host=host)
+        assert answer.status == 421
+        assert "--allow-host" in answer.text
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "nonsense"])
+def test_no_other_site_gets_data(running: RunningDashboard, site: str) -> None:
+    assert running.api("runs", Sec_Fetch_Site=site).status == 403
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://localhost"])
+def test_no_other_origin_gets_data(running: RunningDashboard, origin: str) -> None:
+    assert running.api("runs", Origin=origin).status == 403
+    assert running.api("runs", Origin=f"http://127.0.0.1:{running.port}").status == 200
+
+
+@pytest.mark.parametrize("given", ["", "Bearer", "Bearer x", "Basic {token}", "Bearer {token}x", "bearer {token}"])
+def test_without_the_token_there_is_no_data(running: RunningDashboard, given: str) -> None:
+    answer = running.api("runs", Authorization=given.format(token=running.token))
+    assert answer.status == 401
+    assert "open the address" in answer.text
+    assert running.get(f"/api/runs?token={running.token}").status == 401
+    assert running.get("/api/runs", Cookie=f"token={running.token}").status == 401
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"])
+def test_it_only_answers_get(running: RunningDashboard, method: str) -> None:
+    answer = running.get("/api/runs", method, Authorization=f"Bearer {running.token}")
+    assert answer.status == 405
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_a_port_in_use_is_reported(typed: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert typed("view", "--no-open", f"--port={port}", fails=1) == (
+            f"--port={port}: the port is in use, perhaps by another dashboard; name another port, or leave the option "
+            "out, which takes a free one\n"
+        )
+
+
+def test_an_address_of_another_machine_is_reported(typed: Cli) -> None:
+    said = typed("view", "--no-open", "--host=192.0.2.1", fails=1)
+    assert said.startswith("--host=192.0.2.1: cannot listen there: ")
+    assert said.endswith("; it must be an address of this machine\n")
+
+
+def test_the_dashboard_waits_for_the_first_run_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    with dashboard(tmp_path, "--no-open") as running:
+        assert "no runs in .osmosis/runs yet" in running.said
+        assert running.api("runs").json["runs"] == []
+        store(tmp_path)
+        assert [run["name"] for run in running.api("runs").json["runs"]] == [NAME]
+        assert running.interrupt() == (0, "")
+
+
+def test_a_named_run_is_opened_in_the_browser_with_a_key_for_one_request(tmp_path: Path) -> None:
+    store(tmp_path)
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f"#!{sys.executable}\nimport sys\nopen({str(opened)!r}, 'a').write(sys.argv[1] + '\\n')\n")
+    browser.chmod(stat.S_IRWXU)
+    with dashboard(tmp_path, "sums", BROWSER=str(browser)) as running:
+        assert running.view == f"&/run/{NAME}"
+        deadline = time.monotonic() + DEADLINE_S
+        while not (opened.exists() and opened.read_text().endswith("\n")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        address = opened.read_text().strip()
+        begin, _, rest = address.partition("#once=")
+        key, _, view = rest.partition("&")
+        assert (begin, view) == (f"http://127.0.0.1:{running.port}/", f"/run/{NAME}")
+        assert running.token not in address
+        assert running.api("runs", Authorization=f"Bearer {key}").status == 401
+        assert running.api("token").status == 401
+        assert running.api("token", Authorization=f"Bearer {key}").json == {"token": running.token}
+        assert running.api("token", Authorization=f"Bearer {key}").status == 401
+
+
+def test_over_ssh_the_command_of_a_tunnel_is_printed(tmp_path: Path) -> None:
+    connection = "198.51.100.7 50000 203.0.113.5 2222"
+    with dashboard(tmp_path, SSH_CONNECTION=connection, LOGNAME="ada", DISPLAY=":10") as running:
+        assert f"ssh -N -L {running.port}:127.0.0.1:{running.port} -p 2222 ada@203.0.113.5" in running.said
+
+
+def test_a_folder_with_runs_is_shown(tmp_path: Path) -> None:
+    store(tmp_path / "artifact")
+    with dashboard(tmp_path, "--no-open", "artifact/.osmosis/runs") as running:
+        page = running.api("runs").json
+        assert (page["workspace"], [run["name"] for run in page["runs"]]) == ("artifact", [NAME])
