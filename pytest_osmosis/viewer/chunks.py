@@ -1,4 +1,4 @@
-"""The chunks of a report: conversations of runs that are beside each other, one in a line, compressed together.
+"""The chunks of a report: conversations of neighbouring runs, one in a line, compressed together.
 
 A chunk has about 128 kB of lines, which a browser opens at once and in which deflate still finds most repetition:
 chunks of 32 kB cost 10% more, those of 512 kB save 3%. A longer conversation has a chunk of its own.
