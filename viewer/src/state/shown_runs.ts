@@ -1,7 +1,7 @@
 // The runs that the grid shows, in its order: what "the next failure" and "the next row" mean everywhere.
 import { signal } from "@preact/signals";
 import type { RunPage } from "../shapes";
-import { go, route, written } from "./route";
+import { go, route } from "./route";
 import { gridLayout, runId } from "./run_ids";
 
 export interface ShownRuns {
@@ -14,12 +14,10 @@ export interface ShownRuns {
 /** Null until a grid has been laid out. */
 export const shownRuns = signal<ShownRuns | null>(null);
 
-/** Open a run of this page; `replaces` for a step to another run, so that Back closes what is open. */
+/** Open a run of this page. A step from one to another replaces the address, so that Back closes what is open. */
 export function openRun(page: RunPage, at: number): void {
   const { view, query } = route.value;
-  const next = { name: "run" as const, run: page.head.row.name, id: runId(page, at) };
-  if (view.name === "run" && view.id) location.replace(written(next, query));
-  else go(next, query);
+  go({ name: "run", run: page.head.row.name, id: runId(page, at) }, query, view.name === "run" && view.id !== null);
 }
 
 export function closeRun(page: RunPage): void {
@@ -59,7 +57,8 @@ export function nextFailure(page: RunPage, at: number | null, step: 1 | -1): num
   const { rows, holds } = shown(page);
   const wide = columns.length;
   const last = rows.length * wide;
-  let place = at === null ? (step > 0 ? -1 : last) : placeOf(rows, page.runs.row[at]) * wide + columnOf(page, at);
+  const row = at === null ? -1 : placeOf(rows, page.runs.row[at]);
+  let place = at === null || row < 0 ? (step > 0 ? -1 : last) : row * wide + columnOf(page, at);
   for (place += step; place >= 0 && place < last; place += step) {
     const each = cells[rows[Math.floor(place / wide)] * wide + (place % wide)];
     if (each >= 0 && holds[each] && isLost(page, each)) return each;

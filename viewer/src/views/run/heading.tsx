@@ -1,0 +1,71 @@
+// The head of an eval run: its status, its verdict, and what the numbers are not.
+import type { GateShape, RunPage } from "../../shapes";
+import { count } from "../../format";
+import { written } from "../../state/route";
+import { StatusChip } from "../../ui/chip";
+import { Rate } from "../../ui/rate";
+
+export function RunHeading({ page, isShort }: { page: RunPage; isShort: boolean }) {
+  const { row } = page.head;
+  return (
+    <div class="run-head">
+      <div class="run-title">
+        <h1 title={page.head.path}>{row.name}</h1>
+        <StatusChip row={row} />
+        {row.status === "running" && row.ended !== null && row.selected !== null && (
+          <span class="run-progress small">
+            <progress max={row.selected} value={row.ended} aria-label="Runs that ended" />
+            <span class="number">{count(row.ended)} of {count(row.selected)} ended</span>
+          </span>
+        )}
+        {isShort
+          ? <Rate rate={row.pass_rate} bounds={row.pass_rate_interval} drawn={false} />
+          : row.eval !== null && <a class="small" href={written({ name: "history", eval: row.eval })}>History of {row.eval}</a>}
+      </div>
+      {!isShort && (
+        <>
+          <p class="run-circumstances muted small">{page.head.circumstances.join(" · ")}</p>
+          <Verdict page={page} />
+          {page.head.remarks.length > 0 && (
+            <ul class="run-remarks small">
+              {page.head.remarks.map((remark) => <li key={remark}><span class="remark-glyph" aria-hidden="true">⚠</span> {remark}</li>)}
+            </ul>
+          )}
+        </>
+      )}
+    </div>
+  );
+}
+
+function Verdict({ page }: { page: RunPage }) {
+  const { row, verdict, gates } = page.head;
+  return (
+    <div class="verdict">
+      <div class="verdict-rate"><Rate rate={row.pass_rate} bounds={row.pass_rate_interval} unknown="pass rate not measured" /></div>
+      {verdict.length > 0 && (
+        <ul class="verdict-lines">
+          {verdict.map((line, at) => <VerdictLine key={at} line={line} gates={gates} isFirst={at === 0} />)}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+const MARKS: Record<string, [glyph: string, tone: string]> = {
+  holds: ["✓", "passed"],
+  fails: ["✗", "failed"],
+  "not measured": ["!", "unmeasured"],
+};
+
+/** A line of the verdict, as the terminal prints it, with the mark of the gate that it is about. */
+function VerdictLine({ line, gates, isFirst }: { line: string; gates: GateShape[]; isFirst: boolean }) {
+  const gate = gates.find((each) => line.startsWith(`gate ${each.gate}:`));
+  const [glyph, tone] = gate ? (MARKS[gate.state] ?? ["·", "pending"]) : ["", ""];
+  const kind = line.startsWith(" ") ? "verdict-more muted" : isFirst ? "verdict-first" : "";
+  return (
+    <li class={kind}>
+      <span class={`verdict-mark${tone && ` outcome-${tone}`}`} aria-hidden="true">{glyph}</span>
+      <span>{line.trim()}</span>
+    </li>
+  );
+}

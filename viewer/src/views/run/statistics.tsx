@@ -1,0 +1,145 @@
+// The statistics of the reward functions, as results.json has them.
+import { count, duration, interval, money, score } from "../../format";
+import type { FunctionShape, IntervalShape, RunPage } from "../../shapes";
+import { type Column, Table } from "../../ui/table";
+import { Interval } from "../../ui/rate";
+
+export function Statistics({ page }: { page: RunPage }) {
+  const { functions } = page.head;
+  return (
+    <div class="statistics">
+      {functions.length > 0 && (
+        <section>
+          <h2>Functions</h2>
+          <Table caption="Statistics of reward functions" columns={estimates(page)} rows={functions} keyOf={keyOf} />
+          <Table caption="The spread of scores" columns={spread(page)} rows={functions} keyOf={keyOf} />
+        </section>
+      )}
+      <Totals page={page} />
+      <Metrics page={page} />
+      <Causes page={page} />
+    </div>
+  );
+}
+
+function keyOf(fn: FunctionShape): string {
+  return `${fn.name} ${fn.model}`;
+}
+
+function names(page: RunPage): Column<FunctionShape>[] {
+  const model: Column<FunctionShape> = { name: "model", title: "Model", cell: (fn) => page.head.models[fn.model] };
+  return [
+    { name: "name", title: "Function", isHead: true, cell: (fn) => <>{fn.name}{fn.decides && <span class="muted"> (decides)</span>}</> },
+    ...(page.head.models.length > 1 ? [model] : []),
+  ];
+}
+
+function estimates(page: RunPage): Column<FunctionShape>[] {
+  return [
+    ...names(page),
+    number("threshold", "Threshold", (fn) => `>= ${Number(fn.threshold.toPrecision(12))}`),
+    statistic("measured", "Measured", count),
+    statistic("mean", "Mean", score),
+    { name: "mean_interval", title: "95% interval", class: "statistics-interval", cell: (fn) => <Bounds fn={fn} value="mean" bounds="mean_interval" /> },
+    statistic("pass_rate", "Pass rate", score),
+    { name: "pass_rate_interval", title: "95% interval", class: "statistics-interval", cell: (fn) => <Bounds fn={fn} value="pass_rate" bounds="pass_rate_interval" /> },
+  ];
+}
+
+function spread(page: RunPage): Column<FunctionShape>[] {
+  return [
+    ...names(page),
+    ...["std", "min", "p5", "p25", "median", "p75", "p95", "max"].map((name) => statistic(name, name, score)),
+    statistic("standard_error", "standard error", score),
+    statistic("variance_within_rows", "variance within rows", score),
+    statistic("variance_between_rows", "between rows", score),
+    statistic("mixed_rows", "mixed rows", count),
+  ];
+}
+
+function number(name: string, title: string, cell: (fn: FunctionShape) => string): Column<FunctionShape> {
+  return { name, title, isNumber: true, cell };
+}
+
+function statistic(name: string, title: string, text: (value: number | null | undefined) => string): Column<FunctionShape> {
+  return number(name, title, (fn) => text(fn.statistics[name] as number | null | undefined));
+}
+
+function Bounds({ fn, value, bounds }: { fn: FunctionShape; value: string; bounds: string }) {
+  const held = (fn.statistics[bounds] ?? null) as IntervalShape | null;
+  const at = fn.statistics[value] as number | null | undefined;
+  if (!held || at === null || at === undefined) return <span class="muted">{interval(held)}</span>;
+  const isShare = held.low >= 0 && held.high <= 1;
+  return (
+    <span title={`${Math.round(100 * held.level)}% interval, ${held.method}`}>
+      <span class="number">{interval(held)}</span>
+      {isShare && <Interval rate={at} bounds={held} mark={bounds === "mean_interval" && fn.threshold <= 1 ? fn.threshold : undefined} />}
+    </span>
+  );
+}
+
+function Totals({ page }: { page: RunPage }) {
+  const { row, results } = page.head;
+  const summary = (results?.summary ?? {}) as Record<string, unknown>;
+  const facts: [string, string][] = [
+    ["Tokens", count(row.tokens)],
+    ["Cost", `${money(row.cost_usd)}${row.cost_unknown ? `, unknown for ${count(row.cost_unknown)} runs` : ""}`],
+    ["Duration", duration(row.duration_ms)],
+    ...(["retries", "rolled_out_again", "truncated", "rows_of_equal_answers"] as const).flatMap((name): [string, string][] =>
+      typeof summary[name] === "number" ? [[name.replaceAll("_", " "), count(summary[name] as number)]] : []),
+  ];
+  return (
+    <section>
+      <h2>Totals</h2>
+      <dl class="facts">
+        {facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd class="number">{value}</dd></div>)}
+      </dl>
+    </section>
+  );
+}
+
+type Row = [name: string, statistics: Record<string, number | null>];
+
+function Metrics({ page }: { page: RunPage }) {
+  const metrics = (page.head.results?.summary?.metrics ?? {}) as Record<string, unknown>;
+  const rows = flat(metrics, "");
+  if (!rows.length) return null;
+  const keys = [...new Set(rows.flatMap(([, values]) => Object.keys(values)))];
+  const columns: Column<Row>[] = [
+    { name: "name", title: "Metric", isHead: true, cell: ([name]) => name },
+    ...keys.map((key): Column<Row> => ({ name: key, title: key.replaceAll("_", " "), isNumber: true,
+      cell: ([, values]) => (Number.isInteger(values[key]) ? count(values[key]) : score(values[key])) })),
+  ];
+  return <section><h2>Metrics</h2><Table caption="Metrics" columns={columns} rows={rows} keyOf={([name]) => name} /></section>;
+}
+
+/** Metrics by name, whose source may be a level of its own. */
+function flat(metrics: Record<string, unknown>, prefix: string): Row[] {
+  return Object.entries(metrics).flatMap(([name, value]): Row[] => {
+    if (typeof value !== "object" || value === null) return [];
+    const entries = Object.entries(value as Record<string, unknown>);
+    const numbers = entries.filter(([, each]) => typeof each === "number" || each === null) as [string, number | null][];
+    const inner = Object.fromEntries(entries.filter(([, each]) => typeof each === "object" && each !== null && !("low" in each)));
+    return [...(numbers.length ? [[`${prefix}${name}`, Object.fromEntries(numbers)] as Row] : []), ...flat(inner, `${prefix}${name}: `)];
+  });
+}
+
+interface Cause {
+  boundary: string;
+  error: string;
+  runs: number;
+}
+
+function Causes({ page }: { page: RunPage }) {
+  const causes = (page.head.results?.summary?.causes ?? []) as Record<string, unknown>[];
+  const rows = causes.map((cause): Cause => ({
+    boundary: String(cause.boundary ?? ""), error: String(cause.error ?? cause.message ?? cause.cause ?? ""), runs: Number(cause.runs ?? cause.count ?? 0),
+  }));
+  if (!rows.length) return null;
+  const columns: Column<Cause>[] = [
+    { name: "boundary", title: "Boundary", cell: (cause) => cause.boundary },
+    { name: "error", title: "Error", isHead: true, cell: (cause) => cause.error },
+    { name: "runs", title: "Runs", isNumber: true, cell: (cause) => count(cause.runs) },
+  ];
+  return <section><h2>Causes of errors</h2><Table caption="Causes of errors" columns={columns} rows={rows} keyOf={(cause) => `${cause.boundary} ${cause.error}`} /></section>;
+}
