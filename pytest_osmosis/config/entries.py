@@ -40,7 +40,11 @@ BLOCKS = ("eval", "ablation")
 SWEEP = "sweep"
 MOST_ENTRIES = 1_000
 _MOST_LISTED = 20
-_NAMED_BY_ENTRY = (("output", "results"), ("output", "dir"), ("cassette", "path"), ("baseline", "results"))
+_NAMED_BY_ENTRY = (
+    *(("output", key) for key in ("results", "dir", "html")),
+    ("cassette", "path"),
+    ("baseline", "results"),
+)
 """Paths in which `{name}` stands for the name of the entry."""
 _SUBJECTS = (
     ("environment", "env_id"),

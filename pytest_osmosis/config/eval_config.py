@@ -212,7 +212,9 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(rollout_bounds(draft))}),
         baseline=_baseline(draft),
         prices=MappingProxyType(draft.table("prices")),
-        output=Output(**from_current_folder(draft, draft.table("output"), "output", "dir", "results", "output_dir")),
+        output=Output(
+            **from_current_folder(draft, draft.table("output"), "output", "dir", "results", "output_dir", "html")
+        ),
         cassette=CassetteTable(**from_current_folder(draft, draft.table("cassette"), "cassette", "path")),
         overridden=overridden,
         preset=preset,

@@ -495,8 +495,13 @@ OUTPUT = Table(
         Field("hf_hub_dataset_name", text(), "Name of the dataset on the Hub. Default: made of environment and model."),
         Field("heartbeat_url", url(), "URL that is requested whenever a row is done, for monitors.", private=True),
         Field("abbreviated_summary", any_flag(), "Print no conversations in the summary.", default=False),
-        Field("html", anything(), "HTML report.", supported=False),
-        Field("transcripts", anything(), "Conversations to keep.", supported=False),
+        Field("html", text(), "HTML report on the evals of this config, inside the workspace."),
+        Field(
+            "html_conversations",
+            choice("all", "failed", "none"),
+            'Conversations in HTML reports. "failed": those of runs that did not pass.',
+            default="all",
+        ),
     ),
 )
 

@@ -28,7 +28,7 @@ FOR_ALL_JUDGES = ("max_retries", "requests_per_minute", "tokens_per_minute")
 """The keys of [judge] that functions which ask a judge themselves need too."""
 _MOST_LISTED = 10
 _PATHS_INSIDE = (
-    *(("output", key) for key in ("dir", "results", "output_dir")),
+    *(("output", key) for key in ("dir", "results", "output_dir", "html")),
     ("baseline", "results"),
     ("cassette", "path"),
     ("model", "endpoints_path"),

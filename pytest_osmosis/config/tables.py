@@ -270,7 +270,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`[output]`: the folder of run directories (default: `.osmosis/runs` in the workspace), and a results file.
+    """`[output]`: the folder of run directories (default: `.osmosis/runs` in the workspace), and other files.
 
     In a TOML, paths are relative to the workspace and inside it. From the command line, they are absolute.
     """
@@ -283,6 +283,8 @@ class Output:
     hf_hub_dataset_name: str | None = None
     heartbeat_url: str | None = None
     abbreviated_summary: bool = False
+    html: str | None = None
+    html_conversations: Literal["all", "failed", "none"] = "all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,10 @@ class ReportedRun(NamedTuple):
     kept: Kept = "all"
 
     @property
+    def name(self) -> str:
+        return self.page["head"]["row"]["name"]
+
+    @property
     def kept_runs(self) -> Sequence[int]:
         """The positions of the runs whose conversations are kept, if they have one."""
         outcomes, passed = self.page["runs"]["outcome"], self.page["head"]["outcomes"].index("passed")

@@ -1,18 +1,19 @@
 """A report: eval runs, their conversations and the front end in one HTML file, which asks nothing of anybody.
 
 Its parts, in this order: a content security policy that lets nothing but our own script and style in; a summary that
-needs no script; the index (`ReportIndex`); the front end; and the chunks of conversations, behind all else, so that the
-first paint does not wait for them. Index and chunks are in elements `<script type="application/octet-stream">`, which
-browsers do not run. The file is streamed, so memory holds one chunk at a time.
+needs no script; the index (`ReportIndex`), with the page of a single eval run; the front end; and behind it all other
+pages and the chunks of conversations, so that the first paint does not wait for them. Pages and chunks are elements
+`<script type="application/octet-stream">`, which browsers do not run. The file is streamed: memory holds one chunk.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_osmosis import __version__
 from pytest_osmosis.files import private
@@ -22,7 +23,8 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import escaped
 from pytest_osmosis.viewer.bundle import Bundle, read_bundle
 from pytest_osmosis.viewer.chunks import Chunk, ReportedRun, packed, placed
-from pytest_osmosis.viewer.shapes import ReportIndex, RunPage
+from pytest_osmosis.viewer.report_pages import ReportPages
+from pytest_osmosis.viewer.shapes import ReportIndex
 from pytest_osmosis.viewer.static_summary import reasons_of, summary_html, title_of
 
 MARK = "<!doctype html>\n<!-- Written by pytest-osmosis, which replaces this file. -->\n"
@@ -36,11 +38,11 @@ _POLICY = (
     "trusted-types 'none'",
 )
 _OWN_KEYS = frozenset({"status", "outcomes", "boundaries", "html_conversations", "change", "state"})
-"""Keys of the index whose values are words of ours."""
+"""Keys of pages whose values are words of ours."""
 
 
 class WrittenReport(NamedTuple):
-    """A report that was written, its size, and how much of it are conversations, in bytes."""
+    """A report that was written, its size in bytes, how much of it are conversations, and of how many runs."""
 
     path: Path
     size: int
@@ -50,33 +52,36 @@ class WrittenReport(NamedTuple):
 
 def write_report(
     path: Path,
-    index: ReportIndex,
+    pages: ReportPages,
     runs: Sequence[ReportedRun],
     redaction: Redaction,
     bundle: Bundle | None = None,
 ) -> WrittenReport:
-    """Write a report atomically, readable by its owner only. The pages of `index` are those of `runs`.
+    """Write a report atomically, readable by its owner only. `runs` are those of `pages`, in the order of the chunks.
 
     Raises `OsmosisError` if the front end is missing, and `OSError` if the file cannot be written.
     """
     bundle = bundle or read_bundle()
     chunks: list[Chunk] = []
-    pages: dict[str, RunPage] = {}
+    placed_runs: dict[str, ReportedRun] = {}
     for each in runs:
         run, more = placed(each, len(chunks))
         chunks += more
-        pages[run.page["head"]["row"]["name"]] = run.page
-    whole: ReportIndex = {**index, "pages": pages}
-    text = _json(whole)
-    if redaction.may_be_in(text):
-        whole = redaction.value(whole, unchanged=_OWN_KEYS)
-        text = _json(whole)
-    reasons = {each.page["head"]["row"]["name"]: reasons_of(each, redaction) for each in runs}
+        placed_runs[run.name] = run
+    pages = _redacted(replace(pages, runs={name: run.page for name, run in placed_runs.items()}), redaction)
+    reasons = {name: reasons_of(run, redaction) for name, run in placed_runs.items()}
+    index, elements = _elements(pages)
+    n_first = len(pages.runs) if len(pages.runs) == 1 else 0
     with replacing(path) as scratch, open(scratch, "wb", opener=private.opener) as file:
-        file.write(_head(bundle, title_of(whole)).encode())
-        file.write(f'<div id="static">\n{summary_html(whole, reasons)}</div>\n<div id="app"></div>\n'.encode())
-        file.writelines(_element("index", text))
-        file.write(f"<script>{bundle.js}</script>\n".encode())
+        file.write(_head(bundle, title_of(pages)).encode())
+        file.write(f'<div id="static">\n{summary_html(pages, reasons)}</div>\n<div id="app"></div>\n'.encode())
+        file.writelines(_element("index", _json(index)))
+        for number, (id, page) in enumerate(elements.items()):
+            if number == n_first:
+                file.write(_script(bundle))
+            file.writelines(_element(id, _json(page)))
+        if len(elements) == n_first:
+            file.write(_script(bundle))
         begin = file.tell()
         for number, chunk in enumerate(chunks):
             file.writelines(_element(f"chunk-{number}", chunk.text(redaction)))
@@ -85,8 +90,49 @@ def write_report(
     return WrittenReport(path, end + len(END), end - begin, sum(len(chunk.at) for chunk in chunks))
 
 
-def _json(index: ReportIndex) -> bytes:
-    return json.dumps(index, separators=(",", ":"), allow_nan=False).encode()
+def is_report(path: Path) -> bool:
+    """Return True for a file that holds a report."""
+    try:
+        with open_file(path) as file:
+            return file.read(len(MARK)) == MARK.encode()
+    except FileFault:
+        return False
+
+
+def _redacted(pages: ReportPages, redaction: Redaction) -> ReportPages:
+    """Return pages without secrets. The names by which they are found stay."""
+
+    def clean(page: Any) -> Any:
+        return redaction.value(page, unchanged=_OWN_KEYS) if redaction.may_be_in(_json(page)) else page
+
+    return ReportPages(
+        clean(pages.list),
+        {name: clean(page) for name, page in pages.runs.items()},
+        {pair: clean(page) for pair, page in pages.comparisons.items()},
+        {name: clean(page) for name, page in pages.histories.items()},
+    )
+
+
+def _elements(pages: ReportPages) -> tuple[ReportIndex, Mapping[str, Any]]:
+    """Return the index, and the pages by the ids of their elements: those of eval runs first."""
+    ids = {name: f"page-{number}" for number, name in enumerate(pages.runs)}
+    pairs = {pair: f"comparison-{number}" for number, pair in enumerate(pages.comparisons)}
+    histories = {name: f"history-{number}" for number, name in enumerate(pages.histories)}
+    index: ReportIndex = {
+        "list": pages.list,
+        "pages": ids,
+        "comparisons": {f"{a} {b}": id for (a, b), id in pairs.items()},
+        "histories": histories,
+    }
+    return index, {
+        **{ids[name]: page for name, page in pages.runs.items()},
+        **{pairs[pair]: page for pair, page in pages.comparisons.items()},
+        **{histories[name]: page for name, page in pages.histories.items()},
+    }
+
+
+def _json(page: Any) -> bytes:
+    return json.dumps(page, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _head(bundle: Bundle, title: str) -> str:
@@ -106,16 +152,11 @@ def _head(bundle: Bundle, title: str) -> str:
 """
 
 
+def _script(bundle: Bundle) -> bytes:
+    return f"<script>{bundle.js}</script>\n".encode()
+
+
 def _element(id: str, text: bytes) -> Iterator[bytes]:
     yield f'<script type="application/octet-stream" id="{id}">'.encode()
     yield packed(text)
     yield b"</script>\n"
-
-
-def is_report(path: Path) -> bool:
-    """Return True for a file that holds a report."""
-    try:
-        with open_file(path) as file:
-            return file.read(len(MARK)) == MARK.encode()
-    except FileFault:
-        return False

@@ -379,9 +379,12 @@ class HistoryPage(TypedDict):
 
 
 class ReportIndex(TypedDict):
-    """All that a report holds besides conversations. `comparisons` are named by both eval runs, "A B"."""
+    """The list of a report's eval runs, and the ids of the elements that hold its other pages.
+
+    `pages` are found by the name of the eval run, `comparisons` by both names, "A B", and `histories` by the eval.
+    """
 
     list: RunsPage
-    pages: Mapping[str, RunPage]
-    comparisons: Mapping[str, ComparisonPage]
-    histories: Mapping[str, HistoryPage]
+    pages: Mapping[str, str]
+    comparisons: Mapping[str, str]
+    histories: Mapping[str, str]

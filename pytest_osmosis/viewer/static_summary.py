@@ -16,7 +16,8 @@ from pytest_osmosis.text.numbers import count, plural, score
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import escaped, one_line
 from pytest_osmosis.viewer.chunks import ReportedRun
-from pytest_osmosis.viewer.shapes import EntryRow, FunctionShape, IntervalShape, ReportIndex, RunPage
+from pytest_osmosis.viewer.report_pages import ReportPages
+from pytest_osmosis.viewer.shapes import EntryRow, FunctionShape, IntervalShape, RunPage
 
 MOST_RUNS = 50
 REASON_CHARS = 300
@@ -26,22 +27,22 @@ Reasons = Mapping[int, str]
 """The reasons that functions gave, by the position of the run in its page."""
 
 
-def summary_html(index: ReportIndex, reasons: Mapping[str, Reasons]) -> str:
+def summary_html(report: ReportPages, reasons: Mapping[str, Reasons]) -> str:
     """Return the summary as HTML. `reasons` are those of each eval run by name."""
-    pages = list(index["pages"].values())
-    parts = [f"<h1>{_text(title_of(index))}</h1>\n"]
+    pages = list(report.runs.values())
+    parts = [f"<h1>{_text(title_of(report))}</h1>\n"]
     if len(pages) > 1:
         parts += [_evals_table(pages)]
-        parts += [_entries_table(table) for table in index["list"]["tables"]]
-        parts += [_comparisons(index)]
+        parts += [_entries_table(table) for table in report.list["tables"]]
+        parts += [_comparisons(report)]
     parts += [_section(page, reasons.get(page["head"]["row"]["name"], {})) for page in pages]
     parts.append("<p>This is a summary for readers without scripts. With them, this file shows every run.</p>\n")
     return "".join(parts)
 
 
-def title_of(index: ReportIndex) -> str:
+def title_of(report: ReportPages) -> str:
     """Return the title of a report: the eval and its pass rate, or how many evals there are."""
-    pages = list(index["pages"].values())
+    pages = list(report.runs.values())
     if len(pages) != 1:
         return plural(len(pages), "eval run")
     row = pages[0]["head"]["row"]
@@ -174,10 +175,10 @@ def _entries_table(entries: Sequence[EntryRow]) -> str:
     return _table("Evals that ran together", ["eval", "model", "pass rate", "compared with the first"], rows)
 
 
-def _comparisons(index: ReportIndex) -> str:
+def _comparisons(report: ReportPages) -> str:
     rows = [
         [page["b"]["name"], page["a"]["name"], page["sentence"] or page["problem"]]
-        for page in index["comparisons"].values()
+        for page in report.comparisons.values()
     ]
     return _table("Comparisons", ["eval run", "compared with", "finding"], rows) if rows else ""
 

@@ -248,7 +248,7 @@ export interface HistoryPage {
 
 export interface ReportIndex {
   list: RunsPage;
-  pages: Record<string, RunPage>;
-  comparisons: Record<string, ComparisonPage>;
-  histories: Record<string, HistoryPage>;
+  pages: Record<string, string>;
+  comparisons: Record<string, string>;
+  histories: Record<string, string>;
 }

@@ -257,8 +257,8 @@ CACHE = Option(
 OVERWRITE = Option(
     "overwrite",
     None,
-    "Let --osmosis-output, [output] results and --osmosis-markdown replace a file that pytest-osmosis did not write; "
-    "never one that the command reads.",
+    "Let --osmosis-output, --osmosis-markdown, --osmosis-html and [output] replace a file that pytest-osmosis did not "
+    "write; never one that the command reads.",
 )
 
 OF_SESSION = (
@@ -290,6 +290,11 @@ OF_SESSION = (
     # where results go
     Option("output", "PATH", "Also write results.json here; a folder, or a path with {name}, if several evals run."),
     Option("markdown", "PATH", "Write a summary in Markdown here; GitHub Actions shows it on the job's page anyway."),
+    Option(
+        "html",
+        "PATH",
+        "Write one HTML report on all evals here; [output] html_conversations says which conversations it holds.",
+    ),
     OVERWRITE,
     UPDATE_BASELINE,
     # what the terminal shows
@@ -347,7 +352,7 @@ GROUPS = {
         "batch-size", "max-in-flight", "confirm-above", "stop-when-decided", "record", "replay", "cache",
     ),
     "osmosis: going on with a run": ("resume", "run", "retry-failed", "fresh", "resume-from"),
-    "osmosis: results": ("output", "markdown", "overwrite", "show-failures"),
+    "osmosis: results": ("output", "markdown", "html", "overwrite", "show-failures"),
     "osmosis: debugging": ("dry-run", "inline"),
     "osmosis: verifiers environments, and settings by their names in prime eval": tuple(
         option.name for option in OF_PRIME

@@ -27,7 +27,7 @@ SMOKE_ROWS = 5
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 SHOW_FAILURES = 10
 _NOT_REPEATED = (
-    "resume", "run", "retry-failed", "fresh", "shard", "output", "markdown", "overwrite", "inline",
+    "resume", "run", "retry-failed", "fresh", "shard", "output", "markdown", "html", "overwrite", "inline",
     "stop-when-decided", "update-baseline", "show-failures",
     "record", "resume-from", "save-results", "output-dir", "save-to-hf-hub", "hf-hub-dataset-name", "heartbeat-url",
     "abbreviated-summary",
@@ -63,6 +63,7 @@ class SessionOptions(NamedTuple):
     secrets_file: Path | Literal["-"] | None
     output: str | None
     markdown: Path | None
+    html: Path | None
     probe: bool
     max_in_flight: InFlightLimit | None
     confirm_above: float | None
@@ -112,7 +113,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     resume = _resume(config, values, problems)
     problems += _resume_from_problems(config, values, resume)
     shard = _shard(config, values, problems)
-    markdown = _markdown(config, values["markdown"], problems)
+    markdown, html = (_file(config, values[name], problems) for name in ("markdown", "html"))
     show_failures = _show_failures(config, values["show-failures"], problems)
     if problems:
         raise pytest.UsageError(*map(str, problems))
@@ -122,6 +123,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         secrets_file="-" if secrets_file == "-" else _path(config, secrets_file),
         output=values["output"].text,
         markdown=markdown,
+        html=html,
         probe=not no_probe,
         max_in_flight=None if max_in_flight is None else InFlightLimit(max_in_flight, values["max-in-flight"].origin),
         confirm_above=usd,
@@ -208,8 +210,8 @@ def _path(config: pytest.Config, text: str | None) -> Path | None:
     return None if text is None else config.invocation_params.dir / text
 
 
-def _markdown(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> Path | None:
-    """Return the path of the summary in Markdown. It must be writable before anything is paid for."""
+def _file(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> Path | None:
+    """Return the path of a file that the session writes. It must be writable before anything is paid for."""
     path = _path(config, value.text)
     reason = None if path is None else why_not_writable(path)
     if reason is not None:

@@ -463,8 +463,14 @@ BROKEN: dict[str, list[Case]] = {
             '"link_out/x"',
         ),
         *got("output", "results", "must be a string that is not blank", "1"),
-        ("html = true", ["2: [output] html: not supported yet; leave it out"]),
-        ("transcripts = true", ["2: [output] transcripts: not supported yet; leave it out"]),
+        *got(
+            "output",
+            "html",
+            "must be inside the workspace (symlinks resolved)",
+            '"../report.html"',
+        ),
+        *got("output", "html", "must be a string that is not blank", "true"),
+        *got("output", "html_conversations", 'must be one of "all", "failed", "none"', '"some"'),
     ],
     "gate": [
         *got(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_osmosis.viewer.shapes import Outcome, ReportIndex, RunPage, RunRow
+from pytest_osmosis.viewer.report_pages import ReportPages
+from pytest_osmosis.viewer.shapes import Outcome, RunPage, RunRow, RunsPage
 
 OUTCOMES: Sequence[Outcome] = ("passed", "failed", "unmeasured", "removed", "running", "pending")
 
@@ -46,10 +47,7 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
     }  # fmt: skip
 
 
-def index_of(*names: str) -> ReportIndex:
-    return {
-        "list": {"schema_version": 1, "workspace": "w", "runs": [run_row(name) for name in names], "tables": []},
-        "pages": {},
-        "comparisons": {},
-        "histories": {},
-    }
+def pages_of(*pages: RunPage) -> ReportPages:
+    rows = [page["head"]["row"] for page in pages]
+    listed: RunsPage = {"schema_version": 1, "workspace": "w", "runs": rows, "tables": []}
+    return ReportPages(listed, {page["head"]["row"]["name"]: page for page in pages})

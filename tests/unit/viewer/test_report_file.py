@@ -18,7 +18,7 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.viewer.bundle import Bundle, read_bundle
 from pytest_osmosis.viewer.chunks import CHUNK_BYTES, Kept, ReportedRun
 from pytest_osmosis.viewer.report_file import WrittenReport, is_report, write_report
-from tests.unit.viewer.made_pages import index_of, run_page
+from tests.unit.viewer.made_pages import pages_of, run_page
 
 BUNDLE = Bundle("/* app */", "#app { margin: 0 }", "0" * 64)
 SECRET = "sk-live-9f8e7d6c5b4a"
@@ -63,14 +63,17 @@ def written(
     *runs: ReportedRun,
     redaction: Redaction | None = None,
 ) -> tuple[WrittenReport, Elements]:
-    names = [run.page["head"]["row"]["name"] for run in runs]
-    report = write_report(path, index_of(*names), runs, redaction or Redaction(), BUNDLE)
+    report = write_report(path, pages_of(*(run.page for run in runs)), runs, redaction or Redaction(), BUNDLE)
     return report, Elements(path.read_text(encoding="utf-8"))
+
+
+def page_of(elements: Elements, run: str) -> Any:
+    return json.loads(elements.unpacked(json.loads(elements.unpacked("index"))["pages"][run]))
 
 
 def opened(elements: Elements, run: str, at: int) -> Any:
     """Return a conversation as the front end opens it, None if the report has none."""
-    runs = json.loads(elements.unpacked("index"))["pages"][run]["runs"]
+    runs = page_of(elements, run)["runs"]
     if runs["chunk"][at] < 0:
         return None
     return json.loads(elements.unpacked(f"chunk-{runs['chunk'][at]}").split("\n")[runs["line"][at]])
@@ -103,7 +106,7 @@ def test_a_report_keeps_the_conversations_that_it_is_asked_to(tmp_path: Path, ke
     _, elements = written(tmp_path / "report.html", run)
 
     assert [at for at in range(5) if opened(elements, "sums", at) is not None] == has
-    assert json.loads(elements.unpacked("index"))["pages"]["sums"]["head"]["html_conversations"] == kept
+    assert page_of(elements, "sums")["head"]["html_conversations"] == kept
 
 
 def test_a_report_lets_a_browser_run_nothing_but_its_own_script(tmp_path: Path) -> None:
@@ -150,11 +153,11 @@ def test_secrets_that_became_known_later_are_redacted_everywhere(tmp_path: Path)
     run = ReportedRun(page, lambda at: conversation(at, f"it is {SECRET[:9]}\n{SECRET[9:]}, {SECRET}"))
     _, elements = written(tmp_path / "report.html", run, redaction=Redaction({"API_KEY": SECRET}))
 
-    whole = (tmp_path / "report.html").read_text() + elements.unpacked("index") + elements.unpacked("chunk-0")
+    whole = (tmp_path / "report.html").read_text() + elements.unpacked("page-0") + elements.unpacked("chunk-0")
     assert SECRET not in whole
     assert SECRET not in re.sub(r"\\n|\s", "", whole)
     assert opened(elements, "sums", 1)["rollout"]["messages"][0]["content"] == "it is [API_KEY], [API_KEY]"
-    assert json.loads(elements.unpacked("index"))["pages"]["sums"]["rows"]["prompt"][0] == "the key is [API_KEY]"
+    assert page_of(elements, "sums")["rows"]["prompt"][0] == "the key is [API_KEY]"
 
 
 def test_only_its_owner_may_read_a_report_and_it_is_recognised(tmp_path: Path) -> None:

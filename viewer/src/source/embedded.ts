@@ -13,7 +13,7 @@ export class EmbeddedSource implements Source {
   }
 
   async run(name: string): Promise<RunPage> {
-    return held((await this.index).pages[name], `no eval run ${name} in this report`);
+    return page((await this.index).pages[name], `no eval run ${name} in this report`);
   }
 
   async changes(): Promise<Changes> {
@@ -33,17 +33,19 @@ export class EmbeddedSource implements Source {
   }
 
   async comparison(a: string, b: string): Promise<ComparisonPage> {
-    return held((await this.index).comparisons[`${a} ${b}`], `${a} and ${b} are not compared in this report`);
+    const { comparisons } = await this.index;
+    return page(comparisons[`${a} ${b}`] ?? comparisons[`${b} ${a}`], `${a} and ${b} are not compared in this report`);
   }
 
   async history(evalName: string): Promise<HistoryPage> {
-    return held((await this.index).histories[evalName], `no history of ${evalName} in this report`);
+    return page((await this.index).histories[evalName], `no history of ${evalName} in this report`);
   }
 }
 
-function held<T>(value: T | undefined, problem: string): T {
-  if (value === undefined) throw new SourceError(problem);
-  return value;
+/** A page, by the id of its element. */
+async function page<T>(id: string | undefined, problem: string): Promise<T> {
+  if (id === undefined) throw new SourceError(problem);
+  return JSON.parse(await unpacked(id)) as T;
 }
 
 /** The text of a script element, which holds base64 of raw deflate of UTF-8. */
