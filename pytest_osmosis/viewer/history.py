@@ -179,6 +179,7 @@ def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
                     digest=key[0],
                     prompt=prompts.of((at, measured[at][0]) for at in sorted(measured, reverse=True)),
                     row_index=measured[last][0],
+                    row_indices=[None if one is None else one[0] for one in each],
                     passed=[None if one is None else one[1].passed for one in each],
                     measured=[None if one is None else one[1].measured for one in each],
                     flips=flips,

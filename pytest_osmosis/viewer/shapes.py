@@ -351,12 +351,13 @@ class FlippingRow(TypedDict):
     """A row that passed in some eval runs and not in others.
 
     A row passes if more than half of its measured runs do. The lists have one entry for each `HistoryPoint`; None if it
-    did not measure the row. `row_index` is that of the last eval run with the row.
+    did not measure the row. `row_index` is that of the last eval run that did.
     """
 
     digest: str
     prompt: str
     row_index: int
+    row_indices: Sequence[int | None]
     passed: Sequence[int | None]
     measured: Sequence[int | None]
     flips: int

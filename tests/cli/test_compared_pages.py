@@ -152,6 +152,7 @@ def test_rows_that_flip_come_first_by_their_flips_with_the_newest_prompt_that_is
     assert page["rows"][0]["prompt"] == f"row 1 of {copied.now.name}"
     assert page["rows"][0]["passed"] == [2, 0, 2]
     assert page["rows"][1]["measured"] == [2, 2, 2]
+    assert page["rows"][1]["row_indices"] == [2, 2, 2]
     assert page["n_steady"] == 1  # row 4 was never measured
 
 

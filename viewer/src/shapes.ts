@@ -232,6 +232,7 @@ export interface FlippingRow {
   digest: string;
   prompt: string;
   row_index: number;
+  row_indices: (number | null)[];
   passed: (number | null)[];
   measured: (number | null)[];
   flips: number;

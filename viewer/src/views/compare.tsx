@@ -1,3 +1,38 @@
-export function CompareView({ a, b }: { a: string; b: string; digest: string | null }) {
-  return <h1>{a} and {b}</h1>;
+// Two eval runs compared: what it came to, in what they differ, and every row, the largest loss first.
+import type { ComparisonPage } from "../shapes";
+import { source } from "../source/source";
+import { usePage } from "../state/page";
+import { written } from "../state/route";
+import { Empty } from "../ui/empty";
+import { Differences } from "./compare/differences";
+import { Finding } from "./compare/finding";
+import { PairView } from "./compare/pair";
+import { ComparedRows } from "./compare/rows";
+import { keyedRows } from "./compare/row_keys";
+import { Sides } from "./compare/sides";
+
+export function CompareView({ a, b, digest }: { a: string; b: string; digest: string | null }) {
+  const page = usePage(() => source().comparison(a, b), [a, b]);
+  return page.view((compared) => <Comparison page={compared} digest={digest} />);
+}
+
+function Comparison({ page, digest }: { page: ComparisonPage; digest: string | null }) {
+  const rows = keyedRows(page.rows);
+  const shown = digest === null ? undefined : rows.find((row) => row.key === digest);
+  return (
+    <div class="compare" data-open={shown ? "true" : undefined}>
+      <div class="compare-main">
+        <div class="compare-head">
+          <h1>Comparison of two eval runs</h1>
+          <a class="button button-small" href={written({ name: "compare", a: page.b.name, b: page.a.name, digest: null })}>⇄ Swap A and B</a>
+        </div>
+        {page.problem ? <Empty title="These eval runs cannot be compared">{page.problem}</Empty> : <Finding page={page} />}
+        <Sides page={page} />
+        <Differences page={page} />
+        {(page.rows.length > 0 || page.only_a.length + page.only_b.length > 0) && <ComparedRows page={page} rows={rows} shown={shown} />}
+        {digest !== null && !shown && <p class="problem" role="alert">No compared row has the digest {digest}.</p>}
+      </div>
+      {shown && <PairView page={page} row={shown} />}
+    </div>
+  );
 }

@@ -1,0 +1,55 @@
+// The finding of a comparison: what it means, in one sentence and drawn. "No more than chance" is as plain as a regression.
+import { difference, interval, score } from "../../format";
+import type { ComparisonPage, IntervalShape } from "../../shapes";
+import type { Tone } from "../../ui/chip";
+import { Interval } from "../../ui/rate";
+import { Notes } from "./notes";
+
+const MEANINGS: Record<string, { glyph: string; word: string; tone: Tone }> = {
+  worse: { glyph: "▼", word: "B is worse", tone: "failed" },
+  better: { glyph: "▲", word: "B is better", tone: "passed" },
+  chance: { glyph: "≈", word: "No more than chance", tone: "accent" },
+  nothing: { glyph: "!", word: "Decides nothing", tone: "unmeasured" },
+};
+
+interface Numbers {
+  a: { pass_rate: number; pass_rate_interval: IntervalShape };
+  b: { pass_rate: number; pass_rate_interval: IntervalShape };
+  difference: number;
+  difference_interval: IntervalShape;
+}
+
+export function Finding({ page }: { page: ComparisonPage }) {
+  const { glyph, word, tone } = MEANINGS[page.meaning ?? "nothing"];
+  const numbers = page.numbers as unknown as Numbers;
+  const bounds = numbers.difference_interval;
+  const most = Math.min(1, Math.max(0.05, 1.15 * Math.max(Math.abs(bounds.low), Math.abs(bounds.high))));
+  return (
+    <section class={`finding finding-${tone}`} aria-label="Finding">
+      <p class="finding-word"><span aria-hidden="true">{glyph}</span> {word}</p>
+      <p class="finding-sentence">{page.sentence}</p>
+      <Notes caveats={page.caveats} remarks={page.remarks} />
+      <table class="finding-numbers">
+        <caption class="visually-hidden">Pass rates over the compared rows, with their 95% intervals</caption>
+        <tbody>
+          {(["a", "b"] as const).map((side) => (
+            <tr key={side}>
+              <th scope="row">{side.toUpperCase()}</th>
+              <td class="number finding-value">{score(numbers[side].pass_rate)}</td>
+              <td class="number muted">{interval(numbers[side].pass_rate_interval)}</td>
+              <td class="finding-drawn"><Interval rate={numbers[side].pass_rate} bounds={numbers[side].pass_rate_interval} /></td>
+              <td class="finding-scale muted">0 to 1</td>
+            </tr>
+          ))}
+          <tr>
+            <th scope="row">B − A</th>
+            <td class="number finding-value">{difference(numbers.difference)}</td>
+            <td class="number muted">{difference(bounds.low)} to {difference(bounds.high)}</td>
+            <td class="finding-drawn"><Interval rate={numbers.difference} bounds={bounds} least={-most} most={most} mark={0} /></td>
+            <td class="finding-scale muted">dashed: 0</td>
+          </tr>
+        </tbody>
+      </table>
+    </section>
+  );
+}

@@ -1,0 +1,84 @@
+// A row in both eval runs: a run of each beside the other, with the words in which their answers differ.
+import { useEffect, useRef } from "preact/hooks";
+import type { ComparisonPage, RunPage } from "../../shapes";
+import { source } from "../../source/source";
+import { useKeys } from "../../state/keys";
+import { usePage } from "../../state/page";
+import { go, route, setQuery } from "../../state/route";
+import { gridLayout } from "../../state/run_ids";
+import { Chip } from "../../ui/chip";
+import { type KeyedRow, rowName } from "./row_keys";
+import { CHANGES } from "./rows";
+import { TwoRuns } from "./two_runs";
+
+export function PairView({ page, row }: { page: ComparisonPage; row: KeyedRow }) {
+  const both = usePage(() => Promise.all([source().run(page.a.name), source().run(page.b.name)]), [page.a.name, page.b.name]);
+  const panel = useRef<HTMLElement>(null);
+  useEffect(() => {
+    panel.current?.focus({ preventScroll: true });
+    panel.current?.scrollTo(0, 0);
+    panel.current?.scrollIntoView({ block: "nearest" });
+  }, [row.key]);
+  const { glyph, word, tone } = CHANGES[row.change];
+  const close = () => go({ name: "compare", a: page.a.name, b: page.b.name, digest: null }, withoutRuns());
+  return (
+    <aside class="compare-pair" ref={panel} aria-label={`${rowName(row)} in A and B`} tabIndex={-1}>
+      <header class="pair-head">
+        <h2>{rowName(row)}</h2>
+        <Chip tone={tone} glyph={glyph}>{word}</Chip>
+        <span class="muted small number">A {row.a_passed} of {row.a_measured}, B {row.b_passed} of {row.b_measured} passed</span>
+        <button type="button" class="button button-small pair-close" onClick={close}>Close <kbd>Esc</kbd></button>
+      </header>
+      {both.view(([a, b]) => <Pair a={a} b={b} row={row} />)}
+    </aside>
+  );
+}
+
+function Pair({ a, b, row }: { a: RunPage; b: RunPage; row: KeyedRow }) {
+  const runsA = runsOf(a, row.a_row), runsB = runsOf(b, row.b_row);
+  const [wantedA, wantedB] = (route.value.query.get("runs") ?? "").split(",").map((part) => (part === "" ? NaN : Number(part)));
+  const chosenA = runsA.find((at) => a.runs.run[at] === wantedA) ?? telling(a, runsA, row.change !== "better");
+  const chosenB = runsB.find((at) => b.runs.run[at] === wantedB) ?? telling(b, runsB, row.change === "better");
+  const choose = (atA: number, atB: number) => setQuery({ runs: `${a.runs.run[atA]},${b.runs.run[atB]}` });
+  const step = (by: 1 | -1, isB: boolean): void | false => {
+    if (chosenA === undefined || chosenB === undefined) return false;
+    const [runs, chosen] = isB ? [runsB, chosenB] : [runsA, chosenA];
+    const next = runs[runs.indexOf(chosen) + by];
+    if (next === undefined) return false;
+    choose(isB ? chosenA : next, isB ? next : chosenB);
+  };
+  useKeys("Two runs of a row", [
+    { keys: ["l", "ArrowRight"], does: "next run of B", run: () => step(1, true) },
+    { keys: ["h", "ArrowLeft"], does: "previous run of B", run: () => step(-1, true) },
+    { keys: ["L"], does: "next run of A", run: () => step(1, false) },
+    { keys: ["H"], does: "previous run of A", run: () => step(-1, false) },
+  ], "panel");
+  if (chosenA === undefined || chosenB === undefined) return <p class="problem" role="alert">No run of this row is there.</p>;
+  return (
+    <TwoRuns
+      a={{ letter: "A", page: a, runs: runsA, at: chosenA, choose: (at) => choose(at, chosenB) }}
+      b={{ letter: "B", page: b, runs: runsB, at: chosenB, choose: (at) => choose(chosenA, at) }}
+    />
+  );
+}
+
+/** The positions of the runs of a row by the eval's own model. */
+function runsOf(page: RunPage, index: number): number[] {
+  const row = page.rows.index.indexOf(index);
+  if (row < 0) return [];
+  const { columns, cells } = gridLayout(page);
+  return columns.flatMap((column, at) => (column.model === 0 ? [cells[row * columns.length + at]] : [])).filter((at) => at >= 0);
+}
+
+/** The first run that tells of the change: one that passed or one that failed; else the first that is measured. */
+function telling(page: RunPage, runs: number[], passed: boolean): number | undefined {
+  const outcome = (at: number) => page.head.outcomes[page.runs.outcome[at]];
+  return runs.find((at) => outcome(at) === (passed ? "passed" : "failed"))
+    ?? runs.find((at) => ["passed", "failed"].includes(outcome(at))) ?? runs[0];
+}
+
+function withoutRuns(): URLSearchParams {
+  const query = new URLSearchParams(route.value.query);
+  query.delete("runs");
+  return query;
+}

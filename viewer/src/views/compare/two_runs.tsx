@@ -1,0 +1,108 @@
+// Two runs beside each other: outcome, scores, the words in which the answers differ, and both conversations.
+import { useMemo } from "preact/hooks";
+import type { Conversation, RunPage } from "../../shapes";
+import { written } from "../../state/route";
+import { runId } from "../../state/run_ids";
+import { OutcomeMark } from "../../ui/outcome";
+import { asText } from "../conversation/chat_shapes";
+import { expectedOf, scoredBy } from "../conversation/events";
+import { Failure } from "../conversation/failure";
+import { answerOf } from "../conversation/joined";
+import { type Loaded, useConversation } from "../conversation/load";
+import { Messages } from "../conversation/messages";
+import { Scores } from "../conversation/scores";
+import { Escaped, Text } from "../conversation/text";
+import { type Part, wordDiff } from "../word_diff";
+
+export interface SideRun {
+  letter: "A" | "B";
+  page: RunPage;
+  /** The runs of the row, and the one that is shown. */
+  runs: number[];
+  at: number;
+  choose(at: number): void;
+}
+
+export function TwoRuns({ a, b }: { a: SideRun; b: SideRun }) {
+  const loadedA = useConversation(a.page.head.row.name, a.page, a.at);
+  const loadedB = useConversation(b.page.head.row.name, b.page, b.at);
+  const [of, other] = [conversationOf(loadedA), conversationOf(loadedB)];
+  const answers = [answerIn(of), answerIn(other)] as const;
+  const diff = useMemo(() => (answers[0] === null || answers[1] === null ? null : wordDiff(...(answers as [string, string]))), answers);
+  const isSame = diff !== null && answers[0] === answers[1];
+  const expected = (of && expectedOf(of)) ?? (other && expectedOf(other));
+  return (
+    <>
+      {expected !== null && expected !== undefined && (
+        <section class="pair-expected" aria-label="Expected answer"><h3>Expected</h3><Text text={asText(expected).trim()} /></section>
+      )}
+      {isSame && <p class="pair-same"><span aria-hidden="true">=</span> Both gave the same answer.</p>}
+      <div class="pair">
+        <Column side={a} loaded={loadedA} parts={diff?.a} isSame={isSame} />
+        <Column side={b} loaded={loadedB} parts={diff?.b} isSame={isSame} />
+      </div>
+    </>
+  );
+}
+
+function Column({ side, loaded, parts, isSame }: { side: SideRun; loaded: Loaded; parts: Part[] | undefined; isSame: boolean }) {
+  const { letter, page, at } = side;
+  const conversation = conversationOf(loaded);
+  const name = page.head.row.name;
+  return (
+    <article class={`conversation pair-side pair-side-${letter.toLowerCase()}`} aria-label={`${letter}: ${runId(page, at)}`}>
+      <header class="pair-side-head">
+        <strong>{letter}</strong>
+        <Runs side={side} />
+        <a class="small" href={written({ name: "run", run: name, id: runId(page, at) })}>open {runId(page, at)}</a>
+      </header>
+      <Failure page={page} at={at} conversation={conversation} />
+      <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0 && conversation?.rollout !== null} />
+      <section class="pair-answer" aria-label={`Answer of ${letter}`}>
+        <h3>Answer {parts && !isSame && <span class={`diff-key diff-${letter.toLowerCase()}`}>only in {letter}</span>}</h3>
+        <Answer letter={letter} answer={answerIn(conversation)} loaded={loaded} parts={parts} />
+      </section>
+      {conversation?.rollout && <><h3>Conversation</h3><Messages conversation={conversation} /></>}
+    </article>
+  );
+}
+
+/** A button for each run of the row, with its outcome. */
+function Runs({ side: { letter, page, runs, at, choose } }: { side: SideRun }) {
+  return (
+    <div class="pair-runs" role="group" aria-label={`Runs of ${letter}`}>
+      {runs.map((each) => (
+        <button key={each} type="button" class="pair-run" aria-pressed={each === at} onClick={() => choose(each)}>
+          <OutcomeMark outcome={page.head.outcomes[page.runs.outcome[each]]} word={each === at} />
+          <span class="muted">{each === at ? `run${page.runs.run[each]}` : page.runs.run[each]}</span>
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function Answer({ letter, answer, loaded, parts }: { letter: "A" | "B"; answer: string | null; loaded: Loaded; parts: Part[] | undefined }) {
+  if (loaded.state === "loading") return <p class="loading" role="status">Loading…</p>;
+  if (loaded.state === "problem") return <p class="problem" role="alert">{loaded.problem}</p>;
+  if (loaded.state === "absent") return <p class="aside">This report does not hold this conversation.</p>;
+  if (answer === null) return <p class="aside">There is no answer.</p>;
+  if (answer === "") return <p class="aside">The answer is empty.</p>;
+  if (!parts) return <Text text={answer} />;
+  return (
+    <div class="text pair-text" tabIndex={0} role="region" aria-label={`Text of the answer of ${letter}`}>
+      {parts.map((part, index) => (part.isSame
+        ? <Escaped key={index} text={part.text} />
+        : <mark key={index} class={`diff-${letter.toLowerCase()}`}><Escaped text={part.text} /></mark>))}
+    </div>
+  );
+}
+
+function conversationOf(loaded: Loaded): Conversation | null {
+  return loaded.state === "there" ? loaded.conversation : null;
+}
+
+/** The answer of a rollout; null if there is none, or if it is not loaded. */
+function answerIn(conversation: Conversation | null): string | null {
+  const rollout = conversation?.rollout;
+  return rollout ? answerOf((rollout.messages ?? []).slice(rollout.n_prompt ?? 0)) : null;
+}

@@ -1,0 +1,70 @@
+// The rows that pass in some eval runs and not in others: a cell for each eval run, the oldest first.
+import { useRef, useState } from "preact/hooks";
+import { count, plural } from "../../format";
+import type { FlippingRow, HistoryPage } from "../../shapes";
+import { useKeys } from "../../state/keys";
+import { written } from "../../state/route";
+
+const AT_ONCE = 100;
+
+export function FlippingRows({ page }: { page: HistoryPage }) {
+  const [most, setMost] = useState(AT_ONCE);
+  const body = useRef<HTMLTableSectionElement>(null);
+  const move = (by: 1 | -1): void | false => {
+    const row = document.activeElement?.closest("tr");
+    const at = row && body.current?.contains(row) ? row.sectionRowIndex : -1;
+    const next = body.current?.rows[at + by]?.querySelector<HTMLElement>("a");
+    if (!next) return false;
+    next.focus();
+  };
+  useKeys("Rows that flip", [
+    { keys: ["j", "ArrowDown"], does: "next row", run: () => move(1) },
+    { keys: ["k", "ArrowUp"], does: "previous row", run: () => move(-1) },
+  ]);
+  const steady = `${plural(page.n_steady, "row")} never flipped.`;
+  if (!page.rows.length) return <p class="muted">No row passed in one eval run and failed in another. {steady}</p>;
+  return (
+    <section class="flips" aria-label="Rows that flip">
+      <div class="history-head">
+        <h2>{plural(page.rows.length, "row")} that flip</h2>
+        <span class="muted small">A row passes if more than half of its measured runs do. {steady}</span>
+      </div>
+      <div class="table-frame" tabIndex={0} role="region" aria-label="Rows that flip, by eval run">
+        <table class="flip-rows">
+          <thead>
+            <tr><th scope="col">row</th><th scope="col" class="number">flips</th><th scope="col">{plural(page.points.length, "eval run")}, the newest on the right</th><th scope="col">prompt</th></tr>
+          </thead>
+          <tbody ref={body}>{page.rows.slice(0, most).map((row) => <Row key={`${row.digest} ${row.row_index}`} page={page} row={row} />)}</tbody>
+        </table>
+      </div>
+      {page.rows.length > most && (
+        <p><button type="button" class="button" onClick={() => setMost(most + AT_ONCE)}>Show {count(Math.min(AT_ONCE, page.rows.length - most))} more</button></p>
+      )}
+    </section>
+  );
+}
+
+function Row({ page, row }: { page: HistoryPage; row: FlippingRow }) {
+  return (
+    <tr>
+      <th scope="row">row{row.row_index}</th>
+      <td class="number">{row.flips}</td>
+      <td><span class="flip-cells">{page.points.map((_, at) => <Cell key={at} page={page} row={row} at={at} />)}</span></td>
+      <td class="flip-prompt" dir="auto" title={row.prompt}>{row.prompt}</td>
+    </tr>
+  );
+}
+
+function Cell({ page, row, at }: { page: HistoryPage; row: FlippingRow; at: number }) {
+  const { name } = page.points[at].row;
+  const passed = row.passed[at], measured = row.measured[at], index = row.row_indices[at];
+  if (passed === null || measured === null || index === null)
+    return <span class="flip-cell flip-unmeasured" title={`${name}: not measured`}><span aria-hidden="true">·</span><span class="visually-hidden">not measured</span></span>;
+  const passes = 2 * passed > measured;
+  const text = `${name}: ${passed} of ${measured} passed`;
+  return (
+    <a class={`flip-cell flip-${passes ? "passed" : "failed"}`} href={written({ name: "run", run: name, id: `row${index}-run0` })} title={text} aria-label={text}>
+      <span aria-hidden="true">{passes ? "✓" : "✗"}{measured > 1 && passed > 0 && passed < measured && <small>{passed}/{measured}</small>}</span>
+    </a>
+  );
+}

@@ -1,0 +1,48 @@
+// The eval runs of a history in a table, the newest first, each compared with the one before of its plan.
+import { money, moment } from "../../format";
+import type { HistoryChange, HistoryPage, HistoryPoint } from "../../shapes";
+import { route, setQuery, written } from "../../state/route";
+import { GatesChip, StatusChip } from "../../ui/chip";
+import { Rate } from "../../ui/rate";
+import { type Column, Table, sorted } from "../../ui/table";
+
+const COLUMNS: Column<HistoryPoint>[] = [
+  { name: "run", title: "eval run", isHead: true, by: ({ row }) => row.name,
+    cell: ({ row }) => <a href={written({ name: "run", run: row.name, id: null })}>{row.name}</a> },
+  { name: "started", title: "started", class: "history-date", by: ({ row }) => row.started_at, first: "down", cell: ({ row }) => moment(row.started_at) },
+  { name: "status", title: "status", cell: ({ row }) => <StatusChip row={row} /> },
+  { name: "rate", title: "pass rate", isNumber: true, first: "down", by: ({ row }) => row.pass_rate,
+    cell: ({ row }) => <Rate rate={row.pass_rate} bounds={row.pass_rate_interval} /> },
+  { name: "change", title: "against the one before", class: "history-change", by: ({ change }) => change?.difference ?? null,
+    cell: (point) => <Change point={point} /> },
+  { name: "gates", title: "gates", cell: ({ row }) => <GatesChip gates={row.gates} /> },
+  { name: "model", title: "model", by: ({ row }) => row.model, cell: ({ row }) => row.model ?? "-" },
+  { name: "cost", title: "cost", isNumber: true, first: "down", by: ({ row }) => row.cost_usd, cell: ({ row }) => money(row.cost_usd) },
+  { name: "commit", title: "commit", cell: ({ row }) => <Commit point={row} /> },
+];
+
+export function PastRuns({ page }: { page: HistoryPage }) {
+  const sort = route.value.query.get("sort") ?? "-started";
+  return (
+    <Table caption={`Eval runs of ${page.eval}`} columns={COLUMNS} rows={sorted([...page.points].reverse(), COLUMNS, sort)} keyOf={({ row }) => row.name}
+      sort={sort} onSort={(next) => setQuery({ sort: next })} />
+  );
+}
+
+const WORDS: Record<NonNullable<HistoryChange["meaning"]>, string> = { worse: "▼", better: "▲", chance: "≈" };
+
+function Change({ point: { row, change, problem } }: { point: HistoryPoint }) {
+  if (problem) return <span class="change-nothing" title={problem}>! {problem}</span>;
+  if (!change) return <span class="muted">-</span>;
+  return (
+    <a class={`change-${change.meaning ?? "nothing"}`} href={written({ name: "compare", a: change.before, b: row.name, digest: null })}
+      title={`compared with ${change.before}`}>
+      <span aria-hidden="true">{change.meaning ? WORDS[change.meaning] : "!"}</span> {change.text}
+    </a>
+  );
+}
+
+function Commit({ point }: { point: HistoryPoint["row"] }) {
+  if (!point.git_commit) return <span class="muted">-</span>;
+  return <span class="mono">{point.git_commit.slice(0, 10)}{point.git_dirty && <span class="muted" title="with uncommitted changes">+</span>}</span>;
+}
