@@ -34,6 +34,11 @@ export function score(value: number | null | undefined): string {
   return Math.abs(value) < 1000 ? fixed(value, 3) : grouped(fixed(value, 1));
 }
 
+/** A number as short as it can be, with at most six digits: "0.5", "0.333333", "1e-07". */
+export function plain(value: number): string {
+  return String(Number(value.toPrecision(6)));
+}
+
 /** A difference of scores or ratios, with its sign: "+0.020". */
 export function difference(value: number): string {
   return value === 0 ? "0.000" : `${value > 0 ? "+" : ""}${fixed(value, 3)}`;

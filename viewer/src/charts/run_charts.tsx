@@ -1,0 +1,94 @@
+// The charts of one eval run: scores with their thresholds, pass@k and pass^k, latency, tokens, cost, metrics.
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import type { FunctionShape, RunPage } from "../shapes";
+import { count, duration, money, plain } from "../format";
+import { route, written } from "../state/route";
+import { Choice } from "../ui/choice";
+import { Empty } from "../ui/empty";
+import { PassCurves } from "./curves";
+import { Histogram, type Part } from "./histogram";
+import { Scatter } from "./scatter";
+
+const OUTCOMES: Part[] = [
+  { name: "passed", tone: "passed" }, { name: "failed", tone: "failed" }, { name: "not measured or removed", tone: "other" },
+];
+
+export function RunCharts({ page }: { page: RunPage }) {
+  const [model, setModel] = useState(0);
+  const { head, runs } = page;
+  const isOf = (at: number) => runs.model[at] === model;
+  const outcomes = head.outcomes.map((outcome) => (outcome === "passed" ? 0 : outcome === "failed" ? 1 : outcome === "pending" || outcome === "running" ? -1 : 2));
+  const byOutcome = (at: number) => (isOf(at) ? outcomes[runs.outcome[at]] : -1);
+  const linkTo = (term: string) => linkToRuns(page, head.models.length > 1 ? `${term} model:${model ? "baseline" : "primary"}` : term);
+  const over = (name: string) => (low: number, high: number | null) => linkTo(rangeOf(name, low, high));
+  const charts: ComponentChildren[] = [
+    ...head.functions.filter((each) => each.model === model).map((each) => <Scores key={each.name} page={page} of={each} linkTo={over(`fn:${quoted(each.name)}`)} />),
+    ...head.curves.filter((each) => each.model === model && each.k.length > 1).map((each) => (
+      <PassCurves key={`curve ${each.function}`} curve={each} title={each.function || "passed runs"} />
+    )),
+    <Amounts key="ms" title="latency" note="time of a rollout" values={runs.duration_ms} partOf={byOutcome} text={duration} linkTo={over("ms")} />,
+    <Amounts key="tokens" title="tokens" note="of a run" values={runs.tokens} partOf={byOutcome} text={count} linkTo={over("tokens")} />,
+    <Amounts key="cost" title="cost" note="of a run" values={runs.cost_usd} partOf={byOutcome} text={money} linkTo={over("cost")} />,
+    <Amounts key="turns" title="turns" note="of a run" values={runs.turns} partOf={byOutcome} text={plain} linkTo={over("turns")} />,
+    ...Object.entries(runs.metrics).map(([name, values]) => (
+      <Histogram key={`metric ${name}`} title={name} note="metric" values={values} partOf={byOutcome} parts={OUTCOMES} text={plain} linkTo={over(`metric:${quoted(name)}`)} />
+    )),
+  ];
+  if (!runs.outcome.some((_, at) => byOutcome(at) >= 0)) return <Empty title="No run has ended yet" />;
+  return (
+    <>
+      {head.models.length > 1 && (
+        <Choice label="model" value={String(model)} onChange={(value) => setModel(Number(value))}
+          options={head.models.map((name, at) => ({ value: String(at), title: at ? `${name} (baseline)` : name }))} />
+      )}
+      <div class="charts">
+        {charts}
+        <Scatter page={page} partOf={byOutcome} />
+      </div>
+    </>
+  );
+}
+
+/** The scores of one function: those that reach its threshold, and those that do not. */
+function Scores({ page, of, linkTo }: { page: RunPage; of: FunctionShape; linkTo(low: number, high: number | null): string }) {
+  const values = page.runs.scores[of.name] ?? [];
+  const parts: Part[] = [{ name: "reach the threshold", tone: "passed" }, { name: "below it", tone: "failed" }];
+  const isShare = values.every((value) => value === null || (value >= 0 && value <= 1));
+  return (
+    <Histogram title={of.name} note={of.decides ? "score, decides" : "score"} values={values} parts={parts} text={plain} threshold={of.threshold}
+      partOf={(at) => (page.runs.model[at] !== of.model ? -1 : values[at]! >= of.threshold ? 0 : 1)} bounds={isShare ? [0, 1] : undefined} linkTo={linkTo} />
+  );
+}
+
+interface AmountsProps {
+  title: string;
+  note: string;
+  values: ArrayLike<number | null>;
+  partOf(at: number): number;
+  text(value: number): string;
+  linkTo(low: number, high: number | null): string;
+}
+
+/** Amounts of runs; nothing if none is known, or all are 0. */
+function Amounts(props: AmountsProps) {
+  if (!Array.prototype.some.call(props.values, (value: number | null) => value)) return null;
+  return <Histogram {...props} parts={OUTCOMES} />;
+}
+
+/** The address of this eval run with a query in its grid. */
+export function linkToRuns(page: RunPage, query: string): string {
+  const next = new URLSearchParams(route.value.query);
+  next.set("q", query);
+  return written({ name: "run", run: page.head.row.name, id: null }, next);
+}
+
+function rangeOf(name: string, low: number, high: number | null): string {
+  if (high === low) return `${name}=${low}`;
+  return high === null ? `${name}>=${low}` : `${name}>=${low} ${name}<${high}`;
+}
+
+/** A name as the query language takes it. */
+function quoted(name: string): string {
+  return /^[\w.-]+$/.test(name) ? name : `"${name}"`;
+}
