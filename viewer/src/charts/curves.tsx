@@ -18,7 +18,7 @@ export function PassCurves({ curve, title }: { curve: PassCurve; title: string }
       </svg>
       <p class="legend">
         <span><i class="swatch swatch-round part-plain" />pass@k: at least one of k passes</span>
-        <span><i class="swatch part-other" />pass^k: all k pass</span>
+        <span><i class="swatch swatch-solid part-other" />pass^k: all k pass</span>
       </p>
     </Figure>
   );

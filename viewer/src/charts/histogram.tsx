@@ -66,13 +66,13 @@ export function Histogram({ title, note, values, partOf, parts, text = plain, bo
 
 function Bar({ bin, parts, x, width, y, href, title }: { bin: Bin; parts: Part[]; x: number; width: number; y(value: number): number; href?: string; title: string }) {
   if (!total(bin)) return null;
-  const gap = Math.min(1, width / 8);
+  const gap = Math.max(Math.min(1, width / 8), (width - 48) / 2);
   let below = 0;
   const bars = bin.counts.map((n, part) => {
     if (!n) return null;
     const top = y(below + n), height = Math.max(1, y(below) - top);
     below += n;
-    return <rect key={part} class={`part-${parts[part].tone}`} x={x + gap} y={top} width={Math.min(width - 2 * gap, 48)} height={height} />;
+    return <rect key={part} class={`part-${parts[part].tone}`} x={x + gap} y={top} width={width - 2 * gap} height={height} />;
   });
   const whole = <><title>{title}</title><rect class="bar-area" x={x} y={FRAME.top} width={width} height={FRAME.height - FRAME.top - FRAME.bottom} />{bars}</>;
   // The same link is in the table, where the keyboard finds it.

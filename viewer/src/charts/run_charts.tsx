@@ -43,10 +43,25 @@ export function RunCharts({ page }: { page: RunPage }) {
           options={head.models.map((name, at) => ({ value: String(at), title: at ? `${name} (baseline)` : name }))} />
       )}
       <div class="charts">
+        <Patterns />
         {charts}
         <Scatter page={page} partOf={byOutcome} />
       </div>
     </>
+  );
+}
+
+/** Bars differ by pattern too, and not by colour alone. */
+function Patterns() {
+  return (
+    <svg class="patterns" aria-hidden="true">
+      <pattern id="pattern-failed" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+        <rect class="part-failed-ground" width="4" height="4" /><rect class="part-failed-line" width="2" height="4" />
+      </pattern>
+      <pattern id="pattern-other" width="3" height="3" patternUnits="userSpaceOnUse">
+        <rect class="part-other-ground" width="3" height="3" /><rect class="part-other-line" width="3" height="1.5" />
+      </pattern>
+    </svg>
   );
 }
 
@@ -70,9 +85,10 @@ interface AmountsProps {
   linkTo(low: number, high: number | null): string;
 }
 
-/** Amounts of runs; nothing if none is known, or all are 0. */
+/** Amounts of runs; nothing if none is known, or all are the same. */
 function Amounts(props: AmountsProps) {
-  if (!Array.prototype.some.call(props.values, (value: number | null) => value)) return null;
+  const known = Array.prototype.filter.call(props.values, (value: number | null) => value !== null);
+  if (known.every((value) => value === known[0])) return null;
   return <Histogram {...props} parts={OUTCOMES} />;
 }
 

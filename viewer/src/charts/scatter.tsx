@@ -38,8 +38,8 @@ export function Scatter({ page, partOf }: { page: RunPage; partOf(at: number): n
       <Points page={page} x={x} y={y} partOf={partOf} />
       <p class="legend">
         <span><i class="swatch swatch-round part-passed" />passed</span>
-        <span><i class="swatch part-failed" />failed</span>
-        <span><i class="swatch swatch-diamond part-other" />not measured or removed</span>
+        <span><i class="swatch swatch-solid part-failed" />failed</span>
+        <span><i class="swatch swatch-solid swatch-diamond part-other" />not measured or removed</span>
       </p>
     </figure>
   );
