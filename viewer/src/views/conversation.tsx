@@ -8,6 +8,7 @@ import { Answer } from "./conversation/answer";
 import { scoredBy } from "./conversation/events";
 import { Facts, Rerun } from "./conversation/facts";
 import { Failure } from "./conversation/failure";
+import { Hits, soughtIn } from "./conversation/hits";
 import { Head } from "./conversation/head";
 import { useConversation } from "./conversation/load";
 import { Messages } from "./conversation/messages";
@@ -34,24 +35,27 @@ function RunOfRow({ name, page, at }: { name: string; page: RunPage; at: number 
       <Head page={page} at={at} toggleMarkdown={toggleMarkdown} />
       <Failure page={page} at={at} conversation={conversation} />
       <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0 && conversation?.rollout !== null} />
-      {conversation?.rollout && <Answer conversation={conversation} />}
+      {conversation?.rollout && !conversation.rollout.error && <Answer conversation={conversation} />}
       <Facts page={page} at={at} conversation={conversation} />
       <Rerun page={page} at={at} />
       {loaded.state === "loading" && <p class="loading" role="status">Loading…</p>}
       {loaded.state === "problem" && <p class="problem" role="alert">{loaded.problem}</p>}
       {loaded.state === "absent" && <Absent page={page} />}
-      {conversation && <Whole key={at} conversation={conversation} isMarkdown={isMarkdown} toggleMarkdown={toggleMarkdown} />}
+      {conversation && <Whole key={at} page={page} conversation={conversation} isMarkdown={isMarkdown} toggleMarkdown={toggleMarkdown} />}
     </article>
   );
 }
 
 interface WholeProps {
+  page: RunPage;
   conversation: Conversation;
   isMarkdown: boolean;
   toggleMarkdown: () => void;
 }
 
-function Whole({ conversation, isMarkdown, toggleMarkdown }: WholeProps) {
+function Whole({ page, conversation, isMarkdown, toggleMarkdown }: WholeProps) {
+  const whole = useRef<HTMLDivElement>(null);
+  const sought = soughtIn(route.value.query.get("q") ?? "", page);
   if (!conversation.rollout) return <Empty title="No rollout has ended yet">Its messages are here once it has.</Empty>;
   return (
     <>
@@ -62,8 +66,11 @@ function Whole({ conversation, isMarkdown, toggleMarkdown }: WholeProps) {
           <button type="button" class="button button-small" aria-pressed={isMarkdown} onClick={() => isMarkdown || toggleMarkdown()}>Markdown</button>
         </div>
       </div>
-      <Messages conversation={conversation} isMarkdown={isMarkdown} />
-      <Records conversation={conversation} isMarkdown={isMarkdown} />
+      {sought.length > 0 && <Hits root={whole} texts={sought} of={String(isMarkdown)} />}
+      <div class="conversation-whole" ref={whole}>
+        <Messages conversation={conversation} isMarkdown={isMarkdown} />
+        <Records conversation={conversation} isMarkdown={isMarkdown} />
+      </div>
     </>
   );
 }

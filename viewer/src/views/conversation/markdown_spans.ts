@@ -93,7 +93,9 @@ function emphasis(text: string, at: number, depth: number): { span: Span; end: n
     while (text[close + width] === char) close += 1; // the last of a run closes the outermost
     if (width === 1 && (close > end || text[end - 1] === char)) { end = close; continue; }
     if (char === "_" && /[\p{L}\p{N}]/u.test(text[close + width] ?? "")) continue;
-    const spans = spansOf(text.slice(at + width, close), depth + 1);
+    const inner = text.slice(at + width, close);
+    if (mark === "__" && /^\w+$/.test(inner)) return null; // a name of Python
+    const spans = spansOf(inner, depth + 1);
     return { span: { kind: char === "~" ? "struck" : width === 2 ? "strong" : "emphasis", spans }, end: close + width };
   }
   return null;

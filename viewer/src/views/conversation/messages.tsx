@@ -1,12 +1,16 @@
 // The messages of a conversation, as they really were: all of them are in the page, so that its search finds them.
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Conversation } from "../../shapes";
 import { asText, type Call, type Item, type Message } from "./chat_shapes";
 import { Fold } from "./folded";
 import { joined, type Shown } from "./joined";
 import { JsonText, JsonValue } from "./json";
+import { layoutOf } from "./json_layout";
 import { Markdown } from "./markdown";
 import { Escaped, Text } from "./text";
+
+const FIRST = 40;
+const STEP = 120;
 
 interface MessagesProps {
   conversation: Conversation;
@@ -18,19 +22,29 @@ export function Messages({ conversation, isMarkdown = false }: MessagesProps) {
   const stored: unknown[] = conversation.rollout?.messages ?? [];
   const messages = useMemo(() => joined(stored), [stored]);
   const ofPrompt = Number(conversation.rollout?.n_prompt ?? 0);
+  const made = useGrowing(messages.length);
+  // Each item is made once, so that those which are there already cost nothing when others follow.
+  const items = useMemo(() => messages.map((message, position) => (
+    <MessageItem
+      key={position}
+      message={message}
+      isMarkdown={isMarkdown}
+      isFirstOfRollout={ofPrompt > 0 && message.index >= ofPrompt && (messages[position - 1]?.index ?? -1) < ofPrompt}
+    />
+  )), [messages, isMarkdown]);
   if (!messages.length) return <p class="no-messages">No messages.</p>;
-  return (
-    <ol class="messages">
-      {messages.map((message, position) => (
-        <MessageItem
-          key={position}
-          message={message}
-          isMarkdown={isMarkdown}
-          isFirstOfRollout={ofPrompt > 0 && message.index >= ofPrompt && (messages[position - 1]?.index ?? -1) < ofPrompt}
-        />
-      ))}
-    </ol>
-  );
+  return <ol class="messages">{items.slice(0, made)}</ol>;
+}
+
+/** The number of messages in the page: a screen of them at once, and then more with each frame until all are there. */
+function useGrowing(all: number): number {
+  const [made, setMade] = useState(FIRST);
+  useEffect(() => {
+    if (made >= all) return;
+    const timer = setTimeout(() => setMade(made + STEP));
+    return () => clearTimeout(timer);
+  }, [made, all]);
+  return Math.min(made, all);
 }
 
 interface MessageItemProps {
@@ -123,10 +137,14 @@ function Result({ message, isMarkdown }: { message: Message; isMarkdown: boolean
         <span class="message-number">{message.index}</span>
       </div>
       {message.items.length ? message.items.map((item) => item.kind === "call" ? null
-        : item.kind === "text" && !isMarkdown ? <JsonText text={item.text} />
+        : item.kind === "text" && (!isMarkdown || isJson(item.text)) ? <JsonText text={item.text} />
         : <PlainItem item={item} isMarkdown={isMarkdown} />) : <p class="aside">(no text)</p>}
     </>
   );
+}
+
+function isJson(text: string): boolean {
+  return layoutOf(text) !== null;
 }
 
 function beginning(text: string): string {

@@ -1,0 +1,111 @@
+// The places of the query's texts in a conversation: marked, counted, and the first one brought into view.
+import type { RefObject } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { plural } from "../../format";
+import { parsedQuery } from "../../query/parse";
+import type { RunPage } from "../../shapes";
+
+const MOST = 1_000;
+
+/** The texts and words that a query looks for. */
+export function soughtIn(query: string, page: RunPage): string[] {
+  if (!query) return [];
+  const terms = parsedQuery(query, page).terms.filter((term) => !term.isNegated);
+  return terms.flatMap((term) => (term.kind === "text" || term.kind === "word" ? [term.text] : [])).filter((text) => text.trim());
+}
+
+interface HitsProps {
+  root: RefObject<HTMLElement>;
+  texts: string[];
+  /** Changes with the conversation. */
+  of: string;
+}
+
+export function Hits({ root, texts, of }: HitsProps) {
+  const [ranges, setRanges] = useState<Range[]>([]);
+  const [current, setCurrent] = useState(0);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let isFirst = true;
+    const look = () => {
+      const found = rangesOf(root.current, texts);
+      mark("hit", found);
+      setRanges(found);
+      if (isFirst && found.length) show(found, 0);
+      isFirst &&= !found.length;
+    };
+    const observer = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(look, 50); });
+    observer.observe(root.current!, { childList: true, subtree: true });
+    look();
+    return () => {
+      observer.disconnect();
+      clearTimeout(timer);
+      mark("hit", []);
+      mark("current-hit", []);
+    };
+  }, [of, texts.join("\n")]);
+
+  const show = (all: Range[], place: number) => {
+    setCurrent(place);
+    mark("current-hit", [all[place]]);
+    reveal(all[place]);
+  };
+  const step = (by: number) => show(ranges, (current + by + ranges.length) % ranges.length);
+  return (
+    <div class="hits">
+      <span>{texts.map((text) => `“${text}”`).join(", ")}: {plural(ranges.length, "hit")}{ranges.length === MOST && " or more"} in this conversation</span>
+      {ranges.length > 1 && (
+        <>
+          <button type="button" class="button button-small" onClick={() => step(-1)}>‹<span class="visually-hidden"> previous hit</span></button>
+          <span>{current + 1}</span>
+          <button type="button" class="button button-small" onClick={() => step(1)}>›<span class="visually-hidden"> next hit</span></button>
+        </>
+      )}
+    </div>
+  );
+}
+
+function rangesOf(root: HTMLElement | null, texts: string[]): Range[] {
+  if (!root || !texts.length) return [];
+  const sought = new RegExp(texts.map((text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "gi");
+  const nodes = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const ranges: Range[] = [];
+  for (let node = nodes.nextNode(); node && ranges.length < MOST; node = nodes.nextNode()) {
+    if (node.parentElement?.closest("button")) continue;
+    for (const found of (node as Text).data.matchAll(sought)) {
+      const range = document.createRange();
+      range.setStart(node, found.index);
+      range.setEnd(node, found.index + found[0].length);
+      if (ranges.push(range) >= MOST) break;
+    }
+  }
+  return ranges;
+}
+
+/** Colour ranges, where the browser can. */
+function mark(name: string, ranges: Range[]): void {
+  if (typeof CSS === "undefined" || !("highlights" in CSS)) return;
+  if (ranges.length) CSS.highlights.set(name, new Highlight(...ranges));
+  else CSS.highlights.delete(name);
+}
+
+/** Bring a range into view, out of a folded part too. */
+function reveal(range: Range): void {
+  const element = range.startContainer.parentElement;
+  for (let fold = element?.closest("[hidden]"); fold; fold = fold.parentElement?.closest("[hidden]")) {
+    fold.dispatchEvent(new Event("beforematch"));
+    fold.removeAttribute("hidden");
+  }
+  requestAnimationFrame(() => {
+    const place = range.getBoundingClientRect();
+    const frame = scrollerOf(element);
+    const top = frame === document.scrollingElement ? 0 : frame.getBoundingClientRect().top;
+    frame.scrollBy({ top: place.top - top - frame.clientHeight / 3 });
+  });
+}
+
+function scrollerOf(element: Element | null): Element {
+  for (let each = element; each; each = each.parentElement)
+    if (/auto|scroll/.test(getComputedStyle(each).overflowY) && each.scrollHeight > each.clientHeight) return each;
+  return document.scrollingElement!;
+}
