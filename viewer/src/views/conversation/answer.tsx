@@ -3,11 +3,11 @@ import type { Conversation } from "../../shapes";
 import { asText } from "./chat_shapes";
 import { expectedOf } from "./events";
 import { answerOf } from "./joined";
-import { JsonText } from "./json";
+import { JsonValue } from "./json";
 import { Text } from "./text";
 
 /** Most answers say at their end what they come to, and the conversation has the whole. */
-const SHORT = { keep: "end", lines: 12, chars: 1_200 } as const;
+const SHORT = { keep: "end", lines: 6, chars: 600 } as const;
 
 const FAULTS = {
   none: "The rollout has no assistant message.",
@@ -30,8 +30,8 @@ export function Answer({ conversation }: { conversation: Conversation }) {
       </div>
       {expected !== null && (
         <div class="answer-side">
-          <h3>Expected {!fault && <Sameness answer={answer!} expected={truth} />}</h3>
-          {typeof expected === "string" ? <Text text={truth} {...SHORT} /> : <JsonText text={JSON.stringify(expected)} />}
+          <h3>Expected {!fault && typeof expected !== "object" && <Sameness answer={answer!} expected={truth} />}</h3>
+          {typeof expected === "string" ? <Text text={truth} {...SHORT} /> : <JsonValue value={expected} />}
         </div>
       )}
     </section>

@@ -29,7 +29,7 @@ export function Facts({ page, at, conversation }: { page: RunPage; at: number; c
   add("imported from", text(fieldsOf(rollout.imported).folder));
   add("ended", typeof rollout.at === "string" && moment(rollout.at));
   return (
-    <dl class="facts">
+    <dl class="run-facts">
       {facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}
     </dl>
   );

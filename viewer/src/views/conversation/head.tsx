@@ -2,7 +2,7 @@
 import { useKeys } from "../../state/keys";
 import { route, written } from "../../state/route";
 import { runId } from "../../state/run_ids";
-import { nextFailure, nextRow, openRun, sibling, siblings } from "../../state/shown_runs";
+import { closeRun, nextFailure, openRun, siblings } from "../../state/shown_runs";
 import type { RunPage } from "../../shapes";
 import { copyText } from "../../ui/copy";
 import { announce, notify } from "../../ui/notice";
@@ -18,18 +18,12 @@ interface HeadProps {
 export function Head({ page, at, toggleMarkdown }: HeadProps) {
   const outcome = page.head.outcomes[page.runs.outcome[at]];
   const row = page.rows.index[page.runs.row[at]];
-  const open = (next: number | null, missing: string) => {
+  const toFailure = (step: 1 | -1) => {
+    const next = nextFailure(page, at, step);
     if (next !== null) openRun(page, next);
-    else notify(missing);
+    else notify(`No failure ${step > 0 ? "after" : "before"} this one`);
   };
-  const toFailure = (step: 1 | -1) => open(nextFailure(page, at, step), step > 0 ? "No failure after this one" : "No failure before this one");
   useKeys("Conversation", [
-    { keys: ["n"], does: "next failure", run: () => toFailure(1) },
-    { keys: ["p"], does: "previous failure", run: () => toFailure(-1) },
-    { keys: ["j"], does: "next row", run: () => open(nextRow(page, at, 1), "No row after this one") },
-    { keys: ["k"], does: "previous row", run: () => open(nextRow(page, at, -1), "No row before this one") },
-    { keys: ["l"], does: "next run of the row", run: () => open(sibling(page, at, 1), "No run after this one") },
-    { keys: ["h"], does: "previous run of the row", run: () => open(sibling(page, at, -1), "No run before this one") },
     { keys: ["m"], does: "Markdown, or the texts as they are", run: toggleMarkdown },
     { keys: ["y"], does: "copy a link to this run", run: () => void copyLink() },
   ], "panel");
@@ -44,6 +38,7 @@ export function Head({ page, at, toggleMarkdown }: HeadProps) {
         <span class="aside" aria-hidden="true">failures</span>
         <button type="button" class="button button-small" onClick={() => toFailure(1)} title="next failure (n)">›<span class="visually-hidden"> next failure</span></button>
         <button type="button" class="button button-small" onClick={() => void copyLink()} title="copy a link to this run (y)">Copy link</button>
+        <button type="button" class="button button-small button-quiet" onClick={() => closeRun(page)} title="close (Esc)"><span aria-hidden="true">×</span><span class="visually-hidden">close</span></button>
       </div>
     </header>
   );

@@ -13,7 +13,10 @@ export function JsonText({ text }: { text: string }) {
 
 /** A value that is no text any more. */
 export function JsonValue({ value }: { value: unknown }) {
-  return <JsonText text={typeof value === "string" ? value : JSON.stringify(value)} />;
+  const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
+  const layout = typeof value === "object" ? layoutOf(text) : null;
+  if (layout === null) return <Text class="code" text={text} />;
+  return <div class="json code"><Value layout={layout} comma="" /></div>;
 }
 
 function Value({ layout, comma }: { layout: Layout; comma: string }) {
