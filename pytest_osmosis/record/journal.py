@@ -114,11 +114,23 @@ def replay(path: Path) -> Iterator[Event]:
 
 def replay_with_positions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the events of `replay`, each with its position in the file, for `event_at`."""
-    position, number, name = 0, 1, str(path)
+    position = 0
+    for event, end in events_from(path, 0, 1):
+        yield position, event
+        position = end
+
+
+def events_from(path: Path, position: int, number: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the events from a position on, which is the begin of line `number`, each with the position of its end.
+
+    Raises `JournalError` as `replay` does.
+    """
+    name = str(path)
     with _opened(path) as file:
+        file.seek(position)
         while (line := _line(file, where := f"{name}:{number}")) is not None:
-            yield position, _event(line, where)
             position, number = position + len(line), number + 1
+            yield _event(line, where), position
 
 
 def event_at(path: Path, position: int) -> Event:

@@ -181,6 +181,8 @@ class RunRecord(NamedTuple):
     """The origin of the run, None if it was made here."""
     replicas: tuple[ReplicaRequests, ...] = ()
     """The requests of the rollout to each replica of the model, if it has several."""
+    turns: int | None = None
+    """The number of assistant messages that the rollout added, None if only results tell about the run."""
 
     @property
     def charged(self) -> RunRecord:
@@ -338,20 +340,31 @@ def fold(events: Iterable[Event]) -> Ledger:
 
 def settled(events: Iterable[Event]) -> Iterator[Event]:
     """Yield `events` without those of rescorings that did not finish. A scoring of a session that rolls out counts."""
-    rolls_out = True
-    further: list[Event] | None = None
+    settling = Settling()
     for event in events:
+        yield from settling.apply(event)
+
+
+class Settling:
+    """Holds the events of a rescoring back until it has finished; they are dropped if it never does."""
+
+    def __init__(self) -> None:
+        self._rolls_out = True
+        self._further: list[Event] | None = None
+
+    def apply(self, event: Event) -> Sequence[Event]:
+        """Take the next event, and return those that count now."""
         if event["ev"] == "began":
-            further, rolls_out = None, True
+            self._further, self._rolls_out = None, True
         elif event["ev"] == "loaded":
-            further, rolls_out = (None if rolls_out else []), False
-        if further is None:
-            yield event
-            continue
-        further.append(event)
-        if event["ev"] == "rescored":
-            yield from further
-            further = None
+            self._further, self._rolls_out = (None if self._rolls_out else []), False
+        if self._further is None:
+            return (event,)
+        self._further.append(event)
+        if event["ev"] != "rescored":
+            return ()
+        finished, self._further = self._further, None
+        return finished
 
 
 def unscored(record: RunRecord) -> RunRecord:
@@ -387,6 +400,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         stored=_stored_use(event.get("stored")),
         imported=_imported(event.get("imported")),
         replicas=replicas_of(event.get("replicas")),
+        turns=sum(message.get("role") == "assistant" for message in own),
     )
 
 

@@ -39,7 +39,7 @@ def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> 
     command = show_command(stored.run.directory.path)
     yield joined(bold(stored.run.directory.name), ": ", _state(stored))
     yield from (dim(f"  {line}") for line in circumstances(stored))
-    yield from (warning(f"  {line}") for line in _remarks(stored))
+    yield from (warning(f"  {line}") for line in remarks(stored))
     results = stored.results
     yield ""
     if results is None:
@@ -95,7 +95,8 @@ def circumstances(stored: StoredResults) -> Iterator[str]:
     yield f"started {moment(manifest.started_at)}{version}"
 
 
-def _remarks(stored: StoredResults) -> Iterator[str]:
+def remarks(stored: StoredResults) -> Iterator[str]:
+    """Yield lines that warn: what the numbers are not, and how to go on."""
     manifest, directory, results = stored.run.manifest, stored.run.directory, stored.results
     life = stored.lifecycle
     if stored.is_from_journal and life.has_ended:

@@ -180,7 +180,7 @@ class _Rebuilding:
 
     def _measured(self) -> Results:
         facts, found, end = self._facts, self._found, self._end
-        runs = sorted(_selected(facts["selected"]), key=plan_order)
+        runs = sorted(selected_runs(facts["selected"]), key=plan_order)
         own, of_baseline = (self._records(runs, of_baseline=which) for which in (False, True))
         stop, n = self._stop, facts["description"]["n"]
         ran = all(record.status != "pending" for record in own)
@@ -351,7 +351,8 @@ def _summaries(records: Sequence[RunRecord], pass_rule: PassRule, n: int) -> dic
     return {"by_function": by_function, "overall": overall}
 
 
-def _selected(spans: Sequence[Sequence[Any]]) -> Iterator[RunId]:
+def selected_runs(spans: Sequence[Sequence[Any]]) -> Iterator[RunId]:
+    """Yield the runs that a session performs, from the facts at its begin."""
     for model, index, first, n_rows in spans:
         for row in range(first, first + n_rows):
             yield RunId(row, index, ModelTag(model))

@@ -17,7 +17,7 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, settled
+from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, Settling
 from pytest_osmosis.record.session_times import SessionTimes
 from pytest_osmosis.results import results
 from pytest_osmosis.results.cassette_use import CassetteUse
@@ -35,7 +35,8 @@ from pytest_osmosis.verdicts.pass_rule import PassRule
 
 Positions = Mapping[tuple[str, RunId, int], int]
 """Positions in a journal by kind of event, run and attempt."""
-_AT = "position"
+POSITION = "position"
+"""The key of an event's position in the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +75,12 @@ class StoredResults:
         return {} if at is None else event_at(self.run.directory.journal, at)
 
 
-def read_stored(run: StoredEvalRun) -> StoredResults:
-    """Read an eval run. Raises `OsmosisError` if its results or its journal cannot be read."""
-    journal = run.directory.journal
+def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResults:
+    """Read an eval run, whose journal was `found` to hold this. Raises `OsmosisError` if its files cannot be read."""
     lifecycle = lifecycle_of(run.directory)
     has_results = run.results is not None and lifecycle.results_are_current
     published_results = read_results(run.results) if has_results and run.results is not None else None
-    found = replayed(journal)
+    found = replayed(run.directory.journal) if found is None else found
     if published_results is None:
         return _from_journal(run, lifecycle, found)
     made = replace(
@@ -128,27 +128,55 @@ class Replayed(NamedTuple):
 
 def replayed(journal: Path) -> Replayed:
     """Return what a journal comes to. Raises `JournalError`."""
-    times = SessionTimes()
-    ledger, positions = Ledger(), dict[tuple[str, RunId, int], int]()
-    loaded = ended = facts = NOTHING
-    digests: dict[str, str] = {}
-    events = ({**event, _AT: position} for position, event in replay_with_positions(journal))
-    for event in settled(events):
-        ledger.apply(event)
-        times.apply(event)
-        if event["ev"] == "score" or (event["ev"] == "rollout" and _key(event) not in positions):
-            positions[_key(event)] = event[_AT]
+    replaying = Replaying()
+    for position, event in replay_with_positions(journal):
+        replaying.apply(event, position)
+    return replaying.found
+
+
+class Replaying:
+    """Folds a journal event by event, also while it is written: `ledger`, and the `positions` of `Replayed`."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self._settling = Settling()
+        self._times = SessionTimes()
+        self.positions: dict[tuple[str, RunId, int], int] = {}
+        self._digests: dict[str, str] = {}
+        self._loaded = self._ended = self._facts = NOTHING
+
+    @property
+    def found(self) -> Replayed:
+        """The fold so far, whose ledger and positions go on changing."""
+        return Replayed(
+            self.ledger, self.positions, self._loaded, self._digests, self._ended, self._facts, self._times.each_ms
+        )
+
+    def apply(self, event: dict[str, Any], position: int) -> Sequence[Event]:
+        """Take the next event, to which its position is added. Return those that count now."""
+        event[POSITION] = position  # in place, as events are many and a copy costs time
+        settled_events = self._settling.apply(event)
+        for each in settled_events:
+            self._fold(each)
+        return settled_events
+
+    def _fold(self, event: Event) -> None:
+        self.ledger.apply(event)
+        self._times.apply(event)
         match event["ev"]:
+            case "score":
+                self.positions[_key(event)] = event[POSITION]
+            case "rollout":
+                self.positions.setdefault(_key(event), event[POSITION])
             case "began":
-                ended = NOTHING
+                self._ended = NOTHING
             case "loaded":
-                loaded, now = event, event.get("result_facts", NOTHING)
-                facts = facts if facts and now.get("is_part") else now
+                self._loaded, now = event, event.get("result_facts", NOTHING)
+                self._facts = self._facts if self._facts and now.get("is_part") else now
             case "rows":
-                digests.update(event.get("digests", NOTHING))
+                self._digests.update(event.get("digests", NOTHING))
             case "ended":
-                ended = event
-    return Replayed(ledger, positions, loaded, digests, ended, facts, times.each_ms)
+                self._ended = event
 
 
 def _key(event: Event) -> tuple[str, RunId, int]:

@@ -208,6 +208,8 @@ class RunHead(TypedDict):
     """Lines that warn: what these numbers are not, and how to go on."""
     verdict: Sequence[str]
     """Lines on what was decided and why, the most important first."""
+    account: Sequence[str]
+    """Lines on what kept runs from being scored, on tokens, cost and time, and on comparisons with other results."""
     gates: Sequence[GateShape]
     functions: Sequence[FunctionShape]
     curves: Sequence[PassCurve]
@@ -238,7 +240,8 @@ class RunPage(TypedDict):
 class Changes(TypedDict):
     """The changes of an eval run since `seq`: none if `head` is None.
 
-    `runs` are the changed runs, at the positions `at` of `RunPage.runs`. Rows and positions never change.
+    `runs` are the changed runs, at the positions `at` of `RunPage.runs`. Rows and positions never change: if they
+    would, `seq` is less than the one that was asked for, and the page is to be asked for anew.
     """
 
     seq: int

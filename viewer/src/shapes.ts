@@ -135,6 +135,7 @@ export interface RunHead {
   circumstances: string[];
   remarks: string[];
   verdict: string[];
+  account: string[];
   gates: GateShape[];
   functions: FunctionShape[];
   curves: PassCurve[];

@@ -1,0 +1,198 @@
+"""An index of a journal, read on while the journal grows: the fold of its events, and where conversations are.
+
+Memory holds no conversation: `JournalSlices` cuts the lines of one out of the file. A torn last line waits until it is
+whole. The journal of another eval run at the same path is read from its begin.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_osmosis.errors import JournalError
+from pytest_osmosis.record.journal import events_from
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import Event, RunRecord
+from pytest_osmosis.results.stored_results import POSITION, Replayed, Replaying
+from pytest_osmosis.text.chat_messages import text_of
+from pytest_osmosis.text.safe import escaped
+
+EXCERPT_CHARS = 120
+_LOOKED_AT_CHARS = 1000
+
+
+class ChangedRuns(NamedTuple):
+    """The runs about which new events were read. With `all`, any other run may have changed too."""
+
+    runs: frozenset[RunId]
+    all: bool = False
+
+    def __bool__(self) -> bool:
+        return self.all or bool(self.runs)
+
+
+class ConversationPlaces(NamedTuple):
+    """The positions of a conversation's lines in a journal: of the rollout, and of the last event about each score."""
+
+    rollout: int | None
+    scores: tuple[int, ...]
+
+
+class JournalIndex:
+    """The index of the journal at a path. `read` takes what is new; before that it is empty.
+
+    `begun` are the runs that began in the last session and have not ended. `generation` counts the journals that were
+    at the path: after a new one, nothing that was said before counts.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self.journal = journal
+        self.generation = 0
+        self._file: tuple[int, int] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._replaying = Replaying()
+        self._end, self._n_lines = 0, 0
+        self._scores: dict[tuple[RunId, int], dict[str, int]] = {}
+        self.begun: set[RunId] = set()
+        self.prompts: dict[int, str] = {}
+
+    @property
+    def found(self) -> Replayed:
+        """The fold so far."""
+        return self._replaying.found
+
+    @property
+    def end(self) -> int:
+        """The position after the last line that was read."""
+        return self._end
+
+    def read(self) -> ChangedRuns:
+        """Read the new lines. Raises `JournalError` for a line that is not valid.
+
+        Without a journal nothing has changed: it is there once the user's code is loaded.
+        """
+        try:
+            status = self.journal.stat()
+        except OSError:
+            return ChangedRuns(frozenset())
+        file, is_new = (status.st_dev, status.st_ino), False
+        if self._file is not None and (file != self._file or status.st_size < self._end):
+            self._clear()
+            self.generation += 1
+            is_new = True
+        self._file = file
+        if status.st_size == self._end:
+            return ChangedRuns(frozenset(), is_new)
+        changed = set[RunId]()
+        concerns_all = is_new
+        for event, end in events_from(self.journal, self._end, self._n_lines + 1):
+            position, self._end, self._n_lines = self._end, end, self._n_lines + 1
+            for each in self._replaying.apply(event, position):
+                if "run" in each:
+                    self._take(each)
+                    changed.add(RunId.of(each))
+                else:
+                    concerns_all = True
+                    if each["ev"] == "began":
+                        self.begun.clear()
+        return ChangedRuns(frozenset(changed), concerns_all)
+
+    def places(self, run: RunId) -> ConversationPlaces | None:
+        """Return where the conversation of a run is, None if nothing of it is stored."""
+        record = self._replaying.ledger.records.get(run)
+        if record is None or not record.rolled:
+            return None
+        rollout = self._replaying.positions.get(("rollout", run, record.attempt))
+        known = {*record.scores, *record.scorer_errors}
+        scores = (
+            at for name, at in self._scores.get((run, record.attempt), {}).items() if name in known or record.removed
+        )
+        return ConversationPlaces(rollout, tuple(sorted(set(scores))))
+
+    def _take(self, event: Event) -> None:
+        """Take what the fold leaves out of an event about a run."""
+        run, kind = RunId.of(event), event["ev"]
+        record = self._replaying.ledger.records[run]
+        if event.get("attempt", record.attempt) < record.attempt:
+            return
+        if kind == "score":
+            names = {*event.get("scores", ()), *event.get("errors", ()), event.get("name", "")} - {""}
+            self._scores.setdefault((run, record.attempt), {}).update(dict.fromkeys(names, event[POSITION]))
+        if kind == "rollout" and run.row not in self.prompts and (excerpt := excerpt_of(event)):
+            self.prompts[run.row] = excerpt
+        self._note_begun(record, begins=kind == "start")
+
+    def _note_begun(self, record: RunRecord, *, begins: bool) -> None:
+        if record.status != "pending":
+            self.begun.discard(record.run)
+        elif begins:
+            self.begun.add(record.run)
+
+
+def excerpt_of(rollout: Mapping[str, Any]) -> str:
+    """Return the beginning of the last message of a rollout's prompt in one line, "" without one."""
+    messages, n_prompt = rollout["messages"], rollout["n_prompt"]
+    prompt = messages[:n_prompt] or [each for each in messages if isinstance(each, Mapping) and _is_asked(each)][:1]
+    return excerpt(prompt[-1].get("content")) if prompt and isinstance(prompt[-1], Mapping) else ""
+
+
+def excerpt(content: object) -> str:
+    r"""Return the beginning of a message's content in one line.
+
+    >>> excerpt("What is\n 6 * 7?"), len(excerpt("word " * 100))
+    ('What is 6 * 7?', 120)
+    """
+    text = escaped(" ".join(text_of(content)[:_LOOKED_AT_CHARS].split()))
+    return text if len(text) <= EXCERPT_CHARS else f"{text[: EXCERPT_CHARS - 1]}…"
+
+
+def _is_asked(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "user"
+
+
+class JournalSlices:
+    """Cuts conversations out of a journal without parsing them. A journal may grow meanwhile."""
+
+    def __init__(self, journal: Path) -> None:
+        self._path = journal
+        self._map: mmap.mmap | None = None
+
+    def __enter__(self) -> JournalSlices:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+    def conversation(self, places: ConversationPlaces) -> bytes:
+        """Return the JSON of a `Conversation`, whose events are as they stand in the journal.
+
+        Raises `JournalError` if the file cannot be read.
+        """
+        rollout = b"null" if places.rollout is None else self._line(places.rollout)
+        return b'{"rollout":%b,"scores":[%b]}' % (rollout, b",".join(map(self._line, places.scores)))
+
+    def _line(self, position: int) -> bytes:
+        content = self._content(position)
+        end = content.find(b"\n", position)
+        return content[position : len(content) if end < 0 else end]
+
+    def _content(self, position: int) -> mmap.mmap:
+        """Return the content of the journal, mapped again if it has grown beyond what is mapped."""
+        if self._map is None or position >= len(self._map):
+            self.close()
+            try:
+                with self._path.open("rb") as file:
+                    self._map = mmap.mmap(file.fileno(), os.fstat(file.fileno()).st_size, access=mmap.ACCESS_READ)
+            except (OSError, ValueError) as error:
+                raise JournalError(f"{self._path}: cannot be read: {error}") from error
+        return self._map

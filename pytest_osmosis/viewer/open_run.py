@@ -1,0 +1,69 @@
+"""`OpenRun`: an eval run that is read, and read on while it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.results.stored_results import StoredResults, read_stored, row_digests_of
+from pytest_osmosis.viewer.journal_index import ChangedRuns, JournalIndex, JournalSlices
+from pytest_osmosis.viewer.run_page import SharedTexts, Slices, columns_of, head_of, rows_of, runs_of
+from pytest_osmosis.viewer.shapes import RunColumns, RunHead, RunPage
+
+
+class OpenRun:
+    """A stored eval run with an index of its journal. `read` reads it for the first time, and on.
+
+    `runs` are those of its page, in their order. Raises `OsmosisError` for files that cannot be read. It is not safe to
+    use from several threads at once.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self.index = JournalIndex(directory.journal)
+        self.stored = self._stored()
+        self.runs: Sequence[RunId] = ()
+        self._texts = SharedTexts()
+        self._slices_of_journal = JournalSlices(directory.journal)
+
+    def read(self) -> ChangedRuns:
+        """Read what is new."""
+        changed = self.index.read()
+        self.stored = self._stored()
+        self.runs = runs_of(self.stored)
+        return changed
+
+    def _stored(self) -> StoredResults:
+        run: StoredEvalRun = stored(self.directory)
+        return read_stored(run, self.index.found)
+
+    def page(self, seq: int = 0) -> RunPage:
+        """Return the page on all that was read."""
+        digests = row_digests_of(self.stored.run, self.index.found)
+        rows = rows_of(self.runs, digests, self.prompts)
+        columns = columns_of(self.stored, self.runs, rows["index"], self._texts, self.index.begun)
+        return RunPage(seq=seq, head=self.head(), rows=rows, runs=columns)
+
+    def head(self) -> RunHead:
+        """Return the head of the page."""
+        return head_of(self.stored, self._texts, Slices())
+
+    def columns(self, at: Sequence[int]) -> RunColumns:
+        """Return some runs in columns, by their positions in `runs`. Before it, `head` lacks their new errors."""
+        rows = list(dict.fromkeys(run.row for run in self.runs))
+        return columns_of(self.stored, [self.runs[each] for each in at], rows, self._texts, self.index.begun)
+
+    @property
+    def prompts(self) -> Mapping[int, str]:
+        """The excerpts of the prompts of rows, by index."""
+        return self.index.prompts
+
+    def conversation(self, at: int) -> bytes | None:
+        """Return the JSON of a `Conversation` by the position of its run, None if nothing of it is stored."""
+        places = self.index.places(self.runs[at])
+        return None if places is None else self._slices_of_journal.conversation(places)
+
+    def close(self) -> None:
+        self._slices_of_journal.close()
