@@ -1,6 +1,12 @@
 // The pages of a report, which are all in its file.
-import type { Changes, ComparisonPage, Conversation, HistoryPage, ReportIndex, RunPage, RunsPage } from "../shapes";
+import type { Changes, ComparisonPage, Conversation, HistoryPage, ReportIndex, RunPage, RunsPage, SearchHits } from "../shapes";
 import { type Source, SourceError } from "./source";
+import { searcherFor, type TextSearcher } from "./text_search";
+
+/** Chunks that are unpacked at the same time during a search: the browser does so beside the page's own thread. */
+const AHEAD = 4;
+/** The page has its thread back at least this often. */
+const BUSY_MS = 40;
 
 export class EmbeddedSource implements Source {
   readonly isLive = false;
@@ -28,8 +34,26 @@ export class EmbeddedSource implements Source {
     return JSON.parse((await this.chunk.lines)[page.runs.line[at]]) as Conversation;
   }
 
-  async search(): Promise<void> {
-    throw new SourceError("not built yet");
+  async search(_name: string, page: RunPage, text: string, found: (hits: SearchHits) => void, signal: AbortSignal): Promise<void> {
+    const searcher = searcherFor(text);
+    const chunks = runsByChunk(page);
+    if (!chunks.length) throw new SourceError("this report holds no conversations");
+    const unpacking: Promise<string>[] = [];
+    let searched = 0;
+    let since = performance.now();
+    for (let at = 0; at < chunks.length; at++) {
+      for (let next = unpacking.length; next < Math.min(chunks.length, at + AHEAD); next++)
+        unpacking.push(unpacked(`chunk-${chunks[next].number}`));
+      const lines = await unpacking[at];
+      unpacking[at] = Promise.resolve("");
+      if (signal.aborted) return;
+      searched += chunks[at].runs.size;
+      found({ at: runsWith(searcher, lines, chunks[at].runs), searched, is_whole: at === chunks.length - 1 });
+      if (performance.now() - since > BUSY_MS) {
+        await new Promise((done) => setTimeout(done));
+        since = performance.now();
+      }
+    }
   }
 
   async comparison(a: string, b: string): Promise<ComparisonPage> {
@@ -46,6 +70,43 @@ export class EmbeddedSource implements Source {
 async function page<T>(id: string | undefined, problem: string): Promise<T> {
   if (id === undefined) throw new SourceError(problem);
   return JSON.parse(await unpacked(id)) as T;
+}
+
+interface ChunkRuns {
+  number: number;
+  /** Positions in `RunPage.runs`, by line. */
+  runs: Map<number, number>;
+}
+
+/** The chunks with the conversations of a page, in their order. */
+function runsByChunk(page: RunPage): ChunkRuns[] {
+  const chunks = new Map<number, ChunkRuns>();
+  page.runs.chunk.forEach((number, at) => {
+    if (number < 0) return;
+    let chunk = chunks.get(number);
+    if (!chunk) chunks.set(number, (chunk = { number, runs: new Map() }));
+    chunk.runs.set(page.runs.line[at], at);
+  });
+  return [...chunks.values()];
+}
+
+function runsWith(searcher: TextSearcher, lines: string, runs: Map<number, number>): number[] {
+  const hits: number[] = [];
+  let line = 0;
+  let begin = 0;
+  for (let place = searcher.next(lines, 0); place >= 0; place = searcher.next(lines, begin)) {
+    for (let end = lines.indexOf("\n", begin); end >= 0 && end < place; end = lines.indexOf("\n", begin)) {
+      begin = end + 1;
+      line++;
+    }
+    const end = lines.indexOf("\n", place);
+    const run = runs.get(line);
+    if (run !== undefined && searcher.isSeen(lines.slice(begin, end < 0 ? undefined : end))) hits.push(run);
+    if (end < 0) break;
+    begin = end + 1;
+    line++;
+  }
+  return hits;
 }
 
 /** The text of a script element, which holds base64 of raw deflate of UTF-8. */

@@ -10,7 +10,7 @@ export interface Source {
   changes(name: string, seq: number): Promise<Changes>;
   /** The conversation of the run at a position of `RunPage.runs`; null if it is not here. */
   conversation(name: string, page: RunPage, at: number): Promise<Conversation | null>;
-  /** Search all conversations for a text, ignoring case, and tell of hits as they are found. */
+  /** Search all conversations for a text, ignoring case, and tell of new hits as they are found. */
   search(
     name: string,
     page: RunPage,

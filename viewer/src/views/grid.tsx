@@ -39,6 +39,10 @@ export function Grid({ page, shown, open, isVisible }: GridProps) {
     const room = frame.clientHeight - sizes.headPx(page);
     if (top < frame.scrollTop) frame.scrollTop = top;
     else if (top + ROW_PX > frame.scrollTop + room) frame.scrollTop = top + ROW_PX - room;
+    const column = page.runs.row[run] * layout.columns.length;
+    const [left, right] = sizes.edges(layout.cells.subarray(column, column + layout.columns.length).indexOf(run));
+    if (left < frame.scrollLeft) frame.scrollLeft = left;
+    else if (right > frame.scrollLeft + frame.clientWidth) frame.scrollLeft = right - frame.clientWidth;
   };
   const focus = (run: number) => {
     setVisited(run);
@@ -60,15 +64,13 @@ export function Grid({ page, shown, open, isVisible }: GridProps) {
   useLayoutEffect(() => {
     if (!wantsFocus.current || !isVisible) return;
     wantsFocus.current = false;
-    const cell = scroller.current?.querySelector<HTMLElement>('a[tabindex="0"]');
-    cell?.focus({ preventScroll: true });
-    cell?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    scroller.current?.querySelector<HTMLElement>('a[tabindex="0"]')?.focus({ preventScroll: true });
   });
   useGridKeys({ page, rows: shown.rows, places, cursor, open, scroller, visible: view.visible, go: open === null ? focus : select, select, close });
 
   const headRows = sizes.headRows(page);
   return (
-    <div class="grid" ref={scroller} role="grid" aria-label="Runs, by row" aria-rowcount={shown.rows.length + headRows}
+    <div class={`grid grid-${sizes.cell}`} ref={scroller} role="grid" aria-label="Runs, by row" aria-rowcount={shown.rows.length + headRows}
       aria-colcount={layout.columns.length + 2} style={sizes.style}>
       <GridHead page={page} sizes={sizes} />
       <div class="grid-body" role="rowgroup" style={{ height: `${shown.rows.length * ROW_PX}px` }}>

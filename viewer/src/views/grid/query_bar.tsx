@@ -47,7 +47,7 @@ export function QueryBar({ page, shown }: { page: RunPage; shown: RunQuery }) {
           <code>
             {shown.text.slice(0, problem.begin)}<mark>{shown.text.slice(problem.begin, problem.end) || "\u00a0"}</mark>{shown.text.slice(problem.end)}
           </code>
-          <span>{problem.message} The query is not applied.</span>
+          <span>{problem.message.replace(/[.?]?$/, (end) => end || ".")} The query is not applied.</span>
         </p>
       )}
       {searches.value.map((search) => <SearchLine key={search.text} search={search} page={page} />)}

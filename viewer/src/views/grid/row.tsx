@@ -1,13 +1,13 @@
 // A row of the grid: its prompt, a cell a run, and how many runs passed.
-import { memo } from "../../ui/memo";
 import { score as scoreText } from "../../format";
 import { countsOf } from "../../query/order";
 import type { Outcome, RunPage } from "../../shapes";
 import { route, written } from "../../state/route";
 import { gridLayout, runId } from "../../state/run_ids";
+import { memo } from "../../ui/memo";
 import { GLYPHS } from "../../ui/outcome";
-import type { GridSizes } from "./sizes";
-import { ROW_PX } from "./sizes";
+import { escaped } from "../conversation/escapes";
+import { type GridSizes, ROW_PX } from "./sizes";
 
 interface RowProps {
   page: RunPage;
@@ -26,12 +26,12 @@ export const GridRow = memo(function GridRow({ page, row, place, sizes, fn, hold
   const { columns, cells } = gridLayout(page);
   const own = cells.subarray(row * columns.length, (row + 1) * columns.length);
   const { passed, failed } = countsOf(page, row);
-  const index = page.rows.index[row];
+  const prompt = escaped(page.rows.prompt[row]);
   return (
     <div class={`grid-line grid-row${open !== null ? " grid-row-open" : ""}`} role="row" aria-rowindex={place + 1 + sizes.headRows(page)}
       style={{ transform: `translateY(${place * ROW_PX}px)` }}>
-      <div class="grid-prompt" role="rowheader" aria-colindex={1} title={page.rows.prompt[row]}>
-        <span class="grid-index">{index}</span> <span class="grid-text">{page.rows.prompt[row] || "(no prompt)"}</span>
+      <div class="grid-prompt" role="rowheader" aria-colindex={1} title={prompt}>
+        <span class="grid-index">{page.rows.index[row]}</span> <span class="grid-text">{prompt || "(no prompt)"}</span>
       </div>
       {Array.from(own, (at, column) => (
         <div key={column} role="gridcell" aria-colindex={column + 2} aria-selected={at >= 0 && at === open}>
@@ -60,7 +60,7 @@ function Cell({ page, at, sizes, fn, holds, isCurrent, isOpen, onOpen }: CellPro
   const outcome = page.head.outcomes[page.runs.outcome[at]];
   const id = runId(page, at);
   const text = cellText(page, at, outcome, fn);
-  const error = page.runs.error[at] >= 0 ? `: ${page.head.errors[page.runs.error[at]]}` : "";
+  const error = page.runs.error[at] >= 0 ? `: ${escaped(page.head.errors[page.runs.error[at]])}` : "";
   const open = (event: MouseEvent) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
     event.preventDefault();

@@ -20,11 +20,14 @@ export function Toolbar({ page, shown }: { page: RunPage; shown: RunQuery }) {
     <div class="toolbar">
       <QueryBar page={page} shown={shown} />
       <div class="toolbar-line">
-        <div class="row" role="group" aria-label="Filter by outcome">
-          {ORDER.filter((outcome) => all[outcome] > 0).map((outcome) => (
-            <ToggleChip key={outcome} tone={TONES[outcome]} glyph={GLYPHS[outcome]} pressed={hasTerm(shown.text, `status:${outcome}`)}
-              onClick={() => toggleTerm(shown.text, `status:${outcome}`)}>{outcome} <span class="number">{count(all[outcome])}</span></ToggleChip>
-          ))}
+        <div class="row">
+          <span class="toolbar-counts" role="status">{countsText(page, shown)}</span>
+          <div class="row" role="group" aria-label="Filter by outcome">
+            {ORDER.filter((outcome) => all[outcome] > 0).map((outcome) => (
+              <ToggleChip key={outcome} tone={TONES[outcome]} glyph={GLYPHS[outcome]} pressed={!shown.query.problem && hasTerm(shown.text, `status:${outcome}`)}
+                onClick={() => toggleTerm(shown.text, `status:${outcome}`)}>{outcome} <span class="number">{count(all[outcome])}</span></ToggleChip>
+            ))}
+          </div>
         </div>
         <div class="row toolbar-choices">
           {functions.length > 1 && (
@@ -35,20 +38,20 @@ export function Toolbar({ page, shown }: { page: RunPage; shown: RunQuery }) {
             onChange={(value) => setQuery({ sort: value === "index" ? null : value })} />
         </div>
       </div>
-      <p class="toolbar-counts number" role="status">{countsText(page, shown)}</p>
     </div>
   );
 }
 
-/** "37 of 20,000 runs in 12 rows: 30 failed, 7 unmeasured". */
+/** "37 of 20,000 runs in 12 rows: 30 failed, 7 unmeasured"; without a query the filters beside it have the counts. */
 export function countsText(page: RunPage, shown: RunQuery): string {
   const total = page.runs.row.length;
   const isFiltered = shown.query.terms.length > 0;
   const outcomes = countOutcomes(page, isFiltered ? shown.holds : null);
   const parts = ORDER.filter((outcome) => outcomes[outcome] > 0).map((outcome) => `${count(outcomes[outcome])} ${outcome}`);
   const n = ORDER.reduce((sum, outcome) => sum + outcomes[outcome], 0);
-  const runs = isFiltered ? `${count(n)} of ${plural(total, "run")}` : plural(total, "run");
-  return `${runs} in ${plural(shown.rows.length, "row")}${parts.length ? `: ${parts.join(", ")}` : ""}`;
+  const rows = `in ${plural(shown.rows.length, "row")}`;
+  if (!isFiltered) return `${plural(total, "run")} ${rows}`;
+  return `${count(n)} of ${plural(total, "run")} ${rows}${parts.length ? `: ${parts.join(", ")}` : ""}`;
 }
 
 function countOutcomes(page: RunPage, holds: Uint8Array | null): Record<Outcome, number> {

@@ -2,39 +2,49 @@
 import type { RunPage } from "../../shapes";
 import { CopyButton } from "../../ui/copy";
 import { Disclosure } from "../../ui/disclosure";
+import { escaped } from "../conversation/escapes";
 
 export function About({ page }: { page: RunPage }) {
   const { head } = page;
   const results = Object.entries(head.results ?? {});
+  const isFolded = (value: unknown) => typeof value === "object" && value !== null && Object.keys(value).length > 0;
   return (
     <div class="about">
-      <ul class="about-lines">{head.circumstances.map((line) => <li key={line}>{line}</li>)}</ul>
       <p class="row"><code class="about-path">{head.path}</code><CopyButton text={head.path} label="Copy path" /></p>
       {head.html_conversations !== "all" && (
-        <p class="muted">{head.html_conversations === "none" ? "This report holds no conversations." : "This report holds the conversations of runs that did not pass."}</p>
+        <p>{head.html_conversations === "none" ? "This report holds no conversations." : "This report holds the conversations of runs that did not pass."}</p>
       )}
-      {results.map(([key, value]) => (typeof value === "object" && value !== null
-        ? <Disclosure key={key} summary={key} open={key === "config" || key === "provenance"}><Facts value={value as Record<string, unknown>} /></Disclosure>
-        : <dl key={key} class="facts"><div><dt>{key}</dt><dd>{shown(value)}</dd></div></dl>))}
+      {head.results === null && <p class="muted">There are no results: nothing is known about what passed.</p>}
+      {results.length > 0 && <h2>Results, without rows</h2>}
+      <Facts value={Object.fromEntries(results.filter(([, value]) => !isFolded(value)))} />
+      {results.filter(([, value]) => isFolded(value)).map(([key, value]) => (
+        <Disclosure key={key} summary={key} open={key === "config" || key === "provenance"}><Facts value={value as Record<string, unknown>} /></Disclosure>
+      ))}
     </div>
   );
 }
 
 function Facts({ value }: { value: Record<string, unknown> | unknown[] }) {
   const entries = Object.entries(value);
-  if (!entries.length) return <span class="muted">none</span>;
   return (
     <dl class="facts facts-nested">
       {entries.map(([key, each]) => (
         <div key={key}>
           <dt>{key}</dt>
-          <dd>{typeof each === "object" && each !== null && Object.keys(each).length ? <Facts value={each as Record<string, unknown>} /> : shown(each)}</dd>
+          <dd>{isNested(each) ? <Facts value={each} /> : shown(each)}</dd>
         </div>
       ))}
     </dl>
   );
 }
 
+function isNested(value: unknown): value is Record<string, unknown> | unknown[] {
+  if (Array.isArray(value)) return value.some((each) => typeof each === "object" && each !== null);
+  return typeof value === "object" && value !== null && Object.keys(value).length > 0;
+}
+
 function shown(value: unknown): string {
-  return typeof value === "string" ? value : value !== null && typeof value === "object" ? "none" : JSON.stringify(value);
+  if (Array.isArray(value)) return value.length ? value.map(shown).join(", ") : "none";
+  if (value === null || typeof value === "object") return "none";
+  return typeof value === "string" ? escaped(value) || '""' : JSON.stringify(value);
 }
