@@ -24,7 +24,7 @@ export function Facts({ page, at, conversation }: { page: RunPage; at: number; c
   add("finish reason", text(rollout.finish_reason) ?? text(head.finish_reasons[runs.finish_reason[at]]));
   add("repeated requests", numberOf(rollout.retries) ? count(numberOf(rollout.retries)) : null);
   add("attempt", (numberOf(rollout.attempt) ?? 1) > 1 ? count(numberOf(rollout.attempt)) : null);
-  add("stored answers", storedOf(rollout.stored));
+  add("stored", storedOf(rollout.stored));
   add("replicas", replicasOf(rollout.replicas));
   add("imported from", text(fieldsOf(rollout.imported).folder));
   add("ended", typeof rollout.at === "string" && moment(rollout.at));

@@ -96,12 +96,15 @@ function reveal(range: Range): void {
     fold.dispatchEvent(new Event("beforematch"));
     fold.removeAttribute("hidden");
   }
-  requestAnimationFrame(() => {
-    const place = range.getBoundingClientRect();
+  // What was out of sight is laid out only once it comes near, and then its place changes.
+  const approach = (tries: number) => requestAnimationFrame(() => {
     const frame = scrollerOf(element);
     const top = frame === document.scrollingElement ? 0 : frame.getBoundingClientRect().top;
-    frame.scrollBy({ top: place.top - top - frame.clientHeight / 3 });
+    const way = range.getBoundingClientRect().top - top - frame.clientHeight / 3;
+    frame.scrollBy({ top: way, behavior: "instant" });
+    if (tries > 0 && Math.abs(way) > 1) approach(tries - 1);
   });
+  approach(10);
 }
 
 function scrollerOf(element: Element | null): Element {

@@ -106,7 +106,7 @@ function PlainItem({ item, isMarkdown }: { item: Exclude<Item, Call>; isMarkdown
     <div class="part">
       <span class="part-name"><Escaped text={item.name} /></span>
       {item.detail && <Text text={item.detail} />}
-      <Fold label="as it is stored"><JsonValue value={item.raw} /></Fold>
+      <Fold label="stored form"><JsonValue value={item.raw} /></Fold>
     </div>
   );
 }
