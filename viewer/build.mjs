@@ -24,7 +24,7 @@ function sourcesDigest() {
 function notices() {
   const permission = "Permission is hereby granted";
   const holders = [], texts = new Set();
-  for (const library of ["preact", "@preact/signals", "@preact/signals-core", "uplot"]) {
+  for (const library of ["preact", "@preact/signals", "@preact/signals-core"]) {
     const licence = readFileSync(join(VIEWER, "node_modules", library, "LICENSE"), "utf-8");
     if (!/MIT License/i.test(licence)) throw new Error(`${library}: not under the MIT License`);
     holders.push(`${library}: ${/^Copyright.*$/m.exec(licence)[0].trim()}`);

@@ -3,11 +3,11 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { FunctionShape, RunPage } from "../shapes";
 import { count, duration, money, plain } from "../format";
-import { route, written } from "../state/route";
 import { Choice } from "../ui/choice";
 import { Empty } from "../ui/empty";
 import { PassCurves } from "./curves";
 import { Histogram, type Part } from "./histogram";
+import { linkToRuns, quoted, rangeOf } from "./run_links";
 import { Scatter } from "./scatter";
 
 const OUTCOMES: Part[] = [
@@ -42,7 +42,7 @@ export function RunCharts({ page }: { page: RunPage }) {
         <Choice label="model" value={String(model)} onChange={(value) => setModel(Number(value))}
           options={head.models.map((name, at) => ({ value: String(at), title: at ? `${name} (baseline)` : name }))} />
       )}
-      <div class="charts">
+      <div class="charts" key={model}>
         <Patterns />
         {charts}
         <Scatter page={page} partOf={byOutcome} />
@@ -90,21 +90,4 @@ function Amounts(props: AmountsProps) {
   const known = Array.prototype.filter.call(props.values, (value: number | null) => value !== null);
   if (known.every((value) => value === known[0])) return null;
   return <Histogram {...props} parts={OUTCOMES} />;
-}
-
-/** The address of this eval run with a query in its grid. */
-export function linkToRuns(page: RunPage, query: string): string {
-  const next = new URLSearchParams(route.value.query);
-  next.set("q", query);
-  return written({ name: "run", run: page.head.row.name, id: null }, next);
-}
-
-function rangeOf(name: string, low: number, high: number | null): string {
-  if (high === low) return `${name}=${low}`;
-  return high === null ? `${name}>=${low}` : `${name}>=${low} ${name}<${high}`;
-}
-
-/** A name as the query language takes it. */
-function quoted(name: string): string {
-  return /^[\w.-]+$/.test(name) ? name : `"${name}"`;
 }

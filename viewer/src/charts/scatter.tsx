@@ -1,21 +1,28 @@
-// Each run as a point, by two of its numbers. A click opens the run.
-import { useEffect, useRef, useState } from "preact/hooks";
-import uPlot from "uplot";
+// Each run as a point, by two of its numbers. A click opens a run, a box asks the grid for the runs in it.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { RunPage } from "../shapes";
 import { count, duration, money, plain } from "../format";
 import { go } from "../state/route";
 import { runId } from "../state/run_ids";
-import { isDark, theme } from "../state/theme";
 import { Choice } from "../ui/choice";
+import { ticks } from "./bins";
+import { across, Axes, type Frame, up } from "./figure";
+import { linkToRuns, quoted } from "./run_links";
 
 interface Axis {
   name: string;
+  /** As the query language names it. */
+  term: string;
   values: ArrayLike<number | null>;
   text(value: number): string;
 }
 
-const GROUPS = ["passed", "failed", "unmeasured"] as const;
-const HEIGHT = 240;
+interface Point {
+  x: number;
+  y: number;
+}
+
+const GROUPS = ["passed", "failed", "other"] as const;
 /** The distance in pixels from which a click still means a point. */
 const NEAR = 12;
 
@@ -33,7 +40,7 @@ export function Scatter({ page, partOf }: { page: RunPage; partOf(at: number): n
         <span class="figure-title">runs</span>
         <Choice label="by" value={x.name} options={options} onChange={setX} />
         <Choice label="and" value={y.name} options={options} onChange={setY} />
-        <span class="muted figure-note">click a point to open its run</span>
+        <span class="muted figure-note">click a point to open its run, draw a box to list the runs in it</span>
       </figcaption>
       <Points page={page} x={x} y={y} partOf={partOf} />
       <p class="legend">
@@ -45,108 +52,112 @@ export function Scatter({ page, partOf }: { page: RunPage; partOf(at: number): n
   );
 }
 
+/** The numbers of runs that differ between them. */
 function axesOf({ head, runs }: RunPage): Axis[] {
   const all: Axis[] = [
-    { name: "latency", values: runs.duration_ms, text: duration },
-    { name: "tokens", values: runs.tokens, text: count },
-    { name: "cost", values: runs.cost_usd, text: money },
-    { name: "turns", values: runs.turns, text: plain },
-    ...[...new Set(head.functions.map((each) => each.name))].map((name) => ({ name, values: runs.scores[name] ?? [], text: plain })),
-    ...Object.entries(runs.metrics).map(([name, values]) => ({ name, values, text: plain })),
+    { name: "latency", term: "ms", values: runs.duration_ms, text: duration },
+    { name: "tokens", term: "tokens", values: runs.tokens, text: count },
+    { name: "cost", term: "cost", values: runs.cost_usd, text: money },
+    { name: "turns", term: "turns", values: runs.turns, text: plain },
+    ...[...new Set(head.functions.map((each) => each.name))].map((name) => ({ name, term: `fn:${quoted(name)}`, values: runs.scores[name] ?? [], text: plain })),
+    ...Object.entries(runs.metrics).map(([name, values]) => ({ name, term: `metric:${quoted(name)}`, values, text: plain })),
   ];
-  return all.filter((axis) => Array.prototype.some.call(axis.values, (value: number | null) => value));
+  return all.filter(({ values }) => {
+    const known = Array.prototype.filter.call(values, (value: number | null) => value !== null);
+    return known.some((value) => value !== known[0]);
+  });
 }
 
 function Points({ page, x, y, partOf }: { page: RunPage; x: Axis; y: Axis; partOf(at: number): number }) {
-  const frame = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const { data, positions } = dataOf(x, y, partOf);
-    if (!data[0].length) return;
-    const plot = new uPlot(optionsOf(frame.current!, x, y, (at) => go({ name: "run", run: page.head.row.name, id: runId(page, positions[at]) })), data, frame.current!);
-    const observer = new ResizeObserver(() => plot.setSize({ width: frame.current!.clientWidth, height: HEIGHT }));
-    observer.observe(frame.current!);
-    return () => {
-      observer.disconnect();
-      plot.destroy();
-    };
-  }, [page.runs, x.name, y.name, theme.value, isDark()]);
-  return <div ref={frame} class="scatter" aria-hidden="true" />;
+  const holder = useRef<HTMLDivElement>(null);
+  const width = useWidth(holder);
+  const frame: Frame = { width, height: 240, left: 56, right: 12, top: 10, bottom: 22 };
+  const shown = useMemo(() => positionsOf(x, y, partOf), [page.runs, x.name, y.name]);
+  const [xEnds, yEnds] = [endsOf(x, shown), endsOf(y, shown)];
+  const [xAt, yAt] = [across(...xEnds, frame), up(...yEnds, frame)];
+  const [box, setBox] = useState<{ from: Point; to: Point } | null>(null);
+
+  const finish = (to: Point) => {
+    const from = box!.from;
+    setBox(null);
+    if (Math.hypot(to.x - from.x, to.y - from.y) < 5) {
+      const at = nearest(shown, (each) => xAt(x.values[each]!), (each) => yAt(y.values[each]!), to);
+      if (at !== null) go({ name: "run", run: page.head.row.name, id: runId(page, at) });
+      return;
+    }
+    const bounds = [
+      ...bound(x.term, valueAt(Math.min(from.x, to.x), frame.left, width - frame.right, xEnds), valueAt(Math.max(from.x, to.x), frame.left, width - frame.right, xEnds)),
+      ...bound(y.term, valueAt(Math.max(from.y, to.y), frame.height - frame.bottom, frame.top, yEnds), valueAt(Math.min(from.y, to.y), frame.height - frame.bottom, frame.top, yEnds)),
+    ];
+    location.hash = linkToRuns(page, bounds.join(" "));
+  };
+  return (
+    <div ref={holder} class="scatter" aria-hidden="true">
+      <svg width={width} height={frame.height} class="chart-fixed"
+        onPointerDown={(event) => { event.currentTarget.setPointerCapture(event.pointerId); const at = placeOf(event); setBox({ from: at, to: at }); }}
+        onPointerMove={(event) => { if (box) setBox({ ...box, to: placeOf(event) }); }}
+        onPointerUp={(event) => { if (box) finish(placeOf(event)); }}
+        onPointerCancel={() => setBox(null)}>
+        <Axes frame={frame} x={xAt} y={yAt} xTicks={ticks(...xEnds, width / 110).map((at) => ({ at, text: x.text(at) }))} yTicks={ticks(...yEnds).map((at) => ({ at, text: y.text(at) }))} />
+        {GROUPS.map((group, number) => (
+          <path key={group} class={`points points-${group}`} d={marksOf(shown.filter((at) => partOf(at) === number), (at) => xAt(x.values[at]!), (at) => yAt(y.values[at]!), group)} />
+        ))}
+        {box && <rect class="box" x={Math.min(box.from.x, box.to.x)} y={Math.min(box.from.y, box.to.y)} width={Math.abs(box.to.x - box.from.x)} height={Math.abs(box.to.y - box.from.y)} />}
+      </svg>
+    </div>
+  );
 }
 
-/** Points by x, which uPlot needs sorted, with a list of y for each group. */
-function dataOf(x: Axis, y: Axis, partOf: (at: number) => number): { data: uPlot.AlignedData; positions: number[] } {
+function positionsOf(x: Axis, y: Axis, partOf: (at: number) => number): number[] {
   const positions: number[] = [];
   for (let at = 0; at < x.values.length; at++) if (x.values[at] !== null && (y.values[at] ?? null) !== null && partOf(at) >= 0) positions.push(at);
-  positions.sort((one, other) => x.values[one]! - x.values[other]!);
-  const groups = GROUPS.map((_, group) => positions.map((at) => (partOf(at) === group ? y.values[at]! : null)));
-  return { data: [positions.map((at) => x.values[at]!), ...groups], positions };
+  return positions;
 }
 
-function optionsOf(frame: HTMLElement, x: Axis, y: Axis, open: (at: number) => void): uPlot.Options {
-  const style = getComputedStyle(frame);
-  const colour = (name: string) => style.getPropertyValue(name).trim();
-  const axis = (text: (value: number) => string, size: number): uPlot.Axis => ({
-    stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 }, size,
-    font: `11px ${style.fontFamily}`, values: (_, values) => values.map((value) => (value === null ? "" : text(value))),
-  });
-  const colours = [colour("--passed"), colour("--failed"), colour("--unmeasured")];
-  return {
-    width: frame.clientWidth,
-    height: HEIGHT,
-    legend: { show: false },
-    cursor: { drag: { x: true, y: true, uni: 20 }, points: { show: false } },
-    scales: { x: { time: false }, y: {} },
-    axes: [{ ...axis(x.text, 28), space: 70 }, axis(y.text, 62)],
-    series: [{}, ...GROUPS.map((name, group): uPlot.Series => ({ label: name, stroke: colours[group], paths: () => null, points: { show: true, paths: shapes(group), stroke: colours[group], fill: colours[group], size: 5 } }))],
-    hooks: {
-      ready: [(plot) => {
-        let pressed = { x: 0, y: 0 };
-        plot.over.addEventListener("mousedown", (event) => { pressed = { x: event.offsetX, y: event.offsetY }; });
-        plot.over.addEventListener("click", (event) => {
-          if (Math.hypot(event.offsetX - pressed.x, event.offsetY - pressed.y) > 4) return; // the end of a drag, which zooms
-          const at = nearest(plot, event.offsetX, event.offsetY);
-          if (at !== null) open(at);
-        });
-      }],
-    },
-  };
+function endsOf(axis: Axis, positions: number[]): [number, number] {
+  let least = Infinity, most = -Infinity;
+  for (const at of positions) {
+    least = Math.min(least, axis.values[at]!);
+    most = Math.max(most, axis.values[at]!);
+  }
+  return [least > 0 && least < most / 2 ? 0 : least, most];
 }
 
-/** Points of a group: circles, squares or diamonds. */
-function shapes(group: number): uPlot.Series.Points.PathBuilder {
-  const draw = (plot: uPlot, series: number, first: number, last: number): uPlot.Series.Points.Paths => {
-    const path = new Path2D();
-    const size = 2.5 * devicePixelRatio;
-    const values = plot.data[series] as (number | null)[];
-    for (let at = first; at <= last; at++) {
-      const value = values[at];
-      if (value === null || value === undefined) continue;
-      const x = plot.valToPos(plot.data[0][at], "x", true), y = plot.valToPos(value, "y", true);
-      if (group === 0) {
-        path.moveTo(x + size, y);
-        path.arc(x, y, size, 0, 2 * Math.PI);
-      } else if (group === 1) path.rect(x - size, y - size, 2 * size, 2 * size);
-      else {
-        path.moveTo(x, y - 1.5 * size);
-        path.lineTo(x + 1.5 * size, y);
-        path.lineTo(x, y + 1.5 * size);
-        path.lineTo(x - 1.5 * size, y);
-        path.closePath();
-      }
-    }
-    return { stroke: path, fill: path, clip: null, flags: 3 };
-  };
-  return draw as uPlot.Series.Points.PathBuilder;
+/** The marks of a group in one path: lines without length, whose caps are circles or squares, or diamonds. */
+function marksOf(positions: number[], x: (at: number) => number, y: (at: number) => number, group: (typeof GROUPS)[number]): string {
+  const places = new Set(positions.map((at) => `M${Math.round(x(at))} ${Math.round(y(at))}`)); // those on the same pixel once
+  const mark = group === "other" ? "m-4 0l4-4 4 4-4 4z" : "h0";
+  return [...places].map((place) => place + mark).join("");
 }
 
-function nearest(plot: uPlot, left: number, top: number): number | null {
+function nearest(positions: number[], x: (at: number) => number, y: (at: number) => number, to: Point): number | null {
   let best: number | null = null, least = NEAR ** 2;
-  for (let at = 0; at < plot.data[0].length; at++)
-    for (let series = 1; series < plot.data.length; series++) {
-      const value = plot.data[series][at];
-      if (value === null || value === undefined) continue;
-      const distance = (plot.valToPos(plot.data[0][at], "x") - left) ** 2 + (plot.valToPos(value, "y") - top) ** 2;
-      if (distance < least) [least, best] = [distance, at];
-    }
+  for (const at of positions) {
+    const distance = (x(at) - to.x) ** 2 + (y(at) - to.y) ** 2;
+    if (distance < least) [least, best] = [distance, at];
+  }
   return best;
+}
+
+function valueAt(place: number, begin: number, end: number, [least, most]: [number, number]): number {
+  return least + ((place - begin) / (end - begin)) * (most - least);
+}
+
+function bound(term: string, low: number, high: number): string[] {
+  return [`${term}>=${plain(Number(low.toPrecision(3)))}`, `${term}<=${plain(Number(high.toPrecision(3)))}`];
+}
+
+function placeOf(event: PointerEvent & { currentTarget: Element }): Point {
+  const { left, top } = event.currentTarget.getBoundingClientRect();
+  return { x: event.clientX - left, y: event.clientY - top };
+}
+
+function useWidth(holder: { current: HTMLElement | null }): number {
+  const [width, setWidth] = useState(320);
+  useEffect(() => {
+    const observer = new ResizeObserver(() => setWidth(holder.current!.clientWidth));
+    observer.observe(holder.current!);
+    return () => observer.disconnect();
+  }, []);
+  return width;
 }

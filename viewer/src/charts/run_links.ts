@@ -1,0 +1,21 @@
+// Addresses of the runs that a chart counts: queries of the grid.
+import type { RunPage } from "../shapes";
+import { route, written } from "../state/route";
+
+/** The address of this eval run with a query in its grid. */
+export function linkToRuns(page: RunPage, query: string): string {
+  const next = new URLSearchParams(route.value.query);
+  next.delete("tab");
+  next.set("q", query);
+  return written({ name: "run", run: page.head.row.name, id: null }, next);
+}
+
+export function rangeOf(name: string, low: number, high: number | null): string {
+  if (high === low) return `${name}=${low}`;
+  return high === null ? `${name}>=${low}` : `${name}>=${low} ${name}<${high}`;
+}
+
+/** A name as the query language takes it. */
+export function quoted(name: string): string {
+  return /^[\w.-]+$/.test(name) ? name : `"${name}"`;
+}
