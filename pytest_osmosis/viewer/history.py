@@ -1,7 +1,7 @@
 """The page on the eval runs of one eval: what each came to, and the rows that pass in some of them and not in others.
 
-Each eval run is compared with the one before of the same plan, whose results ask the same question. The p of all these
-comparisons are corrected by Holm's method. Rows of different eval runs are the same if their content is.
+Each eval run is compared with the newest whole one before of the same plan, which asks the same question. The p of all
+these comparisons are corrected by Holm's method. Rows of different eval runs are the same if their content is.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:
 
 
 class _Test(NamedTuple):
-    """A comparison of two eval runs over `n_rows` rows, and whether both are fair samples."""
+    """A comparison with an earlier eval run over `n_rows` rows, and whether the later one is a fair sample."""
 
     before: str
     n_rows: int
@@ -114,13 +114,13 @@ class _Test(NamedTuple):
 
 
 def _changes(runs: Sequence[PastRun]) -> list[HistoryChange | None]:
-    """Return for each eval run its comparison with the one before of the same plan, None without one."""
+    """Return for each eval run its comparison with the whole one before of the same plan, None without one."""
     last: dict[str, PastRun] = {}
     found: list[_Test | None] = []
     for run in runs:
         before = None if run.plan is None else last.get(run.plan)
         found.append(None if before is None else _tested(run, before))
-        if run.plan is not None and any(True in each.runs or False in each.runs for each in run.rows):
+        if run.plan is not None and run.is_fair_sample and any(passes(each.runs).measured for each in run.rows):
             last[run.plan] = run
     adjusted = iter(stats.holm([each.paired.p for each in found if each is not None and each.is_fair]))
     return [
@@ -134,13 +134,13 @@ def _tested(run: PastRun, before: PastRun) -> _Test | None:
     if not both:
         return None
     paired = stats.paired_test([new for new, _ in both], [old for _, old in both])
-    return _Test(before.row["name"], len(both), paired, run.is_fair_sample and before.is_fair_sample)
+    return _Test(before.row["name"], len(both), paired, run.is_fair_sample)
 
 
 def _change(test: _Test, p: float) -> HistoryChange:
     meaning: Literal["better", "worse", "chance"] | None = None
     if not test.is_fair:
-        begin = "decides nothing, as one of both is not whole"
+        begin = "decides nothing, as it is not whole"
     elif test.least_p >= ALPHA:
         begin = f"decides nothing, as {plural(test.n_rows, 'row')} cannot show a difference"
     else:

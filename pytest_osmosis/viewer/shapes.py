@@ -326,10 +326,10 @@ class ComparisonPage(TypedDict):
 
 
 class HistoryChange(TypedDict):
-    """An eval run compared with the one before that asks the same question, over the rows that both measured.
+    """An eval run compared with the newest whole one before of the same plan, over the rows that both measured.
 
-    `p` is corrected by Holm's method for all comparisons of the history. `meaning` is None if the rows of one are no
-    fair sample, or too few; `text` says so.
+    `p` is corrected by Holm's method for all comparisons of the history. `meaning` is None if its rows are no fair
+    sample, or too few; `text` says so.
     """
 
     before: str

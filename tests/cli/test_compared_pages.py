@@ -133,7 +133,16 @@ def test_a_history_compares_each_eval_run_with_the_one_before_of_its_plan(copied
     assert change["text"] == "no more than chance: -0.500 over 6 rows, p = 0.38"
     partial = history_page("x", [past(copied.now, partial=True), past(copied.then)])["points"][1]["change"]
     assert partial is not None
-    assert partial["text"].startswith("decides nothing, as one of both is not whole: -0.500")
+    assert partial["text"].startswith("decides nothing, as it is not whole: -0.500")
+
+
+def test_an_eval_run_is_compared_with_the_whole_one_before(copied: RealRuns) -> None:
+    stopped = past(copied.now, status="stopped")
+    again = past(copied.now, started_at="3")
+
+    points = history_page("x", [past(copied.then), stopped, again])["points"]
+
+    assert [point["change"]["before"] for point in points if point["change"]] == [copied.then.name] * 2
 
 
 def test_p_of_a_history_is_corrected_for_all_its_comparisons(copied: RealRuns) -> None:

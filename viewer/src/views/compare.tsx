@@ -26,13 +26,15 @@ function Comparison({ page, digest }: { page: ComparisonPage; digest: string | n
           <h1>Comparison of two eval runs</h1>
           <a class="button button-small" href={written({ name: "compare", a: page.b.name, b: page.a.name, digest: null })}>⇄ Swap A and B</a>
         </div>
-        {page.problem ? <Empty title="These eval runs cannot be compared">{page.problem}</Empty> : <Finding page={page} />}
-        <Sides page={page} />
+        <div class="compare-top">
+          {page.problem ? <div class="finding"><Empty title="These eval runs cannot be compared">{page.problem}</Empty></div> : <Finding page={page} />}
+          <Sides page={page} />
+        </div>
         <Differences page={page} />
         {(page.rows.length > 0 || page.only_a.length + page.only_b.length > 0) && <ComparedRows page={page} rows={rows} shown={shown} />}
         {digest !== null && !shown && <p class="problem" role="alert">No compared row has the digest {digest}.</p>}
       </div>
-      {shown && <PairView page={page} row={shown} />}
+      {shown && <PairView page={page} row={shown} rows={rows} />}
     </div>
   );
 }

@@ -27,7 +27,7 @@ export function Finding({ page }: { page: ComparisonPage }) {
   return (
     <section class={`finding finding-${tone}`} aria-label="Finding">
       <p class="finding-word"><span aria-hidden="true">{glyph}</span> {word}</p>
-      <p class="finding-sentence">{page.sentence}</p>
+      <p class="finding-sentence">{withoutMeaning(page.sentence)}</p>
       <Notes caveats={page.caveats} remarks={page.remarks} />
       <table class="finding-numbers">
         <caption class="visually-hidden">Pass rates over the compared rows, with their 95% intervals</caption>
@@ -52,4 +52,10 @@ export function Finding({ page }: { page: ComparisonPage }) {
       </table>
     </section>
   );
+}
+
+/** The sentence without its first words, which stand above it. */
+function withoutMeaning(sentence: string): string {
+  const text = sentence.replace(/^[^:]*: /, "");
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

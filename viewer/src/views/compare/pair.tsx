@@ -7,11 +7,11 @@ import { usePage } from "../../state/page";
 import { go, route, setQuery } from "../../state/route";
 import { gridLayout } from "../../state/run_ids";
 import { Chip } from "../../ui/chip";
-import { type KeyedRow, rowName } from "./row_keys";
-import { CHANGES } from "./rows";
+import { type KeyedRow, listedRows, rowName } from "./row_keys";
+import { CHANGES, openRow } from "./rows";
 import { TwoRuns } from "./two_runs";
 
-export function PairView({ page, row }: { page: ComparisonPage; row: KeyedRow }) {
+export function PairView({ page, row, rows }: { page: ComparisonPage; row: KeyedRow; rows: KeyedRow[] }) {
   const both = usePage(() => Promise.all([source().run(page.a.name), source().run(page.b.name)]), [page.a.name, page.b.name]);
   const panel = useRef<HTMLElement>(null);
   useEffect(() => {
@@ -20,6 +20,8 @@ export function PairView({ page, row }: { page: ComparisonPage; row: KeyedRow })
     panel.current?.scrollIntoView({ block: "nearest" });
   }, [row.key]);
   const { glyph, word, tone } = CHANGES[row.change];
+  const listed = listedRows(rows, route.value.query);
+  const at = listed.findIndex((each) => each.key === row.key);
   const close = () => go({ name: "compare", a: page.a.name, b: page.b.name, digest: null }, withoutRuns());
   return (
     <aside class="compare-pair" ref={panel} aria-label={`${rowName(row)} in A and B`} tabIndex={-1}>
@@ -27,11 +29,20 @@ export function PairView({ page, row }: { page: ComparisonPage; row: KeyedRow })
         <h2>{rowName(row)}</h2>
         <Chip tone={tone} glyph={glyph}>{word}</Chip>
         <span class="muted small number">A {row.a_passed} of {row.a_measured}, B {row.b_passed} of {row.b_measured} passed</span>
-        <button type="button" class="button button-small pair-close" onClick={close}>Close <kbd>Esc</kbd></button>
+        <p class="pair-prompt" dir="auto" title={row.prompt}>{row.prompt}</p>
+        <span class="pair-steps">
+          <Step page={page} to={listed[at - 1]} title="Previous row" sign="↑" />
+          <Step page={page} to={listed[at + 1]} title="Next row" sign="↓" />
+          <button type="button" class="button button-small" onClick={close}>Close <kbd>Esc</kbd></button>
+        </span>
       </header>
       {both.view(([a, b]) => <Pair a={a} b={b} row={row} />)}
     </aside>
   );
+}
+
+function Step({ page, to, title, sign }: { page: ComparisonPage; to: KeyedRow | undefined; title: string; sign: string }) {
+  return <button type="button" class="button button-small" aria-label={title} title={title} disabled={!to} onClick={() => to && openRow(page, to, true)}>{sign}</button>;
 }
 
 function Pair({ a, b, row }: { a: RunPage; b: RunPage; row: KeyedRow }) {

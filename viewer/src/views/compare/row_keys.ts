@@ -1,4 +1,4 @@
-// The rows of a comparison, with names for addresses: their digests, which several rows can share.
+// The rows of a comparison: their names in addresses, which are digests, and those that the address asks for.
 import type { ComparedRow } from "../../shapes";
 
 export interface KeyedRow extends ComparedRow {
@@ -43,4 +43,12 @@ export function isShown(row: ComparedRow, shown: Shown): boolean {
 export function shownOf(value: string | null, rows: ComparedRow[]): Shown {
   if (SHOWN.includes(value as Shown)) return value as Shown;
   return rows.some((row) => isShown(row, "changed")) ? "changed" : "all";
+}
+
+/** The rows that the address asks for, in its order. */
+export function listedRows(rows: KeyedRow[], query: URLSearchParams): KeyedRow[] {
+  const shown = shownOf(query.get("change"), rows);
+  const found = (query.get("q") ?? "").toLowerCase();
+  const listed = rows.filter((row) => isShown(row, shown) && (!found || `${rowName(row)} ${row.prompt}`.toLowerCase().includes(found)));
+  return query.get("sort") === "row" ? listed.sort((one, other) => one.b_row - other.b_row) : listed;
 }

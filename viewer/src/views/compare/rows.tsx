@@ -6,7 +6,7 @@ import { useKeys } from "../../state/keys";
 import { go, route, setQuery, written } from "../../state/route";
 import { ToggleChip, type Tone } from "../../ui/chip";
 import { Disclosure } from "../../ui/disclosure";
-import { type KeyedRow, type Shown, isShown, rowName, shownOf } from "./row_keys";
+import { type KeyedRow, type Shown, listedRows, rowName, shownOf } from "./row_keys";
 
 export const CHANGES: Record<ComparedRow["change"], { glyph: string; word: string; tone: Tone }> = {
   worse: { glyph: "▼", word: "worse", tone: "failed" },
@@ -20,10 +20,7 @@ const AT_ONCE = 200;
 export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage; rows: KeyedRow[]; shown: KeyedRow | undefined }) {
   const { query } = route.value;
   const shown = shownOf(query.get("change"), rows);
-  const found = (query.get("q") ?? "").toLowerCase();
-  const isIndex = query.get("sort") === "row";
-  const listed = rows.filter((row) => isShown(row, shown) && (!found || `${rowName(row)} ${row.prompt}`.toLowerCase().includes(found)));
-  if (isIndex) listed.sort((one, other) => one.b_row - other.b_row);
+  const listed = listedRows(rows, query);
   const [most, setMost] = useState(AT_ONCE);
   const body = useRef<HTMLTableSectionElement>(null);
   const field = useRef<HTMLInputElement>(null);
@@ -62,7 +59,7 @@ export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage
             onKeyDown={(event) => { if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); event.currentTarget.blur(); } }} />
         </label>
         <label class="choice"><span class="choice-label">Order</span>
-          <select value={isIndex ? "row" : "loss"} onChange={(event) => setQuery({ sort: event.currentTarget.value === "row" ? "row" : null })}>
+          <select value={query.get("sort") === "row" ? "row" : "loss"} onChange={(event) => setQuery({ sort: event.currentTarget.value === "row" ? "row" : null })}>
             <option value="loss">largest loss first</option>
             <option value="row">as in the dataset</option>
           </select>
@@ -74,8 +71,8 @@ export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage
           <table class="compared-rows">
             <caption class="visually-hidden">Rows of both eval runs</caption>
             <thead>
-              <tr><th scope="col">change</th><th scope="col">row</th><th scope="col" class="compared-prompt">prompt</th>
-                <th scope="col" class="number">A passed</th><th scope="col" class="number">B passed</th><th scope="col" class="number">B − A</th></tr>
+              <tr><th scope="col">change</th><th scope="col">row</th><th scope="col" class="number">A passed</th><th scope="col" class="number">B passed</th>
+                <th scope="col" class="number">B − A</th><th scope="col" class="compared-prompt">prompt</th></tr>
             </thead>
             <tbody ref={body}>{listed.slice(0, limit).map((row) => <Row key={row.key} page={page} row={row} isOpen={row.key === open?.key} />)}</tbody>
           </table>
@@ -96,10 +93,10 @@ function Row({ page, row, isOpen }: { page: ComparisonPage; row: KeyedRow; isOpe
     <tr aria-current={isOpen ? "true" : undefined} onClick={(event) => { if (!(event.target as HTMLElement).closest("a")) openRow(page, row, isOpen); }}>
       <td class={`change change-${tone}`}><span aria-hidden="true">{glyph}</span> {word}</td>
       <th scope="row"><a href={written(viewOf(page, row), route.value.query)}>{rowName(row)}</a></th>
-      <td class="compared-prompt" dir="auto" title={row.prompt}>{row.prompt}</td>
       <td class="number">{row.a_passed} of {row.a_measured}</td>
       <td class="number">{row.b_passed} of {row.b_measured}</td>
       <td class="number">{row.loss === null ? "-" : difference(-row.loss)}</td>
+      <td class="compared-prompt" dir="auto" title={row.prompt}>{row.prompt}</td>
     </tr>
   );
 }
@@ -140,7 +137,7 @@ function viewOf(page: ComparisonPage, row: KeyedRow) {
   return { name: "compare" as const, a: page.a.name, b: page.b.name, digest: row.key };
 }
 
-function openRow(page: ComparisonPage, row: KeyedRow, replaces: boolean): void {
+export function openRow(page: ComparisonPage, row: KeyedRow, replaces: boolean): void {
   const query = new URLSearchParams(route.value.query);
   query.delete("runs"); // those of another row
   go(viewOf(page, row), query, replaces);

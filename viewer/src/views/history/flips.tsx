@@ -21,6 +21,7 @@ export function FlippingRows({ page }: { page: HistoryPage }) {
     { keys: ["j", "ArrowDown"], does: "next row", run: () => move(1) },
     { keys: ["k", "ArrowUp"], does: "previous row", run: () => move(-1) },
   ]);
+  const isWide = page.rows.some((row) => row.measured.some((each) => each !== null && each > 1));
   const steady = `${plural(page.n_steady, "row")} never flipped.`;
   if (!page.rows.length) return <p class="muted">No row passed in one eval run and failed in another. {steady}</p>;
   return (
@@ -34,7 +35,7 @@ export function FlippingRows({ page }: { page: HistoryPage }) {
           <thead>
             <tr><th scope="col">row</th><th scope="col" class="number">flips</th><th scope="col">{plural(page.points.length, "eval run")}, the newest on the right</th><th scope="col">prompt</th></tr>
           </thead>
-          <tbody ref={body}>{page.rows.slice(0, most).map((row) => <Row key={`${row.digest} ${row.row_index}`} page={page} row={row} />)}</tbody>
+          <tbody ref={body}>{page.rows.slice(0, most).map((row) => <Row key={`${row.digest} ${row.row_index}`} page={page} row={row} isWide={isWide} />)}</tbody>
         </table>
       </div>
       {page.rows.length > most && (
@@ -44,12 +45,12 @@ export function FlippingRows({ page }: { page: HistoryPage }) {
   );
 }
 
-function Row({ page, row }: { page: HistoryPage; row: FlippingRow }) {
+function Row({ page, row, isWide }: { page: HistoryPage; row: FlippingRow; isWide: boolean }) {
   return (
     <tr>
       <th scope="row">row{row.row_index}</th>
       <td class="number">{row.flips}</td>
-      <td><span class="flip-cells">{page.points.map((_, at) => <Cell key={at} page={page} row={row} at={at} />)}</span></td>
+      <td><span class={isWide ? "flip-cells flip-cells-wide" : "flip-cells"}>{page.points.map((_, at) => <Cell key={at} page={page} row={row} at={at} />)}</span></td>
       <td class="flip-prompt" dir="auto" title={row.prompt}>{row.prompt}</td>
     </tr>
   );

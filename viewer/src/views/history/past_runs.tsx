@@ -7,13 +7,13 @@ import { Rate } from "../../ui/rate";
 import { type Column, Table, sorted } from "../../ui/table";
 
 const COLUMNS: Column<HistoryPoint>[] = [
-  { name: "run", title: "eval run", isHead: true, by: ({ row }) => row.name,
-    cell: ({ row }) => <a href={written({ name: "run", run: row.name, id: null })}>{row.name}</a> },
-  { name: "started", title: "started", class: "history-date", by: ({ row }) => row.started_at, first: "down", cell: ({ row }) => moment(row.started_at) },
+  { name: "started", title: "eval run", isHead: true, by: ({ row }) => row.started_at, first: "down", cell: ({ row }) => (
+    <span class="history-run"><a href={written({ name: "run", run: row.name, id: null })}>{row.name}</a><span class="muted number">{moment(row.started_at)}</span></span>
+  ) },
   { name: "status", title: "status", cell: ({ row }) => <StatusChip row={row} /> },
   { name: "rate", title: "pass rate", isNumber: true, first: "down", by: ({ row }) => row.pass_rate,
     cell: ({ row }) => <Rate rate={row.pass_rate} bounds={row.pass_rate_interval} /> },
-  { name: "change", title: "against the one before", class: "history-change", by: ({ change }) => change?.difference ?? null,
+  { name: "change", title: "against the one before", by: ({ change }) => change?.difference ?? null,
     cell: (point) => <Change point={point} /> },
   { name: "gates", title: "gates", cell: ({ row }) => <GatesChip gates={row.gates} /> },
   { name: "model", title: "model", by: ({ row }) => row.model, cell: ({ row }) => row.model ?? "-" },
@@ -29,15 +29,20 @@ export function PastRuns({ page }: { page: HistoryPage }) {
   );
 }
 
-const WORDS: Record<NonNullable<HistoryChange["meaning"]>, string> = { worse: "▼", better: "▲", chance: "≈" };
+const MEANINGS: Record<HistoryChange["meaning"] & string, [glyph: string, word: string]> = {
+  worse: ["▼", "worse"], better: ["▲", "better"], chance: ["≈", "no more than chance"],
+};
 
+/** The comparison with the one before, which is a link to it. */
 function Change({ point: { row, change, problem } }: { point: HistoryPoint }) {
-  if (problem) return <span class="change-nothing" title={problem}>! {problem}</span>;
+  if (problem) return <span class="change-nothing" title={problem}>! its rows cannot be read</span>;
   if (!change) return <span class="muted">-</span>;
+  const [glyph, word] = change.meaning ? MEANINGS[change.meaning] : ["!", "decides nothing"];
+  const [, ...numbers] = change.text.split(": ");
   return (
-    <a class={`change-${change.meaning ?? "nothing"}`} href={written({ name: "compare", a: change.before, b: row.name, digest: null })}
-      title={`compared with ${change.before}`}>
-      <span aria-hidden="true">{change.meaning ? WORDS[change.meaning] : "!"}</span> {change.text}
+    <a class="history-change" href={written({ name: "compare", a: change.before, b: row.name, digest: null })} title={`compared with ${change.before}: ${change.text}`}>
+      <span class={`change-${change.meaning ?? "nothing"}`}><span aria-hidden="true">{glyph}</span> {word}</span>
+      <span class="muted number">{numbers.join(": ")}</span>
     </a>
   );
 }
