@@ -48,11 +48,11 @@ const made = await build({
   legalComments: "none",
   charset: "ascii",
 });
-const banner = `/* sources ${sourcesDigest()} */\n${notices()}`;
+const banner = `/* sources ${sourcesDigest()} */\n`;
 mkdirSync(ASSETS, { recursive: true });
 for (const file of made.outputFiles) {
   // Either would end or open something in the HTML that the text is written into.
   for (const refused of ["</script", "<!--", "</style"])
     if (file.text.toLowerCase().includes(refused)) throw new Error(`${file.path}: contains ${refused}`);
-  writeFileSync(file.path, banner + file.text);
+  writeFileSync(file.path, banner + (file.path.endsWith(".js") ? notices() : "") + file.text);
 }
