@@ -44,7 +44,11 @@ export class HttpSource implements Source {
   }
 
   private async get<T>(path: string, signal?: AbortSignal): Promise<T> {
-    const response = await fetch(`api/${path}`, { headers: bearer(await this.token), signal });
+    const headers = bearer(await this.token);
+    const response = await fetch(`api/${path}`, { headers, signal }).catch((error: unknown) => {
+      if (signal?.aborted) throw error;
+      throw new SourceError("The dashboard does not answer. Is pytest-osmosis view still running?");
+    });
     if (!response.ok) throw new SourceError((await response.text()) || response.statusText);
     return response.json() as Promise<T>;
   }

@@ -10,6 +10,8 @@ export const connection = signal<{ state: "quiet" | "live" | "gone"; problem?: s
 
 const SHOWN_MS = 1000;
 const HIDDEN_MS = 10000;
+/** A list changes when an eval run begins. */
+const LIST_MS = 2000;
 /** An eval run that is over may go on again, or be scored again. */
 const OVER_MS = 10000;
 
@@ -23,6 +25,7 @@ export function useRunPage(name: string): Page<RunPage> {
       return changes.seq < page.seq ? source().run(name) : changed(page, changes);
     },
     (page) => isGoingOn(page.head.row),
+    OVER_MS,
     [name],
   );
 }
@@ -35,7 +38,8 @@ export function useRunsPage(): Page<RunsPage> {
       const next = await source().runs();
       return JSON.stringify(next) === JSON.stringify(page) ? page : next;
     },
-    () => true,
+    (page) => page.runs.some(isGoingOn),
+    LIST_MS,
     [],
   );
 }
@@ -73,7 +77,13 @@ function merged(runs: RunColumns, at: number[], news: RunColumns): RunColumns {
 }
 
 /** Ask for a page, then for its changes for as long as it is shown. */
-function useLive<T>(ask: () => Promise<T>, again: (value: T) => Promise<T>, goesOn: (value: T) => boolean, inputs: unknown[]): Page<T> {
+function useLive<T>(
+  ask: () => Promise<T>,
+  again: (value: T) => Promise<T>,
+  goesOn: (value: T) => boolean,
+  quietMs: number,
+  inputs: unknown[],
+): Page<T> {
   const [state, setState] = useState<PageState<T>>();
   const latest = useRef<T>();
   useEffect(() => {
@@ -103,8 +113,8 @@ function useLive<T>(ask: () => Promise<T>, again: (value: T) => Promise<T>, goes
         isAsking = false;
       }
       if (!source().isLive) return;
-      const wait = latest.current !== undefined && !goesOn(latest.current) ? OVER_MS : document.hidden ? HIDDEN_MS : SHOWN_MS;
-      timer = setTimeout(poll, wait);
+      const wait = latest.current !== undefined && !goesOn(latest.current) ? quietMs : SHOWN_MS;
+      timer = setTimeout(poll, document.hidden ? HIDDEN_MS : wait);
     };
     const onShown = () => { if (!document.hidden) void poll(); };
 

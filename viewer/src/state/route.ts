@@ -38,7 +38,7 @@ const hash = signal("");
 export function followAddress(): void {
   hash.value = location.hash;
   addEventListener("hashchange", () => {
-    if (location.hash.startsWith("#token=")) location.reload(); // a newly printed address, opened in an old page
+    if (/^#(token|once)=/.test(location.hash)) location.reload(); // a newly printed address, opened in an old page
     else hash.value = location.hash;
   });
 }

@@ -32,7 +32,7 @@ export function Header() {
 
 function Connection() {
   const { state, problem } = connection.value;
-  if (state === "gone") return <span class="connection connection-gone" role="alert" title={problem}>⚠ no answer from the server; asking again</span>;
+  if (state === "gone") return <span class="connection connection-gone" role="alert" title={problem}>⚠ {problem}</span>;
   if (state === "live") return <span class="connection connection-live"><span aria-hidden="true">●</span> live</span>;
   return null;
 }

@@ -1,5 +1,6 @@
 // The statistics of the reward functions, as results.json has them.
 import { count, duration, interval, money, score } from "../../format";
+import { RunCharts } from "../../charts/run_charts";
 import type { FunctionShape, IntervalShape, RunPage } from "../../shapes";
 import { type Column, Table } from "../../ui/table";
 import { Interval } from "../../ui/rate";
@@ -15,6 +16,10 @@ export function Statistics({ page }: { page: RunPage }) {
           <Table caption="The spread of scores" columns={spread(page)} rows={functions} keyOf={keyOf} />
         </section>
       )}
+      <section>
+        <h2>Charts</h2>
+        <RunCharts page={page} />
+      </section>
       <Totals page={page} />
       <Metrics page={page} />
       <Causes page={page} />
