@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytest_osmosis.results.read import read_results
 from tests.plugin.workspaces import Workspace
 
@@ -40,7 +42,7 @@ def test_each_session_leaves_the_files_of_prime_eval(plain_workspace: Workspace)
     assert (first["error"], first["is_completed"], first["is_truncated"]) == (None, True, False)
     assert first["metrics"] == {"rewards:score": 1.0} == {"rewards:score": first["rewards:score"]}
     assert first["token_usage"]["output_tokens"] > 0
-    assert first["timing"]["generation"]["duration"] * 1000 == first["timing"]["generation_ms"]
+    assert first["timing"]["generation"]["duration"] * 1000 == pytest.approx(first["timing"]["generation_ms"])
     assert (metadata["env_id"], metadata["model"], metadata["env_args"]) == ("x", "demo/arithmetic", {})
     assert (metadata["num_examples"], metadata["rollouts_per_example"], metadata["pass_threshold"]) == (2, 2, 1.0)
     assert (metadata["avg_reward"], metadata["avg_metrics"]) == (0.625, {"rewards:score": 0.625})
