@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 READ_BACK = (
     *("eval", "entry", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets", "input_salt"),
-    "baseline_results",
+    *("baseline_results", "columns"),
 )
 """Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
 
@@ -193,6 +193,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "inputs": rollout_inputs(prepared, salt),
         "input_salt": salt,
         "dataset_sha256": prepared.dataset.digest(),
+        "columns": dict(config.data.columns),
         "timeouts": {
             "agent_workflow_timeout_s": config.evaluation.agent_workflow_timeout_s,
             "grader_timeout_s": config.evaluation.grader_timeout_s,

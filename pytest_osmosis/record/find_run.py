@@ -48,6 +48,12 @@ class StoredEvalRun:
         return None if self.manifest.config_text is None else self._here(Path(self.manifest.plan.path))
 
     @property
+    def dataset(self) -> Path:
+        """The path of its dataset, or of the rows of its environment, which it keeps itself."""
+        kept = self.directory.rows
+        return kept if something_at(kept) else self._here(Path(self.manifest.plan.dataset))
+
+    @property
     def config_is_there(self) -> bool:
         """True if its TOML still exists."""
         return self.config is not None and fault_of(self.config) is None

@@ -106,6 +106,7 @@ SHAPE = members(
         "cassette": nullable(members({"mode": one_of("record", "new", "replay", "cache"), "path": text})),
         "input_salt": _check_salt,
         "dataset_sha256": text,
+        "columns": table(text),
         "timeouts": table(number(0)),
         "versions": table(nullable(text)),
         "code": members({"rollouts": nullable(text), "rewards": table(text)}),
@@ -166,7 +167,8 @@ class Manifest:
     `environment` describes that of the eval, if it has one: its `env_id`, `env_args`, `version`, `framework`,
     `state_columns`, and the facts that it told about itself. `imported` says from which files of `prime eval` it began.
     `result_facts` are what only the end of the last session could tell. `entry` is the name of the eval in a config
-    with several, None in others. `plan_digest` identifies the question that it asks (`results.previous_run`).
+    with several, None in others. `columns` are the dataset's own names of columns,
+    by ours. `plan_digest` identifies the question that it asks (`results.previous_run`).
     """
 
     eval: str
@@ -197,6 +199,7 @@ class Manifest:
     imported: Mapping[str, Any] = field(default_factory=dict)
     result_facts: Mapping[str, Any] = field(default_factory=dict)
     entry: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
     plan_digest: str | None = None
 
     @property
@@ -275,6 +278,7 @@ def read_manifest(path: Path) -> Manifest:
         imported=data.get("imported", {}),
         result_facts=data.get("result_facts", {}),
         entry=data.get("entry"),
+        columns=data.get("columns", {}),
         plan_digest=data.get("plan_digest"),
     )
 

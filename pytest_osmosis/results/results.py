@@ -330,17 +330,29 @@ def _n_equal(rows: Sequence[Sequence[RunRecord]]) -> int:
     return sum(len({record.answer for record in records}) == 1 for records in rows)
 
 
+_UNCOUNTED = ("pending", "skipped")
+"""The statuses of runs that are in no denominator."""
+
+
 def summarize(
     records: Sequence[RunRecord], pass_rule: PassRule, n: int
 ) -> tuple[dict[str, stats.Summary], stats.Summary]:
     """Return the statistics of each function's scores, and of the runs as a whole."""
-    counted = by_row([record for record in records if record.status not in ("pending", "skipped")])
+    counted = by_row([record for record in records if record.status not in _UNCOUNTED])
     by_function = {}
     for name in pass_rule.scorers:
         scores = {row: [_scored_by(record, pass_rule, name) for record in group] for row, group in counted.items()}
         by_function[name] = stats.summarize(scores, n)
-    decided = {row: [_by_decide(record, pass_rule) for record in group] for row, group in counted.items()}
-    return by_function, stats.summarize(decided, n)
+    return by_function, _overall(counted, pass_rule, n)
+
+
+def overall(records: Sequence[RunRecord], pass_rule: PassRule, n: int) -> stats.Summary:
+    """Return the statistics of runs as a whole, by `decide`."""
+    return _overall(by_row([record for record in records if record.status not in _UNCOUNTED]), pass_rule, n)
+
+
+def _overall(rows: Mapping[int, Sequence[RunRecord]], pass_rule: PassRule, n: int) -> stats.Summary:
+    return stats.summarize({row: [_by_decide(record, pass_rule) for record in group] for row, group in rows.items()}, n)
 
 
 def runs_for(rule: GateRule, records: Sequence[RunRecord], pass_rule: PassRule) -> Runs:

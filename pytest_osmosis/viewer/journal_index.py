@@ -136,7 +136,7 @@ class JournalIndex:
 
 def excerpt_of(rollout: Mapping[str, Any]) -> str:
     """Return the beginning of the last message of a rollout's prompt in one line, "" without one."""
-    messages, n_prompt = rollout["messages"], rollout["n_prompt"]
+    messages, n_prompt = rollout.get("messages", ()), rollout.get("n_prompt", 0)
     prompt = messages[:n_prompt] or [each for each in messages if isinstance(each, Mapping) and _is_asked(each)][:1]
     return excerpt(prompt[-1].get("content")) if prompt and isinstance(prompt[-1], Mapping) else ""
 

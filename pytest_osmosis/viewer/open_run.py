@@ -8,9 +8,11 @@ from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.stored_results import StoredResults, read_stored, row_digests_of
+from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
 from pytest_osmosis.viewer.journal_index import ChangedRuns, JournalIndex, JournalSlices
 from pytest_osmosis.viewer.run_page import SharedTexts, Slices, columns_of, head_of, rows_of, runs_of
 from pytest_osmosis.viewer.shapes import RunColumns, RunHead, RunPage
+from pytest_osmosis.viewer.slices import slices_of
 
 
 class OpenRun:
@@ -26,6 +28,7 @@ class OpenRun:
         self.stored = self._stored()
         self.runs: Sequence[RunId] = ()
         self._texts = SharedTexts()
+        self._dataset: DatasetRows | None = None
         self._slices_of_journal = JournalSlices(directory.journal)
 
     def read(self) -> ChangedRuns:
@@ -44,21 +47,35 @@ class OpenRun:
         digests = row_digests_of(self.stored.run, self.index.found)
         rows = rows_of(self.runs, digests, self.prompts)
         columns = columns_of(self.stored, self.runs, rows["index"], self._texts, self.index.begun)
-        return RunPage(seq=seq, head=self.head(), rows=rows, runs=columns)
+        return RunPage(seq=seq, head=self.head(), rows=rows, runs=columns)  # after the columns, which add errors
 
     def head(self) -> RunHead:
         """Return the head of the page."""
-        return head_of(self.stored, self._texts, Slices())
+        results = self.stored.results
+        slices = [] if results is None else slices_of(results, self.dataset, self.rows)
+        return head_of(self.stored, self._texts, Slices(slices, self.dataset.problem))
 
     def columns(self, at: Sequence[int]) -> RunColumns:
         """Return some runs in columns, by their positions in `runs`. Before it, `head` lacks their new errors."""
-        rows = list(dict.fromkeys(run.row for run in self.runs))
-        return columns_of(self.stored, [self.runs[each] for each in at], rows, self._texts, self.index.begun)
+        runs = [self.runs[each] for each in at]
+        return columns_of(self.stored, runs, self.rows, self._texts, self.index.begun)
+
+    @property
+    def rows(self) -> list[int]:
+        """The indices of the rows of `runs`."""
+        return list(dict.fromkeys(run.row for run in self.runs))
+
+    @property
+    def dataset(self) -> DatasetRows:
+        """The rows of the dataset, which is read once."""
+        if self._dataset is None:
+            self._dataset = dataset_rows(self.stored.run, self.rows)
+        return self._dataset
 
     @property
     def prompts(self) -> Mapping[int, str]:
-        """The excerpts of the prompts of rows, by index."""
-        return self.index.prompts
+        """The excerpts of the prompts of rows, by index: as they were sent, else as the dataset has them."""
+        return {**self.dataset.prompts, **self.index.prompts}
 
     def conversation(self, at: int) -> bytes | None:
         """Return the JSON of a `Conversation` by the position of its run, None if nothing of it is stored."""
