@@ -20,6 +20,11 @@ def results_path(config: EvalConfig) -> Path | None:
     return None if config.output.results is None else config.workspace / config.output.results
 
 
+def html_path(config: EvalConfig) -> Path | None:
+    """Return the path of the HTML report on the evals of the config, None if it names none."""
+    return None if config.output.html is None else config.workspace / config.output.html
+
+
 def partial_path(path: Path) -> Path:
     """Return the path of partial results, which never replace whole ones: x.partial.json for x.json."""
     return path.with_name(f"{path.stem}.partial{path.suffix}")

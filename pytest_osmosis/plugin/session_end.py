@@ -16,6 +16,7 @@ from pytest_osmosis.plugin.items import exit_status, gate_reports
 from pytest_osmosis.plugin.items.last_failed import FailedTests
 from pytest_osmosis.plugin.items.node_ids import UnitKey
 from pytest_osmosis.plugin.output import markdown_page
+from pytest_osmosis.plugin.output.html_reports import HtmlReports
 from pytest_osmosis.plugin.session_eval import SessionEval
 from pytest_osmosis.text.outlet import Outlet
 
@@ -23,8 +24,8 @@ from pytest_osmosis.text.outlet import Outlet
 class SessionEnd:
     """Concludes the evals of `queue`. Each step may be skipped or repeated: pytest may end at any point.
 
-    `comparisons` are the files with the tables of configs with several evals. `status_is_given` is True if
-    `pytest.exit` set the exit status.
+    `comparisons` are the files with the tables of configs with several evals, `html` the HTML reports.
+    `status_is_given` is True if `pytest.exit` set the exit status.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class SessionEnd:
         self._withheld = withheld
         self._markdown_is_written = False
         self.comparisons: list[Path] = []
+        self.html = HtmlReports(options.html, outlet)
         self.status_is_given = False
 
     def report_verdicts(self, session: pytest.Session) -> None:
@@ -64,6 +66,7 @@ class SessionEnd:
         unwritten = self._write_markdown()
         if unwritten is not None:
             gate_reports.report_unwritten(session, list(self._queue.finished)[-1], "markdown", unwritten)
+        self._write_html()
 
     def finish(self, session: pytest.Session) -> None:
         """Write the results that are not written yet, and set the exit status. Keep nothing if no eval started."""
@@ -75,6 +78,7 @@ class SessionEnd:
         self._hook_caller.call_finished(self._queue.runs)
         self._write_results()
         self._write_markdown()
+        self._write_html()
         if self.status_is_given:
             return
         if self.skipped_whole or any(self._not_measured(*each) for each in self._queue.finished.items()):
@@ -124,6 +128,9 @@ class SessionEnd:
             if failure is not None:
                 evals[-1].run.notices.add(failure)
         return unwritten
+
+    def _write_html(self) -> None:
+        self.html.write(list(self._queue.finished.values()), [each.prepared for each in self._evals.values()])
 
     def _not_measured(self, eval_id: str, finished: FinishedEval) -> bool:
         each = self._evals[eval_id]

@@ -7,7 +7,7 @@ need to do their work inside `run`, so that no command waits for the imports of 
 
 from __future__ import annotations
 
-from pytest_osmosis.cli.commands import demo, init, merge, runs, schema, show, submit, view
+from pytest_osmosis.cli.commands import demo, html, init, merge, runs, schema, show, submit, view
 
-COMMANDS = (init, show, view, submit, runs, merge, schema, demo)
+COMMANDS = (init, show, html, view, submit, runs, merge, schema, demo)
 """The modules of all commands, in the order of the help."""

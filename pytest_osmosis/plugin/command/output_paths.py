@@ -1,4 +1,4 @@
-"""The paths of `--osmosis-output` and `--osmosis-markdown`, and the check of every file that a session writes."""
+"""The paths that options of the session name, and the check of every file that a session writes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from pytest_osmosis.evals.output_files import (
     problems_of_saving,
 )
 from pytest_osmosis.plugin.command.session_options import SessionOptions
+from pytest_osmosis.plugin.output.html_reports import configured
 from pytest_osmosis.report.markdown import is_page
 from pytest_osmosis.results.entry_table import is_comparison
 from pytest_osmosis.text.paths import shown
@@ -68,7 +69,7 @@ class OutputPaths:
         baselines = [each for prepared in evals for each in baseline_inputs(prepared)]
         return [
             *output_problems(
-                [*outputs, *_comparisons(evals), *self._of_session()],
+                [*outputs, *_comparisons(evals), *_html_reports(evals), *self._of_session()],
                 [*inputs, *self._read_by_session()],
                 baselines,
                 overwrite=self._options.overwrite,
@@ -80,6 +81,8 @@ class OutputPaths:
     def _of_session(self) -> Iterator[OutputFile]:
         if self._options.markdown is not None:
             yield OutputFile(self._options.markdown, "Markdown page", "--osmosis-markdown", is_page)
+        if self._options.html is not None:
+            yield OutputFile(self._options.html, HTML, "--osmosis-html", _is_report)
         for dest, flag in _REPORTS.items():
             value = self._config.getoption(dest, None)
             if value and (dest != "json_report_file" or self._config.getoption("json_report", False)):
@@ -92,6 +95,22 @@ class OutputPaths:
             yield InputFile(self._options.secrets_file, "the secrets file")
         if self._config.inipath is not None:
             yield InputFile(self._config.inipath, "pytest's configuration")
+
+
+HTML = "HTML report"
+
+
+def _html_reports(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
+    """Yield the reports that configs name, with the paths of those on a part of their evals."""
+    for report, members in configured(evals).items():
+        instead = report.place(members, partial=True)
+        yield OutputFile(report.path, HTML, f"the report of {shown(report.config)}", _is_report, (instead,))
+
+
+def _is_report(path: Path) -> bool:
+    from pytest_osmosis.viewer.report_file import is_report
+
+    return is_report(path)
 
 
 def _comparisons(evals: Sequence[Prepared]) -> Iterator[OutputFile]:

@@ -1,0 +1,96 @@
+"""The HTML reports of a session: one on all evals for `--osmosis-html`, and one for each `[output] html`.
+
+They are made of run directories once all results are written. Whatever goes wrong, results and verdicts stay, and the
+summary says what did.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.evals import FinishedEval, Prepared
+from pytest_osmosis.evals.result_paths import html_path, partial_path, shard_path
+from pytest_osmosis.record.find_run import is_run
+from pytest_osmosis.report.style import StyledText, warning
+from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.paths import shown
+
+CONVERSATIONS = "[output] html_conversations"
+"""The key that says which conversations reports hold."""
+
+
+class ConfiguredReport(NamedTuple):
+    """A report that the evals of one config share, because they name the same file."""
+
+    config: Path
+    path: Path
+
+    def place(self, evals: Sequence[Prepared], *, partial: bool) -> Path:
+        """Return the path for a report on some of its evals: that of a part never replaces the whole."""
+        shard = next((each.shard for each in evals if each.shard is not None), None)
+        if shard is not None:
+            return shard_path(self.path, shard)
+        return partial_path(self.path) if partial else self.path
+
+
+def configured(evals: Iterable[Prepared]) -> dict[ConfiguredReport, list[Prepared]]:
+    """Return the reports that configs name, with the evals of each."""
+    reports: dict[ConfiguredReport, list[Prepared]] = {}
+    for each in evals:
+        path = html_path(each.config)
+        if path is not None:
+            reports.setdefault(ConfiguredReport(each.config.path, path), []).append(each)
+    return reports
+
+
+class HtmlReports:
+    """Writes the reports of a session, once. `lines` say where they are, and `problems` why one is missing."""
+
+    def __init__(self, path: Path | None, outlet: Outlet) -> None:
+        self._path = path
+        self._outlet = outlet
+        self._is_done = False
+        self.lines: list[str | StyledText] = []
+        self.problems: list[StyledText] = []
+
+    def write(self, finished: Sequence[FinishedEval], evals: Sequence[Prepared]) -> None:
+        """Write the reports on finished evals. `evals` are all that the session prepared."""
+        began = [each for each in finished if each.run.began and is_run(each.run.directory.path)]
+        if self._is_done or not began:
+            return
+        self._is_done = True
+        for path, members in self._places(began, evals):
+            self._try(path, members)
+
+    def _places(
+        self, began: Sequence[FinishedEval], evals: Sequence[Prepared]
+    ) -> Iterator[tuple[Path, Sequence[FinishedEval]]]:
+        if self._path is not None:
+            yield self._path, began
+        for report, members in configured(evals).items():
+            own = [each for each in began if any(each.run.prepared is member for member in members)]
+            if own:
+                partial = len(own) < len(members) or any(each.results.partial for each in own)
+                yield report.place(members, partial=partial), own
+
+    def _try(self, path: Path, members: Sequence[FinishedEval]) -> None:
+        """Write a report. An error of any kind, also a defect of ours, only costs the report."""
+        from pytest_osmosis.viewer.report import RunToReport, report, report_lines
+
+        runs = [RunToReport(each.run.directory, each.run.prepared.config.output.html_conversations) for each in members]
+        try:
+            self.lines += report_lines(report(path, runs, self._outlet.redaction), CONVERSATIONS)
+        except OSError as error:
+            self._fail(path, error.strerror or str(error))
+        except OsmosisError as error:
+            self._fail(path, str(error))
+        except Exception:
+            self._fail(path, f"this is a defect of pytest-osmosis, please report it\n{traceback.format_exc()}")
+
+    def _fail(self, path: Path, why: str) -> None:
+        again = "pytest-osmosis html RUN makes it later"
+        self.problems.append(warning(f"the HTML report {shown(path)} could not be written: {why}; {again}"))

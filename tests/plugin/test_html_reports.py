@@ -1,0 +1,149 @@
+"""`--osmosis-html` and `[output] html`: reports at the end of a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.reports import Report
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, wait_until
+from tests.servers import ChatServer, never, reply
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+CONFIGS = "--osmosis-config=configs/eval"
+HTML = "--osmosis-html=report.html"
+SECRET = "sk-proj-0123456789abcdefXYZ"
+
+
+@PLAIN_AND_XDIST
+def test_a_report_holds_the_results_and_every_conversation(workspace: Workspace) -> None:
+    rows: list[dict[str, object]] = [{}, {"score": 0.25}, {"reward": "raises"}]
+    workspace.eval(rows=rows, evaluation={"n": 2}, gate={"pass_rate": ">= 0.7"}, limits={"max_errors": 6})
+
+    result = workspace.run(CONFIG, HTML)
+
+    assert result.ret == 1
+    result.stdout.re_match_lines([r"report: report\.html \(\d+\.\d [kM]B, 6 conversations\)"])
+    report, results = Report(workspace.root / "report.html"), workspace.results()
+    run = report.run()
+    assert run["head"]["row"]["status"] == "finished"
+    assert run["head"]["row"]["pass_rate"] == results["summary"]["pass_rate"]
+    assert [gate["state"] for gate in run["head"]["gates"]] == ["fails"]
+    outcomes = [run["head"]["outcomes"][each] for each in run["runs"]["outcome"]]
+    assert outcomes == ["passed"] * 2 + ["failed"] * 2 + ["unmeasured"] * 2
+    conversations = [report.conversation(run, at) for at in range(6)]
+    assert [(each["rollout"]["row"], each["rollout"]["run"]) for each in conversations] == [
+        (row, index) for row in range(3) for index in range(2)
+    ]
+    assert conversations[2]["scores"][0]["scores"] == {"rewards:score": 0.25}
+    assert "ZeroDivisionError" in str(conversations[4]["scores"])
+    assert "rewards:score 0.250, threshold 1" in report.static
+    assert (workspace.root / "report.html").stat().st_mode & 0o077 == 0
+    assert report.html.endswith("</html>\n")
+
+
+def test_configs_name_reports_and_the_conversations_in_them(plain_workspace: Workspace) -> None:
+    rows = [{}, {"score": 0.0}]
+    plain_workspace.eval("a", rows=rows, output={"html": "out/{name}.html", "html_conversations": "failed"})
+    plain_workspace.eval("b", rows=rows, output={"html": "out/b.html", "html_conversations": "none"})
+
+    result = plain_workspace.run(CONFIGS, HTML)
+
+    result.stdout.fnmatch_lines(["report: report.html*", "report: out/{name}.html*", "report: out/b.html*"])
+    a, b = Report(plain_workspace.root / "out/{name}.html"), Report(plain_workspace.root / "out/b.html")
+    both = Report(plain_workspace.root / "report.html")
+    for report in (a, both):
+        run = report.run(a.runs[0])
+        assert [report.conversation(run, at) is not None for at in range(2)] == [False, True]
+    assert b.run()["runs"]["chunk"] == [-1, -1]
+    assert sorted(both.runs) == sorted([*a.runs, *b.runs])
+    first, second = reversed(both.runs)
+    comparison = both.page(both.index["comparisons"][f"{first} {second}"])
+    assert comparison["sentence"]
+    assert comparison["sentence"].split("(")[0] in both.static
+
+
+def test_the_evals_of_one_config_share_its_report(plain_workspace: Workspace) -> None:
+    plain_workspace.eval("x", rows=[{}, {"score": 0.0}])
+    toml = plain_workspace.root / "configs/eval/x.toml"
+    blocks = "".join(f'\n[[eval]]\nname = "e{number}"\nmodel = "demo/arithmetic"\n' for number in range(2))
+    toml.write_text(f'{toml.read_text()}\n[output]\nhtml = "report.html"\n{blocks}')
+
+    result = plain_workspace.run(CONFIG)
+
+    result.stdout.fnmatch_lines(["report: report.html*"])
+    report = Report(plain_workspace.root / "report.html")
+    assert len(report.runs) == 2
+    assert [entry["name"] for entry in report.index["list"]["tables"][0]] == ["e0", "e1"]
+
+
+def test_a_report_on_a_part_does_not_replace_the_whole(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=2, output={"html": "report.html"})
+    plain_workspace.run(CONFIG)
+    whole = (plain_workspace.root / "report.html").read_text()
+
+    result = plain_workspace.run("configs/eval/x.toml::x[row1-run0]")
+
+    result.stdout.fnmatch_lines(["report: report.partial.html*"])
+    assert (plain_workspace.root / "report.html").read_text() == whole
+    assert Report(plain_workspace.root / "report.partial.html").run()["rows"]["index"] == [1]
+
+
+def test_after_an_interrupt_the_report_has_what_ended(plain_workspace: Workspace) -> None:
+    with ChatServer(reply("42"), never()) as server:
+        plain_workspace.hurry()
+        plain_workspace.eval(rows=3, model={"base_url": server.base_url}, evaluation={"batch_size": 2})
+        session = plain_workspace.start(CONFIG, HTML, "--osmosis-no-probe")
+        wait_until(lambda: len(server.requests) == 3, "the requests")
+        session.interrupt()
+
+        assert session.wait() == 2, session.output
+
+    report = Report(plain_workspace.root / "report.html")
+    run = report.run()
+    assert run["head"]["row"]["status"] == "stopped"
+    assert [report.conversation(run, at) is not None for at in range(3)].count(True) >= 1
+
+
+def test_a_report_that_cannot_be_written_costs_nothing_else(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=1)
+    plain_workspace.write(
+        "conftest.py",
+        "import pathlib\n\ndef pytest_osmosis_results(path):\n    pathlib.Path('out').write_text('a file')\n",
+    )
+
+    result = plain_workspace.run(CONFIG, "--osmosis-html=out/report.html")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["the HTML report out/report.html could not be written: *; pytest-osmosis html RUN*"])
+    assert plain_workspace.results()["summary"]["pass_rate"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("mine.html", "*HTML report mine.html: exists, and pytest-osmosis did not write it*--osmosis-overwrite*"),
+        ("data/x.jsonl", "*HTML report data/x.jsonl: is the dataset of x *, which is never overwritten*"),
+        ("configs", "*--osmosis-html=configs: cannot be written: it is a folder*"),
+    ],
+)
+def test_a_file_of_others_is_kept(plain_workspace: Workspace, path: str, problem: str) -> None:
+    plain_workspace.eval(rows=1)
+    plain_workspace.write("mine.html", "<!doctype html>\n<p>mine")
+
+    result = plain_workspace.run(CONFIG, f"--osmosis-html={path}")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([problem])
+
+
+def test_reports_hold_no_secret(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", SECRET)
+    with ChatServer(reply(f"your key is {SECRET}, or {SECRET[:10]} {SECRET[10:]}")) as server:
+        model = {"base_url": server.base_url, "api_key_env": "MY_API_KEY"}
+        plain_workspace.eval(rows=[{"score": 0.0, "reward": SECRET}], model=model)
+
+        plain_workspace.run(CONFIG, HTML)
+
+    everything = Report(plain_workspace.root / "report.html").everything()
+    assert "[MY_API_KEY]" in everything
+    assert SECRET not in everything.replace(" ", "")
