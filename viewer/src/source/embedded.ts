@@ -42,8 +42,10 @@ export class EmbeddedSource implements Source {
     let searched = 0;
     let since = performance.now();
     for (let at = 0; at < chunks.length; at++) {
-      for (let next = unpacking.length; next < Math.min(chunks.length, at + AHEAD); next++)
+      for (let next = unpacking.length; next < Math.min(chunks.length, at + AHEAD); next++) {
         unpacking.push(unpacked(`chunk-${chunks[next].number}`));
+        unpacking[next].catch(() => undefined); // told when its turn comes
+      }
       const lines = await unpacking[at];
       unpacking[at] = Promise.resolve("");
       if (signal.aborted) return;
@@ -99,10 +101,11 @@ function runsWith(searcher: TextSearcher, lines: string, runs: Map<number, numbe
       begin = end + 1;
       line++;
     }
-    const end = lines.indexOf("\n", place);
+    const next = lines.indexOf("\n", place);
+    const end = next < 0 ? lines.length : next;
     const run = runs.get(line);
-    if (run !== undefined && searcher.isSeen(lines.slice(begin, end < 0 ? undefined : end))) hits.push(run);
-    if (end < 0) break;
+    if (run !== undefined && searcher.isSeen(lines, begin, place, end)) hits.push(run);
+    if (next < 0) break;
     begin = end + 1;
     line++;
   }

@@ -35,10 +35,12 @@ export function useRunQuery(page: RunPage): RunQuery {
 /** The rows with a run for which the query holds; all of them without a query. */
 function rowsOf(page: RunPage, holds: Uint8Array, isFiltered: boolean): number[] {
   const { columns, cells } = gridLayout(page);
+  const wide = columns.length;
   const found: number[] = [];
   for (let row = 0; row < page.rows.index.length; row++) {
-    const own = cells.subarray(row * columns.length, (row + 1) * columns.length);
-    if (!isFiltered || own.some((at) => at >= 0 && holds[at] === 1)) found.push(row);
+    let isShown = !isFiltered;
+    for (let place = row * wide; !isShown && place < (row + 1) * wide; place++) isShown = cells[place] >= 0 && holds[cells[place]] === 1;
+    if (isShown) found.push(row);
   }
   return found;
 }

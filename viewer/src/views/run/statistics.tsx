@@ -1,9 +1,11 @@
 // The statistics of the reward functions, as results.json has them.
-import { count, duration, interval, money, score } from "../../format";
+import { count, interval, plain, score } from "../../format";
 import { RunCharts } from "../../charts/run_charts";
 import type { FunctionShape, IntervalShape, RunPage } from "../../shapes";
-import { type Column, Table } from "../../ui/table";
+import { route, written } from "../../state/route";
 import { Interval } from "../../ui/rate";
+import { type Column, Table } from "../../ui/table";
+import { escaped } from "../conversation/escapes";
 
 export function Statistics({ page }: { page: RunPage }) {
   const { functions } = page.head;
@@ -20,9 +22,9 @@ export function Statistics({ page }: { page: RunPage }) {
         <h2>Charts</h2>
         <RunCharts page={page} />
       </section>
-      <Totals page={page} />
       <Metrics page={page} />
       <Causes page={page} />
+      <Account page={page} />
     </div>
   );
 }
@@ -42,7 +44,7 @@ function names(page: RunPage): Column<FunctionShape>[] {
 function estimates(page: RunPage): Column<FunctionShape>[] {
   return [
     ...names(page),
-    number("threshold", "Threshold", (fn) => `>= ${Number(fn.threshold.toPrecision(12))}`),
+    number("threshold", "Threshold", (fn) => `>= ${plain(fn.threshold)}`),
     statistic("measured", "Measured", count),
     statistic("mean", "Mean", score),
     { name: "mean_interval", title: "95% interval", class: "statistics-interval", cell: (fn) => <Bounds fn={fn} value="mean" bounds="mean_interval" /> },
@@ -83,22 +85,13 @@ function Bounds({ fn, value, bounds }: { fn: FunctionShape; value: string; bound
   );
 }
 
-function Totals({ page }: { page: RunPage }) {
-  const { row, results } = page.head;
-  const summary = (results?.summary ?? {}) as Record<string, unknown>;
-  const facts: [string, string][] = [
-    ["Tokens", count(row.tokens)],
-    ["Cost", `${money(row.cost_usd)}${row.cost_unknown ? `, unknown for ${count(row.cost_unknown)} runs` : ""}`],
-    ["Duration", duration(row.duration_ms)],
-    ...(["retries", "rolled_out_again", "truncated", "rows_of_equal_answers"] as const).flatMap((name): [string, string][] =>
-      typeof summary[name] === "number" ? [[name.replaceAll("_", " "), count(summary[name] as number)]] : []),
-  ];
+function Account({ page }: { page: RunPage }) {
+  const { account } = page.head;
+  if (!account.length) return null;
   return (
     <section>
-      <h2>Totals</h2>
-      <dl class="facts">
-        {facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd class="number">{value}</dd></div>)}
-      </dl>
+      <h2>Account</h2>
+      <ul class="account small">{account.map((line, at) => <li key={at} class={line.startsWith(" ") ? "account-more" : ""}>{escaped(line.trim())}</li>)}</ul>
     </section>
   );
 }
@@ -130,21 +123,24 @@ function flat(metrics: Record<string, unknown>, prefix: string): Row[] {
 }
 
 interface Cause {
+  text: string;
   boundary: string;
-  error: string;
   runs: number;
+  first_runs: string[];
 }
 
 function Causes({ page }: { page: RunPage }) {
-  const causes = (page.head.results?.summary?.causes ?? []) as Record<string, unknown>[];
-  const rows = causes.map((cause): Cause => ({
-    boundary: String(cause.boundary ?? ""), error: String(cause.error ?? cause.message ?? cause.cause ?? ""), runs: Number(cause.runs ?? cause.count ?? 0),
-  }));
-  if (!rows.length) return null;
+  const causes = (page.head.results?.summary?.causes ?? []) as Cause[];
+  if (!causes.length) return null;
   const columns: Column<Cause>[] = [
+    { name: "text", title: "Error", isHead: true, class: "cause-text", cell: (cause) => escaped(cause.text) },
     { name: "boundary", title: "Boundary", cell: (cause) => cause.boundary },
-    { name: "error", title: "Error", isHead: true, cell: (cause) => cause.error },
     { name: "runs", title: "Runs", isNumber: true, cell: (cause) => count(cause.runs) },
+    { name: "first", title: "First runs", class: "cause-runs", cell: (cause) => cause.first_runs.map((id) => <a key={id} href={addressOf(page, id)}>{id}</a>) },
   ];
-  return <section><h2>Causes of errors</h2><Table caption="Causes of errors" columns={columns} rows={rows} keyOf={(cause) => `${cause.boundary} ${cause.error}`} /></section>;
+  return <section><h2>Causes of errors</h2><Table caption="Causes of errors" columns={columns} rows={causes} keyOf={(cause) => `${cause.boundary} ${cause.text}`} /></section>;
+}
+
+function addressOf(page: RunPage, id: string): string {
+  return written({ name: "run", run: page.head.row.name, id }, route.value.query);
 }
