@@ -1,5 +1,5 @@
 // The statistics of the reward functions, as results.json has them.
-import { count, interval, plain, score } from "../../format";
+import { count, interval, score } from "../../format";
 import { RunCharts } from "../../charts/run_charts";
 import type { FunctionShape, IntervalShape, RunPage } from "../../shapes";
 import { route, written } from "../../state/route";
@@ -44,7 +44,7 @@ function names(page: RunPage): Column<FunctionShape>[] {
 function estimates(page: RunPage): Column<FunctionShape>[] {
   return [
     ...names(page),
-    number("threshold", "Threshold", (fn) => `>= ${plain(fn.threshold)}`),
+    number("threshold", "Threshold", (fn) => `>= ${Number(fn.threshold.toPrecision(12))}`),
     statistic("measured", "Measured", count),
     statistic("mean", "Mean", score),
     { name: "mean_interval", title: "95% interval", class: "statistics-interval", cell: (fn) => <Bounds fn={fn} value="mean" bounds="mean_interval" /> },
