@@ -7,7 +7,7 @@ import { JsonValue } from "./json";
 import { Text } from "./text";
 
 /** Most answers say at their end what they come to, and the conversation has the whole. */
-const SHORT = { keep: "end", lines: 6, chars: 600 } as const;
+const SHORT = { keep: "end", lines: 4, chars: 300 } as const;
 
 const FAULTS = {
   none: "The rollout has no assistant message.",
@@ -41,8 +41,7 @@ export function Answer({ conversation }: { conversation: Conversation }) {
 /** Only about the texts: the functions decide what is right. */
 function Sameness({ answer, expected }: { answer: string; expected: string }) {
   if (answer === expected) return <span class="sameness same"><span aria-hidden="true">=</span> the same text</span>;
-  const holds = answer.includes(expected);
-  return <span class="sameness"><span aria-hidden="true">≠</span> {holds ? "not the same text; the answer contains it" : "not the same text"}</span>;
+  return <span class="sameness"><span aria-hidden="true">≠</span> {answer.includes(expected) ? "contained in the answer" : "not the same text"}</span>;
 }
 
 function isByAssistant(message: unknown): boolean {

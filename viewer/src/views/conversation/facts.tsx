@@ -19,7 +19,7 @@ export function Facts({ page, at, conversation }: { page: RunPage; at: number; c
   add("tokens", tokensOf(rollout.usage, runs.tokens[at]));
   add("cost", runs.cost_usd[at] !== null && money(runs.cost_usd[at]));
   add("rollout", runs.duration_ms[at] !== null && duration(runs.duration_ms[at]));
-  add("scoring", scoring > 0 && duration(scoring));
+  add("scoring", scoring >= 5 && duration(scoring));
   add("turns", runs.turns[at] !== null && count(runs.turns[at]));
   add("finish reason", text(rollout.finish_reason) ?? text(head.finish_reasons[runs.finish_reason[at]]));
   add("repeated requests", numberOf(rollout.retries) ? count(numberOf(rollout.retries)) : null);

@@ -1,6 +1,6 @@
 // Parts that are folded, but that the browser's own search finds and opens.
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 interface FoldProps {
   /** The words of the button. */
@@ -34,7 +34,7 @@ interface UntilFoundProps {
 /** A part that is in the page, and hidden until it is opened or the browser's search finds something in it. */
 export function UntilFound({ id, isOpen, open, children }: UntilFoundProps) {
   const element = useRef<HTMLDivElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const found = element.current!;
     if (isOpen) found.removeAttribute("hidden");
     else found.setAttribute("hidden", "until-found");
