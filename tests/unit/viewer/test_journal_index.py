@@ -1,0 +1,218 @@
+"""The index of a journal: the same fold in whatever pieces the journal grows, and conversations cut out of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import JournalError
+from pytest_osmosis.record.journal import encode, event_at
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import Event
+from pytest_osmosis.results.stored_results import replayed
+from pytest_osmosis.viewer.journal_index import JournalIndex, JournalSlices
+
+AT = "2026-01-01T00:00:00+00:00"
+A, B = "rewards:a", "rewards:b"
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "你好,\n6 * 7 \u2028?"},
+    {"role": "assistant", "content": None, "tool_calls": []},
+    {"role": "tool", "content": "42"},
+    {"role": "assistant", "content": "42"},
+]
+
+
+def began(*, resumed: bool = False) -> Event:
+    return {"ev": "began", "at": AT, "pid": 1, "machine": "m", "resumed": resumed}
+
+
+def loaded(a: str = "a1", b: str = "b1") -> Event:
+    return {"ev": "loaded", "scorers": [A, B], "digests": {A: a, B: b}}
+
+
+def rows(whole: str = "w") -> Event:
+    return {"ev": "rows", "rows": {"0": ["p", "w"], "1": ["p", whole]}, "digests": {"0": "d0", "1": "d1"}}
+
+
+def of_run(kind: str, row: int, attempt: int = 1, **fields: Any) -> Event:
+    return {"ev": kind, "row": row, "run": 0, "attempt": attempt, **fields}
+
+
+def start(row: int, attempt: int = 1) -> Event:
+    return of_run("start", row, attempt, at=AT)
+
+
+def rollout(row: int, attempt: int = 1, messages: Any = MESSAGES, **fields: Any) -> Event:
+    return of_run("rollout", row, attempt, ms=1.0, messages=messages, n_prompt=2 if messages else 0, **fields)
+
+
+def score(row: int, attempt: int = 1, **scores: float) -> Event:
+    named = {f"rewards:{name}": value for name, value in scores.items()}
+    return of_run("score", row, attempt, ms=1.0, scores=named, errors={}, output={})
+
+
+def broken(row: int, name: str) -> Event:
+    return of_run("score", row, ms=1.0, scores={}, errors={name: {"message": "no", "details": ""}}, output={})
+
+
+STORY: tuple[Event, ...] = (
+    began(), loaded(), rows(),
+    start(0), start(1), rollout(0), score(0, a=1.0), score(0, b=0.25),
+    start(1, 2), rollout(1, 2, retries=1), score(1, 2, a=1.0), score(1, a=0.0), rollout(1, 2), broken(1, B),
+    {"ev": "ended", "at": AT, "status": "finished", "reason": None},
+    loaded("a2"), rows(), score(0, a=0.1),  # a rescoring that did not finish
+    loaded("a3"), rows(), score(0, a=0.75), score(0, b=0.75), score(1, 2, a=0.5), score(1, 2, b=0.5),
+    {"ev": "rescored"},
+    began(resumed=True), loaded("a3", "b2"), rows("changed"),
+    start(2), score(0, b=0.125), score(1, 2, b=1.0), score(1, 2, a=0.25),
+    rollout(2, messages=[], boundary="host", error="gone"), {"ev": "skip", "row": 3, "run": 0, "reason": "no budget"},
+    {"ev": "ended", "at": AT, "status": "stopped", "reason": "no budget"},
+)  # fmt: skip
+"""A crash, a late line, a line that is there twice, two rescorings, and a session that goes on with other code."""
+
+
+def pieces(data: bytes) -> Iterator[bytes]:
+    """Yield the bytes in pieces that end within lines, at their ends, and after several of them."""
+    at, size = 0, 1
+    while at < len(data):
+        yield data[at : at + size]
+        at, size = at + size, size * 5 % 977
+    return
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
+def test_an_index_follows_a_journal_that_grows_in_any_pieces(journal: Path) -> None:
+    index = JournalIndex(journal)
+    assert not index.read()
+    for piece in pieces(b"".join(map(encode, STORY))):
+        with journal.open("ab") as file:
+            file.write(piece)
+        index.read()
+        assert index.found == replayed(journal), f"after {index.end} bytes"
+
+    whole = JournalIndex(journal)
+    whole.read()
+
+    runs = [RunId(row, 0) for row in range(4)]
+    assert [index.places(run) for run in runs] == [whole.places(run) for run in runs]
+    assert (index.prompts, index.begun) == (whole.prompts, whole.begun)
+
+
+def test_a_conversation_has_the_last_rollout_and_the_scores_that_count(journal: Path) -> None:
+    journal.write_bytes(b"".join(map(encode, STORY)))
+    index = JournalIndex(journal)
+    index.read()
+
+    def conversation(row: int) -> Any:
+        places = index.places(RunId(row, 0))
+        with JournalSlices(journal) as slices:
+            return places and json.loads(slices.conversation(places))
+
+    first, second = conversation(0), conversation(1)
+    assert first["rollout"] == STORY[5]
+    assert [each["scores"] for each in first["scores"]] == [{A: 0.75}, {B: 0.125}]
+    assert (second["rollout"]["attempt"], second["rollout"]["retries"]) == (2, 1)
+    assert [each["scores"] for each in second["scores"]] == [{B: 1.0}, {A: 0.25}]
+    assert conversation(2) == {"rollout": rollout(2, messages=[], boundary="host", error="gone"), "scores": []}
+    assert conversation(3) is None
+
+
+@pytest.mark.parametrize("length", range(4, len(STORY) + 1))
+def test_the_scores_of_a_conversation_are_those_of_its_record(journal: Path, length: int) -> None:
+    journal.write_bytes(b"".join(map(encode, STORY[:length])))
+    index = JournalIndex(journal)
+    index.read()
+
+    for run, record in index.found.ledger.records.items():
+        places = index.places(run)
+        events = [event_at(journal, at) for at in places.scores] if places is not None else []
+        scores = {name: value for event in events for name, value in event["scores"].items()}
+        errors = {name for event in events for name in event["errors"]}
+        assert (scores, errors) == (dict(record.scores), {*record.scorer_errors}), run
+
+
+def test_an_index_tells_which_runs_have_changed(journal: Path) -> None:
+    index = JournalIndex(journal)
+    changes = []
+    for events in ((began(), loaded(), rows()), (start(0), start(1)), (rollout(1),), (), (score(1, a=1.0),)):
+        with journal.open("ab") as file:
+            file.write(b"".join(map(encode, events)))
+        changed = index.read()
+        changes.append((changed.all, sorted(run.row for run in changed.runs), sorted(run.row for run in index.begun)))
+
+    assert changes == [
+        (True, [], []), (False, [0, 1], [0, 1]), (False, [1], [0, 1]), (False, [], [0, 1]), (False, [1], [0, 1]),
+    ]  # fmt: skip
+
+
+def test_runs_that_a_killed_session_left_are_not_in_flight_in_the_next(journal: Path) -> None:
+    journal.write_bytes(b"".join(map(encode, (began(), loaded(), rows(), start(0), began(resumed=True), start(1)))))
+    index = JournalIndex(journal)
+    index.read()
+
+    assert {run.row for run in index.begun} == {1}
+
+
+def test_another_journal_at_the_path_is_read_from_its_begin(journal: Path) -> None:
+    journal.write_bytes(b"".join(map(encode, STORY)))
+    index = JournalIndex(journal)
+    index.read()
+    other = journal.with_name("other")
+    other.write_bytes(b"".join(map(encode, (began(), loaded(), rows(), start(0)))))
+    other.replace(journal)
+
+    changed = index.read()
+
+    assert (changed.all, index.generation, list(index.found.ledger.records)) == (True, 1, [RunId(0, 0)])
+
+
+def test_prompts_are_excerpts_in_one_line_and_turns_are_counted_without_the_prompt(journal: Path) -> None:
+    asked = [{"role": "assistant", "content": "an example"}, {"role": "user", "content": [{"text": "word " * 60}]}]
+    said = [{"role": "assistant", "content": "1"}, "no message", {"role": "assistant"}]
+    events = (began(), loaded(), rollout(0), rollout(1, messages=[*asked, *said]), rollout(2, messages=[]))
+    journal.write_bytes(b"".join(map(encode, events)))
+    index = JournalIndex(journal)
+    index.read()
+
+    assert index.prompts[0] == "你好, 6 * 7 ?"
+    assert len(index.prompts[1]) == 120
+    assert index.prompts[1].endswith("word word…")
+    assert 2 not in index.prompts
+    turns = {run.row: record.turns for run, record in index.found.ledger.records.items()}
+    assert turns == {0: 2, 1: 2, 2: 0}
+
+
+def test_a_damaged_line_is_an_error_each_time_and_what_was_before_it_stays(journal: Path) -> None:
+    journal.write_bytes(encode(began()) + encode(loaded()) + encode(rollout(0)) + b"{}\n" + encode(rollout(1)))
+    index = JournalIndex(journal)
+
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"journal\.jsonl:4: not a journal line"):
+            index.read()
+        assert list(index.found.ledger.records) == [RunId(0, 0)]
+
+
+def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> None:
+    journal.write_bytes(b"".join(map(encode, (began(), loaded(), rollout(0)))))
+    index = JournalIndex(journal)
+    index.read()
+    with JournalSlices(journal) as slices:
+        first, one_place = index.places(RunId(0, 0)), []
+        assert first is not None
+        one_place.append(slices.conversation(first))
+        with journal.open("ab") as file:
+            file.write(encode(rollout(1)))
+        index.read()
+        second = index.places(RunId(1, 0))
+        assert second is not None
+        assert json.loads(slices.conversation(second))["rollout"] == rollout(1)
+        assert slices.conversation(first) == one_place[0]
