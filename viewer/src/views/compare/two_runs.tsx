@@ -38,19 +38,24 @@ export function TwoRuns({ a, b }: { a: SideRun; b: SideRun }) {
       )}
       {isSame && <p class="pair-same"><span aria-hidden="true">=</span> Both gave the same answer.</p>}
       <div class="pair">
-        <Column side={a} loaded={loadedA} parts={diff?.a} isSame={isSame} />
-        <Column side={b} loaded={loadedB} parts={diff?.b} isSame={isSame} />
+        <Result side={a} loaded={loadedA} parts={diff?.a} isSame={isSame} />
+        <Result side={b} loaded={loadedB} parts={diff?.b} isSame={isSame} />
+      </div>
+      <div class="pair">
+        {of?.rollout && <Whole letter="A" conversation={of} />}
+        {other?.rollout && <Whole letter="B" conversation={other} />}
       </div>
     </>
   );
 }
 
-function Column({ side, loaded, parts, isSame }: { side: SideRun; loaded: Loaded; parts: Part[] | undefined; isSame: boolean }) {
+/** What became of a run: its error, its scores and its answer. */
+function Result({ side, loaded, parts, isSame }: { side: SideRun; loaded: Loaded; parts: Part[] | undefined; isSame: boolean }) {
   const { letter, page, at } = side;
   const conversation = conversationOf(loaded);
   const name = page.head.row.name;
   return (
-    <article class={`conversation pair-side pair-side-${letter.toLowerCase()}`} aria-label={`${letter}: ${runId(page, at)}`}>
+    <article class="conversation pair-side" aria-label={`${letter}: ${runId(page, at)}`}>
       <header class="pair-side-head">
         <strong>{letter}</strong>
         <Runs side={side} />
@@ -62,8 +67,16 @@ function Column({ side, loaded, parts, isSame }: { side: SideRun; loaded: Loaded
         <h3>Answer {parts && !isSame && <span class={`diff-key diff-${letter.toLowerCase()}`}>only in {letter}</span>}</h3>
         <Answer letter={letter} answer={answerIn(conversation)} loaded={loaded} parts={parts} />
       </section>
-      {conversation?.rollout && <><h3>Conversation</h3><Messages conversation={conversation} /></>}
     </article>
+  );
+}
+
+function Whole({ letter, conversation }: { letter: "A" | "B"; conversation: Conversation }) {
+  return (
+    <section class="conversation pair-whole" aria-label={`Conversation of ${letter}`}>
+      <h3>Conversation of {letter}</h3>
+      <Messages conversation={conversation} />
+    </section>
   );
 }
 
