@@ -1,6 +1,7 @@
 // A run as it really was: what became of it, its scores and answer, and its conversation, whole.
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Conversation, RunPage } from "../shapes";
+import { source } from "../source/source";
 import { route, setQuery } from "../state/route";
 import { positionOf } from "../state/run_ids";
 import { Empty } from "../ui/empty";
@@ -29,10 +30,11 @@ function RunOfRow({ name, page, at }: { name: string; page: RunPage; at: number 
   const toggleMarkdown = () => setQuery({ text: isMarkdown ? null : "markdown" });
   const element = useRef<HTMLElement>(null);
   useLayoutEffect(() => element.current?.parentElement?.scrollTo({ top: 0 }), [at]);
+  const scroll = (share: number) => element.current?.parentElement?.scrollBy({ top: share * element.current.parentElement.clientHeight });
   const conversation = loaded.state === "there" ? loaded.conversation : null;
   return (
     <article class="conversation" ref={element}>
-      <Head page={page} at={at} toggleMarkdown={toggleMarkdown} />
+      <Head page={page} at={at} toggleMarkdown={toggleMarkdown} scroll={scroll} />
       <Failure page={page} at={at} conversation={conversation} />
       <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0 && conversation?.rollout !== null} />
       {conversation?.rollout && !conversation.rollout.error && <Answer conversation={conversation} />}
@@ -40,7 +42,7 @@ function RunOfRow({ name, page, at }: { name: string; page: RunPage; at: number 
       <Rerun page={page} at={at} />
       {loaded.state === "loading" && <p class="loading" role="status">Loading…</p>}
       {loaded.state === "problem" && <p class="problem" role="alert">{loaded.problem}</p>}
-      {loaded.state === "absent" && <Absent page={page} />}
+      {loaded.state === "absent" && <Absent page={page} at={at} />}
       {conversation && <Whole key={at} page={page} conversation={conversation} isMarkdown={isMarkdown} toggleMarkdown={toggleMarkdown} />}
     </article>
   );
@@ -56,7 +58,7 @@ interface WholeProps {
 function Whole({ page, conversation, isMarkdown, toggleMarkdown }: WholeProps) {
   const whole = useRef<HTMLDivElement>(null);
   const sought = soughtIn(route.value.query.get("q") ?? "", page);
-  if (!conversation.rollout) return <Empty title="No rollout has ended yet">Its messages are here once it has.</Empty>;
+  if (!conversation.rollout) return <NotYet />;
   return (
     <>
       <div class="conversation-bar">
@@ -66,7 +68,7 @@ function Whole({ page, conversation, isMarkdown, toggleMarkdown }: WholeProps) {
           <button type="button" class="button button-small" aria-pressed={isMarkdown} onClick={() => isMarkdown || toggleMarkdown()}>Markdown</button>
         </div>
       </div>
-      {sought.length > 0 && <Hits root={whole} texts={sought} of={String(isMarkdown)} />}
+      {sought.texts.length > 0 && <Hits root={whole} sought={sought} of={String(isMarkdown)} />}
       <div class="conversation-whole" ref={whole}>
         <Messages conversation={conversation} isMarkdown={isMarkdown} />
         <Records conversation={conversation} isMarkdown={isMarkdown} />
@@ -75,11 +77,21 @@ function Whole({ page, conversation, isMarkdown, toggleMarkdown }: WholeProps) {
   );
 }
 
-function Absent({ page }: { page: RunPage }) {
-  const kept = page.head.html_conversations;
+function NotYet() {
+  return <Empty title="The rollout has not ended">Its messages are here once it has.</Empty>;
+}
+
+/** In place of a conversation that is not here. */
+function Absent({ page, at }: { page: RunPage; at: number }) {
+  const { head, runs } = page;
+  const outcome = head.outcomes[runs.outcome[at]];
+  if (outcome === "running" || outcome === "pending") return <NotYet />;
+  const kept = head.html_conversations;
+  const isLeftOut = !source().isLive && (kept === "none" || (kept === "failed" && outcome === "passed"));
+  if (!isLeftOut) return <Empty title="No conversation of this run is stored" />;
   return (
     <Empty title="This report does not hold this conversation">
-      It was written with conversations = {kept}. The eval run has it: pytest-osmosis view {page.head.row.name}
+      It was written with html_conversations = "{kept}". The dashboard shows all: <code>pytest-osmosis view {head.row.name}</code>
     </Empty>
   );
 }

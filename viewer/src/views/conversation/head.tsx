@@ -13,9 +13,11 @@ interface HeadProps {
   page: RunPage;
   at: number;
   toggleMarkdown: () => void;
+  /** Scroll by a share of what is in sight. */
+  scroll: (share: number) => void;
 }
 
-export function Head({ page, at, toggleMarkdown }: HeadProps) {
+export function Head({ page, at, toggleMarkdown, scroll }: HeadProps) {
   const outcome = page.head.outcomes[page.runs.outcome[at]];
   const row = page.rows.index[page.runs.row[at]];
   const toFailure = (step: 1 | -1) => {
@@ -24,6 +26,8 @@ export function Head({ page, at, toggleMarkdown }: HeadProps) {
     else notify(`No failure ${step > 0 ? "after" : "before"} this one`);
   };
   useKeys("Conversation", [
+    { keys: ["d"], does: "scroll the conversation down", run: () => scroll(0.8) },
+    { keys: ["u"], does: "scroll it up", run: () => scroll(-0.8) },
     { keys: ["m"], does: "Markdown, or the texts as they are", run: toggleMarkdown },
     { keys: ["y"], does: "copy a link to this run", run: () => void copyLink() },
   ], "panel");

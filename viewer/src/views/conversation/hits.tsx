@@ -4,24 +4,32 @@ import { useEffect, useState } from "preact/hooks";
 import { plural } from "../../format";
 import { parsedQuery } from "../../query/parse";
 import type { RunPage } from "../../shapes";
+import { useKeys } from "../../state/keys";
 
 const MOST = 1_000;
 
-/** The texts and words that a query looks for. */
-export function soughtIn(query: string, page: RunPage): string[] {
-  if (!query) return [];
-  const terms = parsedQuery(query, page).terms.filter((term) => !term.isNegated);
-  return terms.flatMap((term) => (term.kind === "text" || term.kind === "word" ? [term.text] : [])).filter((text) => text.trim());
+export interface Sought {
+  /** The texts and words that a query looks for. */
+  texts: string[];
+  /** True if it looks for them in conversations; words are looked for in prompts and errors. */
+  isInConversations: boolean;
+}
+
+export function soughtIn(query: string, page: RunPage): Sought {
+  const terms = query ? parsedQuery(query, page).terms : [];
+  const found = terms.flatMap((term) => (!term.isNegated && (term.kind === "text" || term.kind === "word") && term.text.trim() ? [term] : []));
+  return { texts: found.map((term) => term.text), isInConversations: found.some((term) => term.kind === "text") };
 }
 
 interface HitsProps {
   root: RefObject<HTMLElement>;
-  texts: string[];
+  sought: Sought;
   /** Changes with the conversation. */
   of: string;
 }
 
-export function Hits({ root, texts, of }: HitsProps) {
+export function Hits({ root, sought, of }: HitsProps) {
+  const { texts } = sought;
   const [ranges, setRanges] = useState<Range[]>([]);
   const [current, setCurrent] = useState(0);
   useEffect(() => {
@@ -50,7 +58,12 @@ export function Hits({ root, texts, of }: HitsProps) {
     mark("current-hit", [all[place]]);
     reveal(all[place]);
   };
-  const step = (by: number) => show(ranges, (current + by + ranges.length) % ranges.length);
+  const step = (by: number) => ranges.length > 0 && show(ranges, (current + by + ranges.length) % ranges.length);
+  useKeys("Hits of the query", [
+    { keys: ["."], does: "next hit in the conversation", run: () => void step(1) },
+    { keys: [","], does: "hit before", run: () => void step(-1) },
+  ], "panel");
+  if (!ranges.length && !sought.isInConversations) return null;
   return (
     <div class="hits">
       <span>{texts.map((text) => `“${text}”`).join(", ")}: {plural(ranges.length, "hit")}{ranges.length === MOST && " or more"} in this conversation</span>

@@ -1,6 +1,8 @@
 // The messages of a conversation, as they really were: all of them are in the page, so that its search finds them.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Conversation } from "../../shapes";
+import { copyText } from "../../ui/copy";
+import { notify } from "../../ui/notice";
 import { asText, type Call, type Item, type Message } from "./chat_shapes";
 import { Fold } from "./folded";
 import { joined, type Shown } from "./joined";
@@ -63,11 +65,22 @@ function MessageItem({ message, isMarkdown, isFirstOfRollout }: MessageItemProps
         <span class="role"><Escaped text={message.role} /></span>
         {name && <span class="message-name"><Escaped text={name} /></span>}
         <span class="message-number">{message.index}</span>
+        <CopyText message={message} />
         <button type="button" class="plain-button" aria-pressed={isRaw} onClick={() => setRaw(!isRaw)}>JSON</button>
       </div>
       {isRaw ? <Stored message={message} /> : <Body message={message} isMarkdown={isMarkdown} />}
     </li>
   );
+}
+
+/** Copies the texts of a message, or all of it if it has none. */
+function CopyText({ message }: { message: Shown }) {
+  const copy = async () => {
+    const texts = message.items.flatMap((item) => (item.kind === "text" ? [item.text] : []));
+    const text = texts.length ? texts.join("\n") : JSON.stringify(message.raw, null, 2);
+    notify((await copyText(text)) ? "Copied" : "The browser refused to copy. Select the text and copy it.");
+  };
+  return <button type="button" class="plain-button" onClick={copy}>Copy</button>;
 }
 
 /** A message, and the results that are joined to it, as they are stored. */
