@@ -48,7 +48,7 @@ def view(folder: Path, request: ViewRequest, output: CommandOutput) -> None:
     with _listening(request) as listening:
         server = DashboardServer(dashboard, access, output.outlet)
         page = _Page(request.host, listening.getsockname()[1], run)
-        output.live(_lines(dashboard.home(), page, request, access.token, os.environ))
+        output.live(_lines(dashboard.home, page, request, access.token, os.environ))
         server.serve(listening, lambda: _open(page, access) if request.opens else None)
 
 

@@ -219,7 +219,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Repla
         return None
     own, of_baseline = ([record for record in ended if record.run.is_baseline == is_one] for is_one in (False, True))
     by_function, overall = results.summarize(own, pass_rule, manifest.subject.n)
-    other = manifest.baseline
+    other, digests = manifest.baseline, found.row_digests
     return Results(
         description=EvalDescription(manifest.eval, manifest.subject.model, manifest.subject.n, manifest.subject.extra),
         pass_rule=pass_rule,
@@ -235,7 +235,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Repla
         if manifest.cassette is None
         else CassetteUse(manifest.cassette["mode"], manifest.cassette["path"]),
         price=_price(run, ModelTag.PRIMARY),
-        row_digests={record.run.row: found.row_digests.get(record.run.row, "") for record in ended},
+        row_digests={record.run.row: digests.get(record.run.row, "") for record in ended},
         judge_price=_judge_price_of(run),
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
         n_planned=manifest.plan.n_runs,

@@ -7,14 +7,19 @@ files, and may be called in several threads at once.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import is_run, runs_above
-from pytest_osmosis.record.run_directory import RUNS
-from pytest_osmosis.text.paths import absolute
+from pytest_osmosis.record.find_run import eval_in, is_run, listing_order, runs_above, stored
+from pytest_osmosis.record.run_directory import RUNS, RunDirectory
+from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.viewer.comparing import comparison_page
+from pytest_osmosis.viewer.history import MOST_RUNS, PastRun, history_page, past_run
+from pytest_osmosis.viewer.live import LiveRun, LiveRuns
 from pytest_osmosis.viewer.run_list import RunList
 
 
@@ -23,13 +28,23 @@ class NoPageError(OsmosisError):
 
 
 class Dashboard:
-    """The pages on the eval runs in `home`, or else in the nearest `.osmosis/runs` from `folder` upwards."""
+    """The pages on the eval runs in `home`, or else in the nearest `.osmosis/runs` from `folder` upwards.
+
+    Each page is JSON, in ASCII. Raises `NoPageError` for a name that no eval run has, and `OsmosisError` for files that
+    cannot be read.
+    """
 
     def __init__(self, folder: Path, home: Path | None = None) -> None:
         self._folder = folder
         self._home = home
         self._list = RunList()
         self._listing = Lock()  # protects _list, which keeps what it read
+        self._live = LiveRuns()
+
+    @property
+    def home(self) -> Path:
+        """The folder with the eval runs, which need not exist yet."""
+        return self._found()[0]
 
     def runs(self) -> bytes:
         """Return the list of eval runs."""
@@ -37,9 +52,54 @@ class Dashboard:
         with self._listing:
             return encoded(self._list.page(_workspace(home), folders))
 
-    def home(self) -> Path:
-        """Return the folder with the eval runs, which need not exist yet."""
-        return self._found()[0]
+    def run(self, name: str) -> bytes:
+        return encoded(self._run(name).page())
+
+    def changes(self, name: str, since: int) -> bytes:
+        """Return the changes of an eval run since the page with the number `since`."""
+        return encoded(self._run(name).changes(since))
+
+    def conversation(self, name: str, at: int) -> bytes:
+        """Return the conversation of the run at a position of its page, "null" if nothing of it is stored."""
+        try:
+            return self._run(name).conversation(at) or b"null"
+        except IndexError:
+            raise NoPageError(f"{name}: it has no run at position {at}") from None
+
+    def search(self, name: str, text: str, begin: int) -> bytes:
+        """Return the runs with a text in their conversation, searching from a position on."""
+        return encoded(self._run(name).search(text, begin))
+
+    def comparison(self, a: str, b: str) -> bytes:
+        """Return eval run B compared with A."""
+        return encoded(comparison_page(self._run(a).compared(), self._run(b).compared()))
+
+    def history(self, eval_name: str) -> bytes:
+        """Return the eval runs of one eval."""
+        _, folders = self._found()
+        of_eval = sorted((folder for folder in folders if eval_in(folder) == eval_name), key=listing_order)
+        if not of_eval:
+            raise NoPageError(f'no eval run of "{eval_name}"')
+        past = [self._past(folder, is_shown=place < MOST_RUNS) for place, folder in enumerate(of_eval)]
+        return encoded(history_page(eval_name, past))
+
+    def _past(self, folder: Path, *, is_shown: bool) -> PastRun:
+        with self._listing:
+            row = self._list.row(folder)
+        directory = RunDirectory(folder)
+        if not is_shown:
+            return PastRun(row, None, (), dict)
+        return past_run(row, stored(directory), partial(self._prompts, directory))
+
+    def _prompts(self, directory: RunDirectory) -> Mapping[int, str]:
+        return self._live.of(directory).compared().prompts
+
+    def _run(self, name: str) -> LiveRun:
+        home, folders = self._found()
+        folder = next((folder for folder in folders if folder.name == name), None)
+        if folder is None:
+            raise NoPageError(f'no eval run "{name}" in {shown(home)}: it was removed, or never there')
+        return self._live.of(RunDirectory(folder))
 
     def _found(self) -> tuple[Path, list[Path]]:
         if self._home is None:

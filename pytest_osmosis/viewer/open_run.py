@@ -25,7 +25,7 @@ class OpenRun:
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
         self.index = JournalIndex(directory.journal)
-        self.stored = self._stored()
+        self.stored: StoredResults
         self.runs: Sequence[RunId] = ()
         self._texts = SharedTexts()
         self._dataset: DatasetRows | None = None

@@ -1,7 +1,6 @@
 """The list of a workspace's eval runs, as the front end reads it.
 
-Only heads of results are read, and each only once: an entry is kept until a file of its eval run changes. An eval run
-with a lock is looked at each time, since the system frees a lock without a change to any file.
+Only heads of results are read, and each only once: an entry is kept until its eval run has another version.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import listing_order
 from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.results.entry_table import EntryFigures, EntryPlace, EntryTable
+from pytest_osmosis.results.entry_table import EntryPlace, EntryTable
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.run_entry import RunEntry, run_entry
-from pytest_osmosis.text.numbers import difference, p_value
+from pytest_osmosis.viewer.entries import entry_rows
+from pytest_osmosis.viewer.run_version import RunVersion, run_version
 from pytest_osmosis.viewer.shapes import SCHEMA_VERSION, EntryRow, IntervalShape, RunRow, RunsPage
-
-_MEANINGS = {"better": "better", "worse": "worse", "chance": "no more than chance"}
 
 
 class _Listed(NamedTuple):
@@ -35,7 +33,7 @@ class RunList:
     """Lists eval runs again and again."""
 
     def __init__(self) -> None:
-        self._kept: dict[Path, tuple[_Version, _Listed]] = {}
+        self._kept: dict[Path, tuple[RunVersion, _Listed]] = {}
 
     def page(self, workspace: str, folders: Sequence[Path]) -> RunsPage:
         """Return the page on the eval runs in `folders`. `workspace` is the name that it shows."""
@@ -53,13 +51,13 @@ class RunList:
         return self._listed(folder).row
 
     def _listed(self, folder: Path) -> _Listed:
-        version = _version(folder)
+        directory = RunDirectory(folder)
+        version = run_version(directory)
         kept = self._kept.get(folder)
-        if kept is not None and version is not None and kept[0] == version:
+        if kept is not None and kept[0] == version:
             return kept[1]
-        listed = _Listed(run_row(run_entry(folder)), _table_at(folder))
-        if version is not None:
-            self._kept[folder] = (version, listed)
+        listed = _Listed(run_row(run_entry(folder)), _table_of(directory))
+        self._kept[folder] = (version, listed)
         return listed
 
 
@@ -94,39 +92,6 @@ def run_row(entry: RunEntry) -> RunRow:
     )
 
 
-def entry_rows(table: EntryTable) -> list[EntryRow]:
-    """Return the table over evals that ran together, in their order."""
-    return [
-        EntryRow(
-            name=entry.name,
-            run=entry.run,
-            model=entry.model,
-            pass_rate=entry.pass_rate,
-            pass_rate_interval=_interval(None if each is None else each._asdict()),
-            measured=entry.measured,
-            runs=entry.runs,
-            mean=entry.mean,
-            tokens=entry.tokens,
-            cost_usd=entry.cost_usd,
-            duration_ms=entry.duration_ms,
-            finding="" if entry.name == table.first else finding_text(entry),
-        )
-        for entry in table.entries
-        for each in [entry.pass_rate_interval]
-    ]
-
-
-def finding_text(entry: EntryFigures) -> str:
-    """Return how an eval differs from the first one of its table."""
-    found = entry.difference
-    if found is None:
-        return f"not compared: {entry.reason}"
-    interval = f"{difference(found.interval.low)} to {difference(found.interval.high)}"
-    rows = "" if found.paired else "; its rows are not those of the first"
-    meaning = _MEANINGS[found.meaning]
-    return f"{difference(found.difference)} ({interval}), p {p_value(found.p_adjusted)}: {meaning}{rows}"
-
-
 def _interval(data: Mapping[str, Any] | None) -> IntervalShape | None:
     """Return a published interval, None for one that is not whole: results may have been damaged."""
     try:
@@ -144,27 +109,6 @@ def _interval(data: Mapping[str, Any] | None) -> IntervalShape | None:
         return None
 
 
-_Version = tuple[tuple[int, int, int] | None, ...]
-
-
-def _version(folder: Path) -> _Version | None:
-    """Return the state of the files on which an entry depends, None if it may change without any of them."""
-    directory = RunDirectory(folder)
-    if something_at(directory.lock):
-        return None
-    if something_at(directory.submission) and not something_at(directory.results):
-        return None
-    return tuple(map(_state, (directory.manifest, directory.journal, directory.results)))
-
-
-def _state(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
 def _tables(listed: Sequence[_Listed]) -> list[list[EntryRow]]:
     """Return each table over evals that ran together, if one of its eval runs is listed."""
     tables: dict[tuple[str, ...], EntryTable] = {}
@@ -174,9 +118,8 @@ def _tables(listed: Sequence[_Listed]) -> list[list[EntryRow]]:
     return [entry_rows(table) for table in tables.values()]
 
 
-def _table_at(folder: Path) -> EntryTable | None:
+def _table_of(directory: RunDirectory) -> EntryTable | None:
     """Return the table in the results of an eval run, None if its config has no other eval, or it cannot be read."""
-    directory = RunDirectory(folder)
     try:
         if read_manifest(directory.manifest).entry is None or not something_at(directory.results):
             return None

@@ -29,6 +29,7 @@ CLOSING_S = 0.5
 LEAST_GZIP_BYTES = 1400
 """Less than a packet of Ethernet is not worth packing."""
 GZIP_LEVEL = 1
+_MOST_DIGITS = 15
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -104,8 +105,29 @@ class DashboardServer:
         app.router.add_get("/app.js", _static(self._bundle.js.encode(), "text/javascript"))
         app.router.add_get("/app.css", _static(self._bundle.css.encode(), "text/css"))
         app.router.add_get(TOKEN_PATH, self._answering(lambda _: encoded({"token": self._access.token})))
-        app.router.add_get("/api/runs", self._answering(lambda _: self._dashboard.runs()))
+        for path, page in self._pages().items():
+            app.router.add_get(f"/api/{path}", self._answering(page))
         return app
+
+    def _pages(self) -> Mapping[str, Callable[[web.Request], bytes]]:
+        """Return the pages by the pattern of their path."""
+        pages = self._dashboard
+        name, other = "{name:[^/]+}", "{other:[^/]+}"
+        return {
+            "runs": lambda _: pages.runs(),
+            f"runs/{name}": lambda request: pages.run(_name(request)),
+            f"runs/{name}/changes": lambda request: pages.changes(_name(request), _number(request, "from")),
+            f"runs/{name}/conversations/{{at:[0-9]{{1,9}}}}": lambda request: pages.conversation(
+                _name(request), int(request.match_info["at"])
+            ),
+            f"runs/{name}/search": lambda request: pages.search(
+                _name(request), _text(request, "text"), _number(request, "from")
+            ),
+            f"comparisons/{name}/{other}": lambda request: pages.comparison(
+                _name(request), request.match_info["other"]
+            ),
+            f"histories/{name}": lambda request: pages.history(_name(request)),
+        }
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -141,6 +163,27 @@ class DashboardServer:
             return web.Response(body=body, content_type="application/json", headers=headers)
 
         return handle
+
+
+def _name(request: web.Request) -> str:
+    """Return the name of the eval run, or of the eval, in the path."""
+    return request.match_info["name"]
+
+
+def _text(request: web.Request, name: str) -> str:
+    """Return a parameter of a request. Raises `NoPageError` if it is missing or empty."""
+    text = request.query.get(name, "")
+    if not text:
+        raise NoPageError(f"the request lacks its {name}")
+    return text
+
+
+def _number(request: web.Request, name: str) -> int:
+    """Return a number of a request, 0 without one. Raises `NoPageError` if it is no number."""
+    text = request.query.get(name, "0")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        raise NoPageError(f"{name} must be a number")
+    return int(text)
 
 
 def _packed(body: bytes, *, packs: bool) -> tuple[bytes, Mapping[str, str]]:

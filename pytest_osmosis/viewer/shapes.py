@@ -240,8 +240,9 @@ class RunPage(TypedDict):
 class Changes(TypedDict):
     """The changes of an eval run since `seq`: none if `head` is None.
 
-    `runs` are the changed runs, at the positions `at` of `RunPage.runs`. Rows and positions never change: if they
-    would, `seq` is less than the one that was asked for, and the page is to be asked for anew.
+    `runs` are the changed runs, at the positions `at` of `RunPage.runs`, and `rows` rows whose prompt or digest became
+    known, at `rows_at` of `RunPage.rows`. Positions never change: if they had to, `seq` is below the one that was
+    asked for, and the whole page must be asked for again.
     """
 
     seq: int
@@ -249,6 +250,8 @@ class Changes(TypedDict):
     head: RunHead | None
     at: Sequence[int]
     runs: RunColumns | None
+    rows_at: Sequence[int]
+    rows: RowColumns | None
 
 
 class Conversation(TypedDict):

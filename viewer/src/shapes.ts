@@ -163,6 +163,8 @@ export interface Changes {
   head: RunHead | null;
   at: number[];
   runs: RunColumns | null;
+  rows_at: number[];
+  rows: RowColumns | null;
 }
 
 export interface Conversation {

@@ -32,7 +32,12 @@ export class HttpSource implements Source {
     found: (hits: SearchHits) => void,
     signal: AbortSignal,
   ): Promise<void> {
-    found(await this.get(`runs/${encodeURIComponent(name)}/search?text=${encodeURIComponent(text)}`, signal));
+    const path = `runs/${encodeURIComponent(name)}/search?text=${encodeURIComponent(text)}`;
+    let hits: SearchHits = { at: [], searched: 0, is_whole: false };
+    while (!hits.is_whole && !signal.aborted) {
+      hits = await this.get<SearchHits>(`${path}&from=${hits.searched}`, signal);
+      found(hits);
+    }
   }
 
   comparison(a: string, b: string): Promise<ComparisonPage> {

@@ -1,7 +1,7 @@
 // Pages that change while they are shown: asked again each second, each 10 seconds while the page is hidden.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Changes, RunColumns, RunPage, RunsPage } from "../shapes";
+import type { Changes, RowColumns, RunColumns, RunPage, RunsPage } from "../shapes";
 import { source } from "../source/source";
 import { type Page, type PageState, pageOf, problemOf } from "./page";
 
@@ -21,7 +21,7 @@ export function useRunPage(name: string): Page<RunPage> {
     () => source().run(name),
     async (page) => {
       const changes = await source().changes(name, page.seq);
-      // A server that was started again counts anew.
+      // A server that was started again counts anew, and so does one whose eval run has other runs now.
       return changes.seq < page.seq ? source().run(name) : changed(page, changes);
     },
     (page) => isGoingOn(page.head.row),
@@ -51,11 +51,14 @@ export function isGoingOn(row: { status: string }): boolean {
 /** The page after changes; the same object if there are none. */
 export function changed(page: RunPage, changes: Changes): RunPage {
   if (!changes.head) return changes.seq === page.seq ? page : { ...page, seq: changes.seq };
-  const runs = changes.runs && changes.at.length ? merged(page.runs, changes.at, changes.runs) : page.runs;
-  return { ...page, seq: changes.seq, head: changes.head, runs };
+  const runs = changes.runs ? merged(page.runs, changes.at, changes.runs) : page.runs;
+  const rows = changes.rows ? merged(page.rows, changes.rows_at, changes.rows) : page.rows;
+  return { ...page, seq: changes.seq, head: changes.head, rows, runs };
 }
 
-function merged(runs: RunColumns, at: number[], news: RunColumns): RunColumns {
+/** Columns with other values at some positions. */
+function merged<T extends RunColumns | RowColumns>(columns: T, at: number[], news: T): T {
+  const length = Math.max(...Object.values(columns).map((each) => (Array.isArray(each) ? each.length : 0)));
   const column = <V>(old: V[], values: V[]): V[] => {
     if (!values.length) return old; // a dashboard has no chunks
     const next = old.slice();
@@ -65,15 +68,16 @@ function merged(runs: RunColumns, at: number[], news: RunColumns): RunColumns {
   const named = (old: Record<string, (number | null)[]>, values: Record<string, (number | null)[]>) => {
     const next = { ...old };
     for (const [name, list] of Object.entries(values))
-      next[name] = column(old[name] ?? new Array<number | null>(runs.row.length).fill(null), list);
+      next[name] = column(old[name] ?? new Array<number | null>(length).fill(null), list);
     return next;
   };
-  const next = { ...runs } as unknown as Record<string, unknown>;
+  const old = columns as unknown as Record<string, unknown>;
+  const next = { ...old };
   for (const [name, values] of Object.entries(news))
     next[name] = Array.isArray(values)
-      ? column(runs[name as "row"], values as number[])
-      : named(runs[name as "scores"], values as Record<string, (number | null)[]>);
-  return next as unknown as RunColumns;
+      ? column(old[name] as unknown[], values)
+      : named(old[name] as Record<string, (number | null)[]>, values as Record<string, (number | null)[]>);
+  return next as unknown as T;
 }
 
 /** Ask for a page, then for its changes for as long as it is shown. */

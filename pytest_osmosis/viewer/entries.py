@@ -1,0 +1,50 @@
+"""The table over evals that ran together, for the front end: the figures of each, and its finding in words."""
+
+from __future__ import annotations
+
+from pytest_osmosis.results.entry_table import EntryFigures, EntryTable
+from pytest_osmosis.text.numbers import difference, p_value, plural
+from pytest_osmosis.verdicts.entries import EntryDifference
+from pytest_osmosis.viewer.shapes import EntryRow
+
+_MEANING = {"better": "better", "worse": "worse", "chance": "no more than chance"}
+
+
+def entry_rows(table: EntryTable) -> list[EntryRow]:
+    """Return the rows of the table, the first entry first."""
+    return [_row(entry, is_first=entry.name == table.first) for entry in table.entries]
+
+
+def _row(entry: EntryFigures, *, is_first: bool) -> EntryRow:
+    interval = entry.pass_rate_interval
+    return EntryRow(
+        name=entry.name,
+        run=entry.run,
+        model=entry.model,
+        pass_rate=entry.pass_rate,
+        pass_rate_interval=None
+        if interval is None
+        else {"low": interval.low, "high": interval.high, "method": interval.method, "level": interval.level},
+        measured=entry.measured,
+        runs=entry.runs,
+        mean=entry.mean,
+        tokens=entry.tokens,
+        cost_usd=entry.cost_usd,
+        duration_ms=entry.duration_ms,
+        finding="" if is_first and entry.reason is None else _finding(entry),
+    )
+
+
+def _finding(entry: EntryFigures) -> str:
+    found = entry.difference
+    if found is None:
+        return f"not compared: {entry.reason}"
+    interval = f"{difference(found.interval.low)} to {difference(found.interval.high)}"
+    test = f"95% interval {interval}, p {p_value(found.p_adjusted)}"
+    return f"{_MEANING[found.meaning]}: {difference(found.difference)} {_over(found)} ({test})"
+
+
+def _over(found: EntryDifference) -> str:
+    if found.paired:
+        return f"over {plural(found.n_rows, 'row')}"
+    return f"over {plural(found.n_rows, 'row')} that are not the {plural(found.n_first_rows, 'row')} of the first"

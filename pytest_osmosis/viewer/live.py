@@ -1,0 +1,133 @@
+"""Eval runs that somebody looks at, each read on while its files change.
+
+Nothing watches the files: an eval run is read on when a browser asks, and any number of browsers cause one reading. To
+make a page of many runs takes a second or more, so that is done for a part of the time only; in between, only the runs
+with new events are made anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import count
+from threading import Lock
+
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.viewer.comparing import ComparedRun
+from pytest_osmosis.viewer.live_page import LivePage
+from pytest_osmosis.viewer.open_run import OpenRun
+from pytest_osmosis.viewer.run_version import RunVersion, run_version
+from pytest_osmosis.viewer.search import TextSearch
+from pytest_osmosis.viewer.shapes import Changes, RunPage, SearchHits
+
+MOST_OPEN = 8
+"""Eval runs that are kept in memory; of 20,000 rollouts, each takes some 60 MB."""
+LOOK_S = 0.2
+"""Files are looked at no more often, however many browsers ask."""
+SEARCH_S = 0.25
+"""The time that one request may search; the browser asks for the rest."""
+
+
+class LiveRun:
+    """An eval run with the newest page on it. Its methods may be called in several threads at once.
+
+    `numbers` gives the numbers of changes. Raises `OsmosisError` for files that cannot be read.
+    """
+
+    def __init__(self, directory: RunDirectory, numbers: Iterator[int]) -> None:
+        self._directory = directory
+        self._numbers = numbers
+        self._open = OpenRun(directory)
+        self._lock = Lock()  # protects all below, and _open
+        self._live: LivePage | None = None
+        self._version: RunVersion | None = None
+        self._looked = 0.0
+
+    def page(self) -> RunPage:
+        with self._lock:
+            return self._read().page
+
+    def changes(self, since: int) -> Changes:
+        """Return the changes since the page with the number `since`."""
+        with self._lock:
+            live = self._read()
+            return live.changes(since, is_over=self._open.stored.lifecycle.has_ended)
+
+    def conversation(self, at: int) -> bytes | None:
+        """Return the conversation of the run at a position of the page, None if nothing of it is stored.
+
+        Raises `IndexError` if the page has no such position.
+        """
+        with self._lock:
+            self._read_once()
+            if not 0 <= at < len(self._open.runs):
+                raise IndexError(at)
+            return self._open.conversation(at)
+
+    def search(self, text: str, begin: int) -> SearchHits:
+        """Search the conversations of runs from a position on, for as long as one request may take."""
+        wanted, until = TextSearch(text), time.monotonic() + SEARCH_S
+        hits: list[int] = []
+        with self._lock:
+            self._read_once()
+            n = len(self._open.runs)
+            at = begin
+            while at < n and (at == begin or time.monotonic() < until):
+                conversation = self._open.conversation(at)
+                if conversation is not None and wanted.is_in(conversation):
+                    hits.append(at)
+                at += 1
+        return SearchHits(at=hits, searched=min(at, n), is_whole=at >= n)
+
+    def compared(self) -> ComparedRun:
+        """Return the eval run as a side of a comparison."""
+        with self._lock:
+            page = self._read().page
+            return ComparedRun(page["head"]["row"], self._open.stored, dict(self._open.prompts))
+
+    def close(self) -> None:
+        with self._lock:
+            self._open.close()
+
+    def _read_once(self) -> None:
+        if self._live is None:
+            self._read()
+
+    def _read(self) -> LivePage:
+        """Return the page after reading what is new."""
+        now = time.monotonic()
+        if self._live is not None and now - self._looked < LOOK_S:
+            return self._live
+        version = run_version(self._directory)
+        if self._live is None or version != self._version:
+            self._open.read()
+            number = next(self._numbers)
+            page = self._open.page()
+            if self._live is None:
+                self._live = LivePage(page, number)
+            else:
+                self._live.renew(page, number)
+            self._version = version
+        self._looked = time.monotonic()
+        return self._live
+
+
+class LiveRuns:
+    """The eval runs that were asked for last."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, LiveRun] = OrderedDict()
+        self._lock = Lock()  # protects _runs
+        self._numbers = count(1)
+
+    def of(self, directory: RunDirectory) -> LiveRun:
+        """Return the eval run in a directory."""
+        with self._lock:
+            key = str(directory.path)
+            run = self._runs.pop(key, None) or LiveRun(directory, self._numbers)
+            self._runs[key] = run
+            left_out = [self._runs.popitem(last=False)[1]] if len(self._runs) > MOST_OPEN else []
+        for each in left_out:
+            each.close()
+        return run

@@ -1,0 +1,67 @@
+"""The search for a text in conversations."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.record.journal import encode
+from pytest_osmosis.viewer.search import TextSearch
+
+CALL = {
+    "id": "call_0123",
+    "type": "function",
+    "function": {"name": "look_up", "arguments": '{"city": "M\\u00fcnchen", "note": "a\\nb"}'},
+}
+ROLLOUT = {
+    "ev": "rollout",
+    "messages": [
+        {"role": "system", "content": 'Say "hello" to C:\\temp'},
+        {"role": "user", "content": [{"type": "text", "text": "你好, Köln ist GROSS"}]},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,SECRETX"}}]},
+        {"role": "assistant", "content": None, "reasoning_content": "first\nsecond", "tool_calls": [CALL]},
+    ],
+    "finish_reason": "stop",
+    "error": "RateLimitError: slow down",
+    "output": {"stdout": "printed\n"},
+    "fields": {"rollout": {"depth": 12}},
+}
+SCORE = {"ev": "score", "reasons": {"rewards:exact": "too long"}, "ground_truth": 25186, "errors": {}, "scores": {}}
+CONVERSATION = b'{"rollout":%b,"scores":[%b]}' % (encode(ROLLOUT), encode(SCORE))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('say "HELLO"', "c:\\temp", "你好", "köln", "KÖLN IST", "gross", "first\nsecond", "look_up", "münchen"),
+        *('"city": "münchen"', "a\nb", "ratelimiterror", "PRINTED", "too long", "25186", "12"),
+    ],
+)
+def test_a_text_that_a_reader_sees_is_found(text: str) -> None:
+    assert TextSearch(text).is_in(CONVERSATION)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "role",
+        "assistant",
+        "image_url",
+        "secretx",
+        "call_0123",
+        "u4f60",
+        "ground_truth",
+        "好你",
+        "finish_reason",
+        "message",
+    ],
+)
+def test_keys_and_what_is_not_shown_are_no_hits(text: str) -> None:
+    assert not TextSearch(text).is_in(CONVERSATION)
+
+
+def test_a_conversation_without_a_piece_of_the_text_is_not_parsed() -> None:
+    assert not TextSearch("elsewhere").is_in(b'{"rollout":not JSON')
+
+
+def test_a_run_that_has_only_a_score_is_searched() -> None:
+    assert TextSearch("too long").is_in(b'{"rollout":null,"scores":[%b]}' % encode(SCORE))
