@@ -17,8 +17,8 @@ interface ChoiceProps {
 export function Choice({ label, hidesLabel = false, value, options, onChange, class: extra = "" }: ChoiceProps) {
   return (
     <label class={`choice ${extra}`}>
-      <span class={hidesLabel ? "visually-hidden" : "choice-label"}>{label}</span>
-      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+      {!hidesLabel && <span class="choice-label">{label}</span>}
+      <select aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
         {options.map((option) => <option key={option.value} value={option.value}>{option.title}</option>)}
       </select>
     </label>

@@ -1,0 +1,194 @@
+"""The frame around all views: the list of eval runs, numbers, charts, themes and keys."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from pytest_osmosis.text.numbers import count, money, score, seconds
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.viewer.chunks import ReportedRun
+from pytest_osmosis.viewer.report_file import write_report
+from pytest_osmosis.viewer.report_pages import ReportPages
+from pytest_osmosis.viewer.shapes import RunPage, RunRow
+from tests.browser.pages import Pages, Theme
+from tests.cli.dashboards import dashboard
+from tests.cli.test_view import store
+from tests.unit.viewer.made_pages import run_page, run_row
+
+
+def row(name: str, **values: Any) -> RunRow:
+    return {**run_row(name), **values}  # type: ignore[typeddict-item]
+
+
+def report(path: Path, rows: Sequence[RunRow], pages: Mapping[str, RunPage] | None = None) -> str:
+    """Write a report with a list of eval runs, and return its address."""
+    made = pages or {}
+    listed = ReportPages({"schema_version": 1, "workspace": "w", "runs": rows, "tables": []}, made)
+    write_report(path, listed, [ReportedRun(page, lambda _: None) for page in made.values()], Redaction())
+    return path.as_uri()
+
+
+def test_numbers_are_printed_as_in_the_terminal(pages: Pages, tmp_path: Path) -> None:
+    """Ties of rounding go to the even digit, as in Python: 1/16 is 0.062, and not 0.063."""
+    chance = random.Random(0)
+    rates = [n / 16 for n in range(17)] + [n / 2**k for k in range(5, 12) for n in (1, 3, 5)] + [chance.random()] * 50
+    costs = [0.0, 0.994, 0.995, 0.00125, 0.125, 1.005, 1234.5] + [10 ** chance.uniform(-6, 4) for _ in rates]
+    times = [994.9, 995, 59_949, 59_950, 90_500, 3_599_600, 7_300_000] + [10 ** chance.uniform(0, 8) for _ in rates]
+    rows = [
+        row(f"run{at}", pass_rate=rate, cost_usd=costs[at], duration_ms=times[at], tokens=10**at % 10**9)
+        for at, rate in enumerate(rates)
+    ]
+
+    page = pages.open(report(tmp_path / "report.html", rows))
+
+    page.locator("a.run-link").first.wait_for()
+    cells = page.locator(".runs-table tbody tr").evaluate_all(
+        "rows => rows.map(row => ['.rate-value', '.run-cost', '.run-time']"
+        ".flatMap(name => row.querySelector(name).innerText.split('\\n').filter(Boolean)))"
+    )
+    assert [(rate, cost, tokens, time) for rate, cost, tokens, _, time in cells] == [
+        (
+            score(each["pass_rate"]),
+            money(each["cost_usd"] or 0.0),
+            f"{count(each['tokens'] or 0)} token{'' if each['tokens'] == 1 else 's'}",
+            seconds((each["duration_ms"] or 0.0) / 1000),
+        )
+        for each in rows
+    ]
+
+
+def test_filters_order_and_ticks_open_the_same_in_a_fresh_page(pages: Pages, tmp_path: Path) -> None:
+    rows = [
+        row(f"run{at}", status="stopped" if at % 3 == 0 else "finished", model=f"m{at % 2}", pass_rate=at / 10)
+        for at in range(10)
+    ]
+    page = pages.open(report(tmp_path / "report.html", rows))
+
+    page.get_by_label("status", exact=True).select_option("finished")
+    page.get_by_role("button", name="pass rate").click()
+    page.get_by_role("button", name="pass rate").click()
+
+    expect(page.locator("a.run-link")).to_have_text(["run8", "run7", "run5", "run4", "run2", "run1"])
+
+    page.get_by_label("filter by name").fill("m0")
+    page.get_by_label("compare run8").check()
+    page.get_by_label("compare run2").check()
+
+    expect(page.locator("a.run-link")).to_have_text(["run8", "run4", "run2"])
+    expect(page.get_by_role("region", name="Compare")).to_contain_text("run2 compared with run8")
+    fresh = pages.open(page.url)
+    expect(fresh.locator("a.run-link")).to_have_text(["run8", "run4", "run2"])
+    expect(fresh.get_by_text("3 of 10 eval runs")).to_be_visible()
+    expect(fresh.get_by_role("region", name="Compare")).to_contain_text("run2 compared with run8")
+
+
+def test_a_partial_eval_run_has_counts_and_no_pass_rate(pages: Pages, tmp_path: Path) -> None:
+    rows = [
+        row("part", partial=True),
+        row("whole"),
+        row("broken", passed=None, pass_rate=None, measured=0, counted=2),
+        row("begun", status="running", counted=None, passed=None, pass_rate=None, ended=17, selected=200),
+    ]
+
+    page = pages.open(report(tmp_path / "report.html", rows))
+
+    cells = page.locator("tbody .run-rate")
+    expect(cells).to_have_count(4)
+    assert [re.split(r"\s*\n\s*", text.strip()) for text in cells.all_inner_texts()] == [
+        ["1 of 2 passed"],
+        ["0.500", "1 of 2 passed"],
+        ["none of 2 measured"],
+        ["17 of 200 ended"],
+    ]
+
+
+def test_each_bar_of_a_chart_leads_to_the_runs_that_it_counts(pages: Pages, tmp_path: Path) -> None:
+    n = 200
+    made = run_page("wide", [at % 3 for at in range(n)])
+    chance = random.Random(1)
+    values = [chance.gauss(0, 1) if at % 7 else None for at in range(n)]
+    made = {**made, "runs": {**made["runs"], "metrics": {"rollout: depth": values}}}
+    address = report(tmp_path / "report.html", [made["head"]["row"]], {"wide": made})
+    page = pages.open(f"{address}#/run/wide?tab=statistics")
+    figure = page.locator("figure", has_text="rollout: depth").first
+    figure.get_by_text("Numbers", exact=True).click()
+
+    bars = figure.locator("tbody tr").evaluate_all(
+        "rows => rows.map(row => [row.querySelector('a').getAttribute('href'),"
+        " ...[...row.querySelectorAll('td')].map(cell => Number(cell.innerText))])"
+    )
+
+    assert sum(sum(counts) for _, *counts in bars) == sum(value is not None for value in values)
+    for hash_, *counts in [bars[0], bars[len(bars) // 2], bars[-1]]:
+        page.goto(f"{address}{hash_}")
+        expect(page.locator(".toolbar-counts")).to_contain_text(f"{sum(counts)} of {n} runs")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_theme_is_that_of_the_system_until_the_reader_chooses(pages: Pages, tmp_path: Path, theme: Theme) -> None:
+    page = pages.open(report(tmp_path / "report.html", [row("run0"), row("run1")]), theme=theme)
+    colour = "getComputedStyle(document.body).backgroundColor"
+    other = "light" if theme == "dark" else "dark"
+    before = page.evaluate(colour)
+
+    page.get_by_role("button", name=f"Use {other} colours").click()
+
+    assert page.evaluate(colour) != before
+    page.reload()
+    expect(page.get_by_role("button", name=f"Use {theme} colours")).to_be_visible()
+    page.get_by_role("button", name=f"Use {theme} colours").click()
+    assert page.evaluate(colour) == before
+
+
+def test_the_list_works_by_keyboard(pages: Pages, tmp_path: Path) -> None:
+    page = pages.open(report(tmp_path / "report.html", [row("run0"), row("run1"), row("run2")]))
+    page.locator("a.run-link").first.wait_for()
+
+    page.keyboard.press("?")
+
+    help_ = page.get_by_role("dialog", name="Keys")
+    for does in ("next eval run", "tick to compare", "compare the two that are ticked", "list the keys"):
+        expect(help_.get_by_text(does, exact=True)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(help_).to_be_hidden()
+
+    for key in ("j", "x", "j", "j", "x", "c"):
+        page.keyboard.press(key)
+    page.wait_for_url(re.compile("#/compare/run2/run0"))
+    page.keyboard.press("Escape")
+    page.locator("a.run-link").first.wait_for()
+
+    page.keyboard.press("/")
+    page.keyboard.type("run1jx?")
+    expect(page.get_by_label("filter by name")).to_have_value("run1jx?")
+    expect(page.get_by_text("No eval run matches")).to_be_visible()
+    expect(help_).to_be_hidden()
+
+
+def test_the_printed_address_opens_a_view_and_keeps_no_token(pages: Pages, tmp_path: Path) -> None:
+    store(tmp_path, "sums-20261122T000000Z-aaaaaa")
+    with dashboard(tmp_path) as served:
+        address = f"http://127.0.0.1:{served.port}/"
+        page = pages.open(f"{address}#token={served.token}&/?text=sums&sort=-cost", server=f"127.0.0.1:{served.port}")
+
+        expect(page.locator("a.run-link")).to_have_text(["sums-20261122T000000Z-aaaaaa"])
+        assert page.url == f"{address}#/?text=sums&sort=-cost"
+        page.reload()
+        expect(page.get_by_label("filter by name")).to_have_value("sums")
+        expect(page.locator("a.run-link")).to_have_count(1)
+
+        store(tmp_path, "sums-20261122T000000Z-bbbbbb")
+        expect(page.locator("a.run-link")).to_have_count(2)
+
+        served.interrupt()
+    expect(page.get_by_role("alert")).to_contain_text("The dashboard does not answer. Is pytest-osmosis view still")
+    expect(page.locator("a.run-link")).to_have_count(2)
+    assert all("ERR_CONNECTION_REFUSED" in error for error in pages.faults.errors), pages.faults
+    pages.faults.errors.clear()
