@@ -24,7 +24,7 @@ function Comparison({ page, digest }: { page: ComparisonPage; digest: string | n
       <div class="compare-main">
         <div class="compare-head">
           <h1>Comparison of two eval runs</h1>
-          <a class="button button-small" href={written({ name: "compare", a: page.b.name, b: page.a.name, digest: null })}>⇄ Swap A and B</a>
+          {source().isLive && <a class="button button-small" href={written({ name: "compare", a: page.b.name, b: page.a.name, digest: null })}>⇄ Swap A and B</a>}
         </div>
         <div class="compare-top">
           {page.problem ? <div class="finding"><Empty title="These eval runs cannot be compared">{page.problem}</Empty></div> : <Finding page={page} />}

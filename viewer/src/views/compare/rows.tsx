@@ -2,6 +2,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { count, difference, plural } from "../../format";
 import type { ComparedRow, ComparisonPage } from "../../shapes";
+import { source } from "../../source/source";
 import { useKeys } from "../../state/keys";
 import { go, route, setQuery, written } from "../../state/route";
 import { ToggleChip, type Tone } from "../../ui/chip";
@@ -41,7 +42,7 @@ export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage
     { keys: ["n"], does: "next row that is worse", run: () => step(1, (row) => row.change === "worse") },
     { keys: ["p"], does: "previous row that is worse", run: () => step(-1, (row) => row.change === "worse") },
     { keys: ["/"], does: "find a row", run: () => field.current?.focus() },
-    { keys: ["x"], does: "swap A and B", run: () => go({ name: "compare", a: page.b.name, b: page.a.name, digest: open?.key ?? null }, query) },
+    ...(source().isLive ? [{ keys: ["x"], does: "swap A and B", run: () => go({ name: "compare", a: page.b.name, b: page.a.name, digest: null }, query) }] : []),
   ]);
   const last = useRef(-1);
   useLayoutEffect(() => {
