@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-
 OF_BROWSERS = frozenset({"CONNECT content-autofill.googleapis.com:443"})
 """Requests of chromium itself, which asks its maker about fields of pages that came over HTTP."""
 
