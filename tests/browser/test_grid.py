@@ -1,0 +1,183 @@
+"""The grid of an eval run: its rows, orders and keys, and the conversation beside it."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from benchmarks.viewer_runs import SyntheticRun
+from tests.browser.pages import NARROW, Pages, Theme
+from tests.browser.run_report import RunReport, ask, counts, field, write_run_report
+
+pytestmark = pytest.mark.slow
+N_ROWS, N = 240, 3
+LOST = ("failed", "unmeasured")
+
+
+@pytest.fixture(scope="module")
+def run_report(tmp_path_factory: pytest.TempPathFactory) -> RunReport:
+    return write_run_report(tmp_path_factory.mktemp("grid"), SyntheticRun(rows=N_ROWS, n=N))
+
+
+def rows(page: Page) -> Locator:
+    return page.locator(".grid-row")
+
+
+def first_row(page: Page) -> Locator:
+    """Return the row at the top of the grid."""
+    return page.locator(".grid-row[aria-rowindex='2']")
+
+
+def cell(page: Page, id: str) -> Locator:
+    return page.locator(f"a[aria-label^='{id}:']")
+
+
+def id_in_address(page: Page) -> str:
+    return page.url.partition("?")[0].rpartition("/")[2]
+
+
+def evenness(outcomes: list[str]) -> float:
+    """Return the share of the rarer of passed and failed."""
+    passed, failed = outcomes.count("passed"), outcomes.count("failed")
+    return min(passed, failed) / max(1, passed + failed)
+
+
+def test_the_grid_holds_the_rows_in_sight_and_scrolls_to_the_last(pages: Pages, run_report: RunReport) -> None:
+    page = pages.open(run_report.address())
+    grid = page.get_by_role("grid")
+
+    expect(grid).to_have_attribute("aria-rowcount", str(N_ROWS + 1))
+    expect(grid).to_have_attribute("aria-colcount", str(N + 2))
+    assert rows(page).count() < 60
+
+    grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
+
+    last = page.locator(f".grid-row[aria-rowindex='{N_ROWS + 1}']")
+    expect(last).to_be_visible()
+    expect(last.locator(".grid-index")).to_have_text(str(N_ROWS - 1))
+    assert rows(page).count() < 60
+
+
+def test_cells_say_what_became_of_runs(pages: Pages, run_report: RunReport) -> None:
+    page = pages.open(run_report.address())
+
+    for run in run_report.where(lambda run: run.row < 10):
+        score = run.scores["rewards:correct"]
+        expected = f"{run.id}: {run.outcome}, {run.boundary if score is None else f'{score:.3f}'}"
+        expect(page.get_by_role("link", name=expected, exact=True)).to_be_visible()
+    passed = sum(run.outcome == "passed" for run in run_report.where(lambda run: run.row == 1))
+    measured = sum(run.outcome != "unmeasured" for run in run_report.where(lambda run: run.row == 1))
+    expect(page.locator(".grid-row[aria-rowindex='3'] .grid-tally")).to_have_text(f"{passed}/{measured}")
+
+
+def test_orders_put_the_right_row_first_and_are_in_the_address(pages: Pages, run_report: RunReport) -> None:
+    page = pages.open(run_report.address())
+    by_row: dict[int, list[str]] = {}
+    for run in run_report.runs:
+        by_row.setdefault(run.row, []).append(run.outcome)
+    worst = next(row for row, outcomes in by_row.items() if outcomes == ["failed"] * N)
+    mixed = max(by_row, key=lambda row: evenness(by_row[row]))
+    slowest = max(run_report.where(lambda run: run.ms is not None), key=lambda run: run.ms or 0).row
+    dearest = max(run_report.where(lambda run: run.cost is not None), key=lambda run: run.cost or 0).row
+
+    for order, row in (("worst", worst), ("latency", slowest), ("cost", dearest), ("mixed", mixed), ("index", 0)):
+        page.get_by_label("Order").select_option(order)
+        expect(first_row(page).locator(".grid-index"), order).to_have_text(str(row))
+        if order != "index":
+            fresh = pages.open(page.url)
+            expect(first_row(fresh).locator(".grid-index"), order).to_have_text(str(row))
+            fresh.context.close()
+
+
+def test_keys_lead_through_the_grid_and_the_conversations(pages: Pages, run_report: RunReport) -> None:
+    page = pages.open(run_report.address())
+    first_lost = run_report.where(lambda run: run.outcome in LOST)[0]
+    expect(first_row(page)).to_be_visible()
+
+    page.keyboard.press("j")
+    expect(cell(page, "row0-run0")).to_be_focused()
+    page.keyboard.press("j")
+    expect(cell(page, "row1-run0")).to_be_focused()
+    page.keyboard.press("l")
+    expect(cell(page, "row1-run1")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(cell(page, "row2-run1")).to_be_focused()
+    page.keyboard.press("k")
+    page.keyboard.press("h")
+    expect(cell(page, "row1-run0")).to_be_focused()
+    page.keyboard.press("End")
+    expect(cell(page, f"row{N_ROWS - 1}-run0")).to_be_focused()
+    page.keyboard.press("Home")
+    expect(cell(page, "row0-run0")).to_be_focused()
+    assert page.locator(".grid a[tabindex='0']").count() == 1, "Tab leads to one cell"
+
+    page.keyboard.press("Enter")
+    expect(page.locator(".run-conversation")).to_be_visible()
+    assert id_in_address(page) == "row0-run0"
+    if first_lost.id != "row0-run0":
+        page.keyboard.press("n")
+        expect(cell(page, first_lost.id)).to_have_attribute("aria-current", "true")
+        assert id_in_address(page) == first_lost.id
+    page.keyboard.press("j")
+    expect(page.locator(".run-conversation h2").first).to_contain_text(f"Row {first_lost.row + 1}")
+
+    page.keyboard.press("Escape")
+    expect(page.locator(".run-conversation")).to_have_count(0)
+    expect(page.locator(".grid a:focus")).to_have_attribute("tabindex", "0")
+    page.keyboard.press("/")
+    expect(field(page)).to_be_focused()
+    page.keyboard.type("jj")
+    expect(counts(page)).to_contain_text("0 of")
+    page.keyboard.press("Escape")
+    expect(field(page)).not_to_be_focused()
+
+
+def test_next_failure_follows_the_query_and_the_order(pages: Pages, run_report: RunReport) -> None:
+    page = pages.open(run_report.address(query="sort=latency"))
+    slow = run_report.where(lambda run: run.ms is not None and run.ms > 8000 and run.outcome == "failed")
+    ask(page, "ms>8000 status:failed")
+    field(page).blur()
+
+    seen = []
+    for _ in slow:
+        page.keyboard.press("n")
+        seen.append((page.locator(".grid a:focus").get_attribute("aria-label") or "").partition(":")[0])
+    page.keyboard.press("n")
+
+    assert sorted(seen) == sorted(run.id for run in slow)
+    expect(page.locator(".grid a:focus")).to_have_attribute("aria-label", f"{seen[-1]}: failed, 0.000")
+
+
+def test_a_row_beyond_the_first_opens_in_sight(pages: Pages, run_report: RunReport) -> None:
+    page = pages.open(run_report.address("row200-run2", "q=row:100-239"))
+
+    open_cell = cell(page, "row200-run2")
+    expect(open_cell).to_be_in_viewport()
+    expect(open_cell).to_have_attribute("aria-current", "true")
+    expect(page.get_by_role("gridcell", selected=True)).to_have_count(1)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_narrow_page_shows_the_conversation_in_place_of_the_grid(
+    pages: Pages, run_report: RunReport, theme: Theme
+) -> None:
+    page = pages.open(run_report.address(), width=NARROW, height=800, theme=theme)
+    expect(first_row(page)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
+
+    cell(page, "row1-run1").click()
+
+    expect(page.locator(".run-conversation")).to_be_visible()
+    expect(page.get_by_role("grid")).not_to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
+
+    page.keyboard.press("Escape")
+
+    expect(cell(page, "row1-run1")).to_be_focused()
+
+
+def test_an_unknown_run_says_so(pages: Pages, run_report: RunReport) -> None:
+    page = pages.open(run_report.address("row9999-run0"))
+
+    expect(page.locator(".run-conversation")).to_contain_text("no run row9999-run0")
+    expect(first_row(page)).to_be_visible()
