@@ -1,4 +1,4 @@
-"""The grid of an eval run: its rows, orders and keys, and the conversation beside it."""
+"""The grid of an eval run: its rows, orders and keys, and a conversation to the right of it."""
 
 from __future__ import annotations
 
