@@ -1,5 +1,6 @@
 // A run as it really was: what became of it, its scores and answer, and its conversation, whole.
-import { useLayoutEffect, useRef } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useErrorBoundary, useLayoutEffect, useRef } from "preact/hooks";
 import type { Conversation, RunPage } from "../shapes";
 import { source } from "../source/source";
 import { route, setQuery } from "../state/route";
@@ -21,7 +22,18 @@ export { Messages };
 export function ConversationView({ name, page, id }: { name: string; page: RunPage; id: string }) {
   const at = positionOf(page, id);
   if (at < 0) return <Empty title={`${name} has no run ${id}`}>Its runs are in the grid.</Empty>;
-  return <RunOfRow name={name} page={page} at={at} />;
+  return <Guarded key={id} name={name}><RunOfRow name={name} page={page} at={at} /></Guarded>;
+}
+
+/** Says what went wrong, if something that nobody expected cannot be laid out. */
+function Guarded({ name, children }: { name: string; children: ComponentChildren }) {
+  const [error] = useErrorBoundary();
+  if (!error) return <>{children}</>;
+  return (
+    <Empty title="This run cannot be shown">
+      {String(error)}. Its events are as they were in the journal: <code>pytest-osmosis show {name}</code>
+    </Empty>
+  );
 }
 
 function RunOfRow({ name, page, at }: { name: string; page: RunPage; at: number }) {

@@ -1,7 +1,7 @@
 // The answer that was scored beside the expected one.
 import type { Conversation } from "../../shapes";
 import { asText } from "./chat_shapes";
-import { expectedOf } from "./events";
+import { expectedOf, messagesOf, promptLength } from "./events";
 import { answerOf } from "./joined";
 import { JsonValue } from "./json";
 import { Text } from "./text";
@@ -16,7 +16,7 @@ const FAULTS = {
 };
 
 export function Answer({ conversation }: { conversation: Conversation }) {
-  const own = conversation.rollout ? (conversation.rollout.messages ?? []).slice(conversation.rollout.n_prompt ?? 0) : [];
+  const own = messagesOf(conversation).slice(promptLength(conversation));
   const expected = expectedOf(conversation);
   const answer = answerOf(own);
   if (expected === null && answer !== null && answer !== "") return null; // the conversation shows it

@@ -61,6 +61,16 @@ export function expectedOf(conversation: Conversation): unknown {
   return truth === undefined || asText(truth).trim() === "" ? null : truth;
 }
 
+export function messagesOf(conversation: Conversation): unknown[] {
+  const messages = conversation.rollout?.messages;
+  return Array.isArray(messages) ? messages : [];
+}
+
+/** How many of the messages are the prompt's. */
+export function promptLength(conversation: Conversation): number {
+  return numberOf(conversation.rollout?.n_prompt) ?? 0;
+}
+
 /** What was printed, by whom and where: [title, text]. */
 export function outputsOf(conversation: Conversation): [string, string][] {
   const of = (event: Fields, who: string) =>

@@ -1,4 +1,5 @@
-// The spans of a line of Markdown: code, emphasis, links. Underscores within words are no emphasis, as in `def __init__`.
+// The spans of a line of Markdown: code, emphasis, links. Marks within words and numbers are no emphasis, as
+// in `def __init__`.
 
 export type Span =
   | { kind: "text"; text: string }
@@ -12,6 +13,8 @@ const LINK = /\[((?:[^[\]\\]|\\.|\[[^[\]]{0,200}\]){0,1000})\]\(\s*<?([^\s<>()]{
 const BARE = /https?:\/\/[^\s<>"'`]{1,2000}/y;
 /** The longest emphasised text: a mark without an end is not sought for further than this. */
 const LONGEST = 2_000;
+/** The marks that may end it: more are not tried. */
+const MOST_ENDS = 40;
 const DEEPEST = 8;
 
 export function spansOf(text: string, depth = 0): Span[] {
@@ -85,18 +88,29 @@ function emphasis(text: string, at: number, depth: number): { span: Span; end: n
   const width = char === "~" ? 2 : Math.min(run, 2);
   if (run > 3 || run < width) return null;
   const mark = char.repeat(width);
-  const isWordBefore = /[\p{L}\p{N}_]/u.test(text[at - 1] ?? "");
-  if (/^\s?$/.test(text[at + run] ?? "") || (char === "_" && isWordBefore)) return null;
+  // 2*3*4 and 2**3**4 are no emphasis either, but scripts without spaces have it within a line.
+  const before = text[at - 1] ?? "";
+  const isWordBefore = char === "_" ? /[\p{L}\p{N}_]/u.test(before) : char === "*" && /[\w)\]]/.test(before);
+  if (/^\s?$/.test(text[at + run] ?? "") || isWordBefore) return null;
+  let tried = 0;
   for (let end = text.indexOf(mark, at + run); end >= 0 && end - at < LONGEST; end = text.indexOf(mark, end + 1)) {
+    if (++tried > MOST_ENDS) return null;
     if (/\s/.test(text[end - 1]) || text[end - 1] === "\\") continue;
     let close = end;
     while (text[close + width] === char) close += 1; // the last of a run closes the outermost
     if (width === 1 && (close > end || text[end - 1] === char)) { end = close; continue; }
     if (char === "_" && /[\p{L}\p{N}]/u.test(text[close + width] ?? "")) continue;
     const inner = text.slice(at + width, close);
+    if (isOpen(inner)) continue;
     if (mark === "__" && /^\w+$/.test(inner)) return null; // a name of Python
     const spans = spansOf(inner, depth + 1);
     return { span: { kind: char === "~" ? "struck" : width === 2 ? "strong" : "emphasis", spans }, end: close + width };
   }
   return null;
+}
+
+/** True if a text ends within a link or code, which emphasis does not cut. */
+function isOpen(text: string): boolean {
+  const link = text.lastIndexOf("](");
+  return (link >= 0 && text.indexOf(")", link) < 0) || (text.split("`").length - 1) % 2 === 1;
 }

@@ -4,6 +4,7 @@ import type { Conversation } from "../../shapes";
 import { copyText } from "../../ui/copy";
 import { notify } from "../../ui/notice";
 import { asText, type Call, type Item, type Message } from "./chat_shapes";
+import { messagesOf, promptLength } from "./events";
 import { Fold } from "./folded";
 import { joined, type Shown } from "./joined";
 import { JsonText, JsonValue } from "./json";
@@ -21,9 +22,8 @@ interface MessagesProps {
 }
 
 export function Messages({ conversation, isMarkdown = false }: MessagesProps) {
-  const stored: unknown[] = conversation.rollout?.messages ?? [];
-  const messages = useMemo(() => joined(stored), [stored]);
-  const ofPrompt = Number(conversation.rollout?.n_prompt ?? 0);
+  const messages = useMemo(() => joined(messagesOf(conversation)), [conversation]);
+  const ofPrompt = promptLength(conversation);
   const made = useGrowing(messages.length);
   // Each item is made once, so that those which are there already cost nothing when others follow.
   const items = useMemo(() => messages.map((message, position) => (

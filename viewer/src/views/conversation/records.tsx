@@ -1,4 +1,5 @@
 // Everything else that was recorded of a run: its output, the agent's own reports, the environment's state.
+import { useMemo } from "preact/hooks";
 import type { Conversation } from "../../shapes";
 import { asText, isFields } from "./chat_shapes";
 import { fieldsOf, metricsOf, outputsOf } from "./events";
@@ -39,11 +40,12 @@ export function Records({ conversation, isMarkdown }: { conversation: Conversati
 /** A sample that a workflow left for its Grader besides the conversation. */
 function Sample({ sample, index, isMarkdown }: { sample: unknown; index: number; isMarkdown: boolean }) {
   const { messages, ...others } = fieldsOf(sample);
+  const ofSample = useMemo(() => ({ rollout: { messages, n_prompt: 0 }, scores: [] }), [sample]);
   const name = asText(others.name) || String(index);
   return (
     <Fold label={<>Sample <Escaped text={name} /></>}>
       <JsonValue value={Array.isArray(messages) ? others : sample} />
-      {Array.isArray(messages) && <Messages conversation={{ rollout: { messages, n_prompt: 0 }, scores: [] }} isMarkdown={isMarkdown} />}
+      {Array.isArray(messages) && <Messages conversation={ofSample} isMarkdown={isMarkdown} />}
     </Fold>
   );
 }
