@@ -43,8 +43,8 @@ const made = await build({
   write: false,
   format: "iife",
   target: ["chrome110", "firefox115", "safari16.4"],
-  jsx: "automatic",
-  jsxImportSource: "preact",
+  tsconfigRaw: { compilerOptions: { jsx: "react", jsxFactory: "h", jsxFragmentFactory: "Fragment" } },
+  inject: ["src/jsx.ts"],
   legalComments: "none",
   charset: "ascii",
 });
