@@ -14,20 +14,27 @@ export interface TextSearcher {
   isSeen(lines: string, begin: number, place: number, end: number): boolean;
 }
 
+/** Characters that JSON writes in another way, and those around which a value that is laid out has other spaces. */
+const SPECIAL = /["\\\x00-\x1f\x7f]/;
+
 export function searcherFor(text: string): TextSearcher {
-  const forms = Array.from(text, formsInJson);
-  const plain = forms.map(([form]) => form).join("");
-  const pattern = new RegExp(forms.map(patternOf).join(""), "g");
-  const hasOneForm = forms.every((each) => each.length === 1);
   const wanted = text.toLowerCase();
+  const part = longestPlain(text);
+  const pattern = new RegExp(Array.from(part, formsInJson).map(patternOf).join(""), "g");
+  const isWhole = part === text;
   return {
     next(lines, from) {
-      if (hasOneForm) return lines.indexOf(plain, from);
       pattern.lastIndex = from;
       return pattern.exec(lines)?.index ?? -1;
     },
-    isSeen: (lines, begin, place, end) => isInText(lines, begin, place) || isSeen(JSON.parse(lines.slice(begin, end)), wanted),
+    isSeen: (lines, begin, place, end) => (isWhole && isInText(lines, begin, place)) || isSeen(JSON.parse(lines.slice(begin, end)), wanted),
   };
+}
+
+/** The longest part of a text without special characters, which a line with the text has in any case; else the text. */
+function longestPlain(text: string): string {
+  const parts = text.split(SPECIAL).map((part) => part.trim()).filter(Boolean);
+  return SPECIAL.test(text) && parts.length ? parts.reduce((longest, part) => (part.length > longest.length ? part : longest)) : text;
 }
 
 /** Values under these keys are read. Inside a string of JSON, a quote is escaped: so this can only be a key. */
@@ -52,8 +59,21 @@ function isSeen(value: unknown, wanted: string): boolean {
   if (typeof value === "number") return String(value).includes(wanted);
   if (Array.isArray(value)) return value.some((each) => isSeen(each, wanted));
   if (value === null || typeof value !== "object") return false;
-  for (const [key, each] of Object.entries(value)) if (!UNSEEN.has(key) && isSeen(each, wanted)) return true;
+  for (const [key, each] of Object.entries(value)) {
+    if (UNSEEN.has(key)) continue;
+    if (isSeen(each, wanted) || (key === "arguments" && typeof each === "string" && isInArguments(each, wanted))) return true;
+  }
   return false;
+}
+
+/** True if the arguments of a tool call, which are JSON in a text, have the text where they are laid out. */
+function isInArguments(text: string, wanted: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isSeen(JSON.stringify(value, null, 2), wanted) || isSeen(value, wanted);
+  } catch {
+    return false;
+  }
 }
 
 /** A character in both cases, as JSON writes it. */
@@ -66,7 +86,8 @@ function inJson(char: string): string {
   return JSON.stringify(char).slice(1, -1).replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
+/** A pattern of a character. JSON that is put into JSON has more backslashes. */
 function patternOf(forms: string[]): string {
-  const escaped = forms.map((form) => form.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  return forms.every((form) => form.length === 1) ? `[${escaped.join("")}]` : `(?:${escaped.join("|")})`;
+  const escaped = forms.map((form) => form.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\\\\(?=u)/g, "\\\\+"));
+  return forms.every((form) => form.length === 1) && forms.length > 1 ? `[${escaped.join("")}]` : `(?:${escaped.join("|")})`;
 }
