@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def write_html(folder: Path, names: Sequence[str], to: str, kept: Kept, output: 
     why_not = _why_not(path)
     if why_not is not None:
         raise OsmosisError(f"{to}: cannot be written: {why_not}")
+    gc.disable()  # this process makes many objects, and ends with the report
     try:
         written = report(path, [RunToReport(each, kept) for each in runs], output.outlet.redaction)
     except OSError as error:

@@ -40,6 +40,15 @@ def published(results: Results) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, Iterator) else value for key, value in _members(results).items()}
 
 
+def published_head(results: Results) -> dict[str, Any]:
+    """Return the published object without rows, pending runs and changed rows, of which it may have very many."""
+    return {key: value for key, value in _members(results).items() if key not in MANY}
+
+
+MANY = frozenset({"rows", "pending", "changed_rows"})
+"""Members with an item for each row or run."""
+
+
 def facts_at_end(results: Results) -> dict[str, Any]:
     """Return what no journal can tell about an eval run that has ended: times, answers of git, verdicts of plugins,
     p corrected for the other evals of its session, the comparison with verdicts before, and that with other entries.

@@ -22,7 +22,7 @@ from pytest_osmosis.record.session_times import SessionTimes
 from pytest_osmosis.results import results
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.judge_totals import PriceOf
-from pytest_osmosis.results.publish import published
+from pytest_osmosis.results.publish import published, published_head
 from pytest_osmosis.results.published_results import results_of
 from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_row_digests
 from pytest_osmosis.results.read_back import (
@@ -99,6 +99,19 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResu
         made,
         published_results.document,
         costs,
+        replayed=found,
+    )
+
+
+def stored_now(run: StoredEvalRun, results: Results, found: Replayed) -> StoredResults:
+    """Return an eval run that this session performed, with the results that it made, whose `document` has no rows."""
+    return StoredResults(
+        run,
+        lifecycle_of(run.directory),
+        results.all_records,
+        results,
+        published_head(results),
+        results.costs_usd,
         replayed=found,
     )
 

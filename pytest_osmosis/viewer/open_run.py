@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.stored_results import StoredResults, read_stored, row_digests_of
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.results.stored_results import StoredResults, read_stored, row_digests_of, stored_now
 from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
 from pytest_osmosis.viewer.journal_index import ChangedRuns, JournalIndex, JournalSlices
 from pytest_osmosis.viewer.run_page import SharedTexts, Slices, columns_of, head_of, rows_of, runs_of
@@ -19,11 +20,12 @@ class OpenRun:
     """A stored eval run with an index of its journal. `read` reads it for the first time, and on.
 
     `runs` are those of its page, in their order. Raises `OsmosisError` for files that cannot be read. It is not safe to
-    use from several threads at once.
+    use from several threads at once. `results` are those that this session made, which need not be read back.
     """
 
-    def __init__(self, directory: RunDirectory) -> None:
+    def __init__(self, directory: RunDirectory, results: Results | None = None) -> None:
         self.directory = directory
+        self._results = results
         self.index = JournalIndex(directory.journal)
         self.stored: StoredResults
         self.runs: Sequence[RunId] = ()
@@ -40,6 +42,8 @@ class OpenRun:
 
     def _stored(self) -> StoredResults:
         run: StoredEvalRun = stored(self.directory)
+        if self._results is not None:
+            return stored_now(run, self._results, self.index.found)
         return read_stored(run, self.index.found)
 
     def page(self, seq: int = 0) -> RunPage:

@@ -35,10 +35,11 @@ LARGE = 50_000_000
 
 
 class RunToReport(NamedTuple):
-    """A stored eval run, and the conversations of it that a report holds."""
+    """A stored eval run, and the conversations of it that a report holds. `results` are those of this session."""
 
     directory: RunDirectory
     kept: Kept = "all"
+    results: Results | None = None
 
 
 class _Read(NamedTuple):
@@ -87,7 +88,7 @@ def report_lines(written: WrittenReport, option: str) -> Iterator[str | StyledTe
 
 
 def _read(stack: ExitStack, run: RunToReport) -> _Read:
-    opened = stack.enter_context(closing(OpenRun(run.directory)))
+    opened = stack.enter_context(closing(OpenRun(run.directory, run.results)))
     opened.read()
     return _Read(opened, opened.page(), run.kept)
 

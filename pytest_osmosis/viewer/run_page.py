@@ -16,6 +16,7 @@ from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.report.run_page import circumstances, remarks
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.report.verdict import verdict_lines
+from pytest_osmosis.results.publish import MANY
 from pytest_osmosis.results.rebuild import FACTS, selected_runs
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.paths import shown
@@ -37,8 +38,6 @@ from pytest_osmosis.viewer.shapes import (
 OUTCOMES: Sequence[Outcome] = get_args(Outcome)
 BOUNDARIES: Sequence[str] = get_args(Boundary)
 ERROR_CHARS = 300
-_LARGE = frozenset({"rows", "pending", "changed_rows"})
-"""Members of results that the columns replace."""
 NO_THRESHOLDS = "the manifest, which an earlier version wrote, holds no thresholds: nothing is known about what passed"
 
 
@@ -183,8 +182,10 @@ def _metrics(records: Sequence[RunRecord]) -> dict[str, list[float | None]]:
     for place, record in enumerate(records):
         for source, named in record.metrics.items():
             for name, value in named.items():
-                column = columns.setdefault(f"{source}: {name}", [None] * len(records))
-                column[place] = value
+                key = f"{source}: {name}"
+                if key not in columns:
+                    columns[key] = [None] * len(records)
+                columns[key][place] = value
     return columns
 
 
@@ -214,7 +215,7 @@ def head_of(stored: StoredResults, texts: SharedTexts, slices: Slices, html_conv
         curves=[] if results is None else list(curves_of(results)),
         slices=slices.slices,
         no_slices=slices.none,
-        results=None if results is None else {key: each for key, each in stored.document.items() if key not in _LARGE},
+        results=None if results is None else {key: each for key, each in stored.document.items() if key not in MANY},
         outcomes=OUTCOMES,
         boundaries=BOUNDARIES,
         errors=list(texts.errors.all),
