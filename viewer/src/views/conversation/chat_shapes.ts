@@ -168,8 +168,10 @@ function text(value: string): Item {
   return { kind: "text", text: value };
 }
 
+/** A text as it is, anything else as JSON on one line. */
 export function asText(value: unknown): string {
-  return typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value, null, 1).replace(/\n */g, " ");
+  if (typeof value === "string" || value === undefined) return value ?? "";
+  return JSON.stringify(value, null, 1).replace(/([[{])\n */g, "$1").replace(/\n *([\]}])/g, "$1").replace(/\n */g, " ");
 }
 
 function isEmpty(value: unknown): boolean {
