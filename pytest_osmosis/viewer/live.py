@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from threading import Lock
 
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.viewer.comparing import ComparedRun
 from pytest_osmosis.viewer.live_page import LivePage
 from pytest_osmosis.viewer.open_run import OpenRun
@@ -25,6 +26,8 @@ MOST_OPEN = 8
 """Eval runs that are kept in memory; of 20,000 rollouts, each takes some 60 MB."""
 LOOK_S = 0.2
 """Files are looked at no more often, however many browsers ask."""
+WHOLE_PAGES = 4
+"""After a page was made as a whole, none is for this many times as long."""
 SEARCH_S = 0.25
 """The time that one request may search; the browser asks for the rest."""
 
@@ -43,6 +46,9 @@ class LiveRun:
         self._live: LivePage | None = None
         self._version: RunVersion | None = None
         self._looked = 0.0
+        self._next_whole = 0.0
+        self._is_behind = False  # True if the statistics are older than the runs
+        self._places: Mapping[RunId, int] = {}
 
     def page(self) -> RunPage:
         with self._lock:
@@ -96,21 +102,41 @@ class LiveRun:
 
     def _read(self) -> LivePage:
         """Return the page after reading what is new."""
-        now = time.monotonic()
-        if self._live is not None and now - self._looked < LOOK_S:
-            return self._live
-        version = run_version(self._directory)
-        if self._live is None or version != self._version:
-            self._open.read()
-            number = next(self._numbers)
-            page = self._open.page()
-            if self._live is None:
-                self._live = LivePage(page, number)
-            else:
-                self._live.renew(page, number)
+        live, now = self._live, time.monotonic()
+        if live is None:
+            self._version = run_version(self._directory)
+            live = self._live = LivePage(self._whole_page(), next(self._numbers))
+        elif now - self._looked >= LOOK_S and (version := run_version(self._directory)) != self._version:
+            only_grows = self._version is not None and version.only_journal_differs(self._version)
             self._version = version
+            if not (only_grows and now < self._next_whole and self._take_new_runs(live)):
+                live.renew(self._whole_page(), next(self._numbers))
+        elif self._is_behind and now >= self._next_whole:
+            live.renew(self._whole_page(), next(self._numbers))
         self._looked = time.monotonic()
-        return self._live
+        return live
+
+    def _whole_page(self) -> RunPage:
+        began = time.monotonic()
+        self._open.read()
+        page = self._open.page()
+        self._places = {run: place for place, run in enumerate(self._open.runs)}
+        self._is_behind = False
+        ended = time.monotonic()
+        self._next_whole = ended + WHOLE_PAGES * (ended - began)
+        return page
+
+    def _take_new_runs(self, live: LivePage) -> bool:
+        """Put the runs with new events into the page, and return True if these are all that changed."""
+        changed = self._open.index.read()
+        if changed.all or not changed.runs <= self._places.keys():
+            return False
+        at = sorted(self._places[run] for run in changed.runs)
+        columns, texts = self._open.new_columns(at), self._open.texts
+        names = {"errors": list(texts.errors.all), "finish_reasons": list(texts.finish_reasons.all)}
+        live.put(at, columns, names, next(self._numbers))
+        self._is_behind = True
+        return True
 
 
 class LiveRuns:

@@ -54,6 +54,25 @@ class LivePage:
         self.page = {**page, "seq": seq}
         self.seq = seq
 
+    def put(self, at: Sequence[int], runs: RunColumns, names: Mapping[str, Sequence[str]], seq: int) -> None:
+        """Take newer values of some runs, which refer to `names`: lists in the head that only grow."""
+        n, page = len(self._runs_changed), self.page
+        new, old = (dict(_lists(columns)) for columns in (runs, page["runs"]))
+        for (kind, name), column in old.items():
+            values = new.get((kind, name), [None] * len(at))
+            for place, value in zip(at, values, strict=False):  # a dashboard has no chunks: their columns are empty
+                if column:
+                    column[place] = value
+        for kind, name in new.keys() - old.keys():
+            column = [None] * n
+            for place, value in zip(at, new[kind, name], strict=True):
+                column[place] = value
+            page["runs"][kind][name] = column  # type: ignore[literal-required]
+        for place in at:
+            self._runs_changed[place] = seq
+        self.page = cast(RunPage, {**page, "seq": seq, "head": {**page["head"], **names}})
+        self.seq = seq
+
     def changes(self, since: int, *, is_over: bool) -> Changes:
         """Return the changes since the page with the number `since`."""
         nothing = Changes(seq=self.seq, is_over=is_over, head=None, at=[], runs=None, rows_at=[], rows=None)
@@ -106,7 +125,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], n: int) -> Iter
             yield at
 
 
-def _lists(columns: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Sequence[Any]]]:
+def _lists(columns: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Any]]:
     """Yield each list of columns, also those by name, like scores by function."""
     for key, value in columns.items():
         if isinstance(value, Mapping):

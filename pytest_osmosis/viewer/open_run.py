@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.stored_results import StoredResults, read_stored, row_digests_of, stored_now
+from pytest_osmosis.results.stored_results import StoredResults, cost_of, read_stored, row_digests_of, stored_now
 from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
 from pytest_osmosis.viewer.journal_index import ChangedRuns, JournalIndex, JournalSlices
 from pytest_osmosis.viewer.run_page import SharedTexts, Slices, columns_of, head_of, rows_of, runs_of
@@ -63,6 +64,20 @@ class OpenRun:
         """Return some runs in columns, by their positions in `runs`. Before it, `head` lacks their new errors."""
         runs = [self.runs[each] for each in at]
         return columns_of(self.stored, runs, self.rows, self._texts, self.index.begun)
+
+    def new_columns(self, at: Sequence[int]) -> RunColumns:
+        """Return some runs in columns, as the events have them that were read since `read`, without its statistics."""
+        runs = [self.runs[each] for each in at]
+        records = [self.index.found.ledger.records[run] for run in runs]
+        costs = {record.run: cost_of(self.stored.run, None, record) for record in records}
+        known = {run: cost for run, cost in costs.items() if cost is not None}
+        now = replace(self.stored, records=records, costs_usd=known)
+        return columns_of(now, runs, self.rows, self._texts, self.index.begun)
+
+    @property
+    def texts(self) -> SharedTexts:
+        """The errors and finish reasons to which columns refer."""
+        return self._texts
 
     @property
     def rows(self) -> list[int]:

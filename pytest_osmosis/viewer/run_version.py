@@ -12,6 +12,7 @@ from pytest_osmosis.record.submission import submitted_process
 
 _State = tuple[int, int, int, int]
 """The times, the size and the number of a file."""
+_WATCHED = ("manifest", "journal", "results", "lock", "submission")
 
 
 class RunVersion(NamedTuple):
@@ -21,12 +22,21 @@ class RunVersion(NamedTuple):
     holder: Holder | None
     submitted_is_alive: bool
 
+    def only_journal_differs(self, before: RunVersion) -> bool:
+        """Return True if the same process has written to the journal since, and nothing else has changed."""
+        journal = _WATCHED.index("journal")
+        same_files = [*self.files[:journal], *self.files[journal + 1 :]] == [
+            *before.files[:journal],
+            *before.files[journal + 1 :],
+        ]
+        return same_files and self.holder is not None and self[1:] == before[1:]
+
 
 def run_version(directory: RunDirectory) -> RunVersion:
     """Return the version of an eval run's files, of which none is read whole."""
     submitted = submitted_process(directory)
-    watched = (directory.manifest, directory.journal, directory.results, directory.lock, directory.submission)
-    return RunVersion(tuple(map(_state, watched)), holder_of(directory), submitted is not None and submitted.is_alive)
+    files = tuple(_state(getattr(directory, name)) for name in _WATCHED)
+    return RunVersion(files, holder_of(directory), submitted is not None and submitted.is_alive)
 
 
 def _state(path: Path) -> _State | None:

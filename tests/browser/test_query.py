@@ -80,7 +80,15 @@ def test_each_query_shows_the_runs_for_which_it_holds(page: Page, run_report: Ru
 def test_a_quoted_text_is_searched_in_all_conversations_where_a_reader_sees_it(
     page: Page, run_report: RunReport
 ) -> None:
-    for text, least in (("refund", 1), ("海关", 1), ('"query": ', 1), ("tool_call_id", 0), ("call_", 0), ("é", 0), ("\\", 0)):
+    for text, least in (
+        ("refund", 1),
+        ("海关", 1),
+        ('"query": ', 1),
+        ("tool_call_id", 0),
+        ("call_", 0),
+        ("é", 0),
+        ("\\", 0),
+    ):
         expected = [run for run in run_report.runs if is_seen(text, run)]
         assert len(expected) >= least
         quoted = text.replace("\\", "\\\\").replace('"', '\\"')

@@ -38,6 +38,10 @@ def outcomes(page: Any) -> list[str]:
     return [page["head"]["outcomes"][each] for each in page["runs"]["outcome"]]
 
 
+def errors(page: Any) -> list[str | None]:
+    return [page["head"]["errors"][each] if each >= 0 else None for each in page["runs"]["error"]]
+
+
 def test_a_page_follows_its_eval_run_to_the_end(going_on: RunInProgress) -> None:
     live = LiveRun(going_on.directory, count(1))
     page: Any = copy.deepcopy(live.page())
@@ -50,11 +54,32 @@ def test_a_page_follows_its_eval_run_to_the_end(going_on: RunInProgress) -> None
     page = newer(live, page)
     assert page["head"]["row"]["status"] == "finished"
     fresh: Any = LiveRun(going_on.directory, count(1)).page()
-    assert outcomes(page) == outcomes(fresh)
+    assert (outcomes(page), errors(page)) == (outcomes(fresh), errors(fresh))
     assert {**page["head"], "errors": 0} == {**fresh["head"], "errors": 0}
     assert page["rows"] == fresh["rows"]
     assert page["runs"]["scores"] == fresh["runs"]["scores"]
     assert live.changes(page["seq"])["is_over"]
+
+
+def test_runs_with_new_events_are_shown_before_the_statistics_are_made_again(
+    going_on: RunInProgress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = LiveRun(going_on.directory, count(1))
+    live.page()
+    going_on.append(12)
+    time.sleep(LOOK_S)
+    monkeypatch.setattr("pytest_osmosis.viewer.live.WHOLE_PAGES", 10**6)  # no further one but where it is needed
+    page: Any = copy.deepcopy(live.page())
+    going_on.append(14)
+    newest = newer(live, page)
+    assert newest["head"]["row"] == page["head"]["row"]
+    fresh: Any = LiveRun(going_on.directory, count(1)).page()
+    assert outcomes(newest) == outcomes(fresh) != outcomes(page)
+    same = ("scores", "metrics", "cost_usd", "tokens", "turns", "duration_ms", "boundary")
+    assert {key: newest["runs"][key] for key in same} == {key: fresh["runs"][key] for key in same}
+    assert errors(newest) == errors(fresh)
+    monkeypatch.setattr(live, "_next_whole", 0.0)
+    assert newer(live, newest)["head"]["row"] == fresh["head"]["row"]
 
 
 def test_a_torn_line_is_read_once_it_is_whole(going_on: RunInProgress) -> None:
