@@ -9,7 +9,7 @@ import { sorted } from "../ui/table";
 import { EntryTables } from "./runs/entries";
 import { Filters, filtered } from "./runs/filters";
 import { columns, RunsTable } from "./runs/table";
-import { PickedRuns, picked, withPick } from "./runs/picked";
+import { comparePicked, PickedRuns, picked, togglePick } from "./runs/picked";
 
 export function RunsView() {
   const page = useRunsPage();
@@ -34,8 +34,8 @@ function Runs({ page }: { page: RunsPage }) {
   useKeys("Eval runs", [
     { keys: ["j"], does: "next eval run", run: () => move(1) },
     { keys: ["k"], does: "previous eval run", run: () => move(-1) },
-    { keys: ["x"], does: "tick to compare", run: () => { const name = focused(); if (name) setQuery({ pick: withPick(query, name) }); } },
-    { keys: ["c"], does: "compare the two that are ticked", run: () => { if (pair.length === 2) go({ name: "compare", a: pair[0], b: pair[1], digest: null }); } },
+    { keys: ["x"], does: "tick to compare", run: () => { const name = focused(); if (name) togglePick(name); } },
+    { keys: ["c"], does: "compare the two that are ticked", run: () => comparePicked(page) },
     { keys: ["/"], does: "filter by name", run: () => document.querySelector<HTMLElement>("#filter-text")?.focus() },
   ]);
   if (!page.runs.length)

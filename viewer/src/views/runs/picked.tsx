@@ -1,6 +1,6 @@
 // The two eval runs that are ticked to be compared.
 import type { RunsPage } from "../../shapes";
-import { go, setQuery, written } from "../../state/route";
+import { go, route, setQuery, written } from "../../state/route";
 
 const SEPARATOR = " ";
 
@@ -15,11 +15,17 @@ export function picked(page: RunsPage, query: URLSearchParams): string[] {
   return page.runs.filter((run) => names.has(run.name)).map((run) => run.name).reverse();
 }
 
-/** The value of `pick` after a tick is set or taken away. A third one takes the place of the first. */
-export function withPick(query: URLSearchParams, name: string): string | null {
-  const names = ticked(query);
+/** Tick an eval run, or take its tick away. A third one takes the place of the first. */
+export function togglePick(name: string): void {
+  const names = ticked(route.value.query);
   const next = names.includes(name) ? names.filter((each) => each !== name) : [...names, name].slice(-2);
-  return next.join(SEPARATOR) || null;
+  setQuery({ pick: next.join(SEPARATOR) || null });
+}
+
+/** Compare the two that are ticked, if they are two. */
+export function comparePicked(page: RunsPage): void {
+  const [a, b] = picked(page, route.value.query);
+  if (b) go({ name: "compare", a, b, digest: null });
 }
 
 /** A bar at the foot of the list, while any is ticked. */

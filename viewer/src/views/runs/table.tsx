@@ -5,7 +5,7 @@ import { route, setQuery, written } from "../../state/route";
 import { gatesText, GatesChip, StatusChip } from "../../ui/chip";
 import { Rate } from "../../ui/rate";
 import { type Column, Table } from "../../ui/table";
-import { withPick } from "./picked";
+import { togglePick } from "./picked";
 
 export const columns: Column<RunRow>[] = [
   { name: "run", title: "eval run", cell: (run) => <Name run={run} />, isHead: true, by: (run) => run.name, class: "run-name" },
@@ -27,7 +27,7 @@ export function RunsTable({ rows, pair }: { rows: readonly RunRow[]; pair: strin
     title: <span class="visually-hidden">compare</span>,
     class: "run-pick",
     cell: (run) => (
-      <input type="checkbox" aria-label={`compare ${run.name}`} checked={pair.includes(run.name)} onChange={() => setQuery({ pick: withPick(query, run.name) })} />
+      <input type="checkbox" aria-label={`compare ${run.name}`} checked={pair.includes(run.name)} onChange={() => togglePick(run.name)} />
     ),
   };
   return (
