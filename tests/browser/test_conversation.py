@@ -223,7 +223,7 @@ def test_an_error_shows_where_it_broke_and_the_end_of_its_traceback(pages: Pages
     expect(page.locator(".scores")).to_contain_text("not scored")
 
 
-def test_scores_and_the_answer_stand_beside_what_was_expected(pages: Pages, report: Path) -> None:
+def test_scores_and_the_answer_stand_next_to_what_was_expected(pages: Pages, report: Path) -> None:
     page = _opened(pages, report, 0)
 
     expect(page.locator(".score")).to_contain_text("0.25 < 1")
