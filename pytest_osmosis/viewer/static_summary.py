@@ -17,7 +17,7 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import escaped, one_line
 from pytest_osmosis.viewer.chunks import ReportedRun
 from pytest_osmosis.viewer.report_pages import ReportPages
-from pytest_osmosis.viewer.shapes import EntryRow, FunctionShape, IntervalShape, RunPage
+from pytest_osmosis.viewer.shapes import EntryRow, FunctionShape, IntervalShape, RunHead, RunPage
 
 MOST_RUNS = 50
 REASON_CHARS = 300
@@ -68,36 +68,28 @@ def _reasons(conversation: Mapping[str, Any]) -> list[str]:
 def _section(page: RunPage, reasons: Reasons) -> str:
     head = page["head"]
     row = head["row"]
-    lines = [*head["verdict"], *head["remarks"], *head["circumstances"]]
+    end = row["status"] + (f" ({row['reason']})" if row["reason"] else "")
     parts = [
         f"<section>\n<h2>{_text(row['name'])}</h2>\n",
-        f"<p>{_text(_account(page))}</p>\n",
-        "".join(f"<p>{_text(line)}</p>\n" for line in lines),
+        _lines("verdict", [end, *(_marked(line, head) for line in head["verdict"])]),
+        _lines("facts", [*head["remarks"], *head["account"], *head["circumstances"]]),
     ]
-    if head["gates"]:
-        gates = [
-            [f"{_STATES.get(gate['state'], '!')} {gate['state']}", gate["gate"], gate["finding"]]
-            for gate in head["gates"]
-        ]
-        parts.append(_table("Gates", ["", "gate", "finding"], gates))
     if head["functions"]:
         parts.append(_functions(head["functions"], head["models"]))
     parts.append(_runs(page, reasons))
     return "".join([*parts, "</section>\n"])
 
 
-def _account(page: RunPage) -> str:
-    row = page["head"]["row"]
-    end = row["status"] + (f" ({row['reason']})" if row["reason"] else "")
-    rate = f"pass rate {_rate(row['pass_rate'])}{_interval(row['pass_rate_interval'])}"
-    parts = [end, rate]
-    if row["passed"] is not None and row["measured"] is not None:
-        parts.append(f"{count(row['passed'])} of {plural(row['measured'], 'measured run')} passed")
-    outcomes = page["head"]["outcomes"]
-    unmeasured = sum(outcomes[each] == "unmeasured" for each in page["runs"]["outcome"])
-    if unmeasured:
-        parts.append(f"{plural(unmeasured, 'run')} unmeasured")
-    return "; ".join(parts)
+def _marked(line: str, head: RunHead) -> str:
+    """Return a line of a verdict, with a mark before the finding of a gate."""
+    states = {f"gate {gate['gate']}:": gate["state"] for gate in head["gates"]}
+    state = next((state for begin, state in states.items() if line.startswith(begin)), None)
+    return line if state is None else f"{_STATES.get(state, '!')} {line}"
+
+
+def _lines(kind: str, lines: Sequence[str]) -> str:
+    """Return lines; those that begin with blanks explain the one before."""
+    return f'<p class="{kind}">{"<br>".join(map(_text, lines))}</p>\n' if lines else ""
 
 
 def _functions(functions: Sequence[FunctionShape], models: Sequence[str]) -> str:
@@ -108,7 +100,8 @@ def _functions(functions: Sequence[FunctionShape], models: Sequence[str]) -> str
         values = [score(found.get(key)) for key in ("mean", "std", "min", "max", "pass_rate")]
         rows.append([each["name"], *model, f"{each['threshold']:g}", *values])
     named = ["model"] if len(models) > 1 else []
-    return _table("Functions", ["function", *named, "threshold", "mean", "std", "min", "max", "pass rate"], rows)
+    header = ["function", *named, "threshold", "mean", "std", "min", "max", "pass rate"]
+    return _table("Functions", header, rows, n_numbers=6)
 
 
 def _runs(page: RunPage, reasons: Reasons) -> str:
@@ -191,9 +184,14 @@ def _interval(interval: IntervalShape | None) -> str:
     return "" if interval is None else f" ({score(interval['low'])} to {score(interval['high'])})"
 
 
-def _table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], n_numbers: int = 0) -> str:
+    """Return a table, whose last `n_numbers` columns hold numbers."""
+
     def line(tag: str, cells: Sequence[str]) -> str:
-        return f"<tr>{''.join(f'<{tag}>{_text(cell)}</{tag}>' for cell in cells)}</tr>\n"
+        first = len(cells) - n_numbers
+        kinds = [' class="number"' if column >= first else "" for column in range(len(cells))]
+        texts = (f"<{tag}{kind}>{_text(cell)}</{tag}>" for kind, cell in zip(kinds, cells, strict=True))
+        return f"<tr>{''.join(texts)}</tr>\n"
 
     body = "".join(line("td", row) for row in rows)
     return f"<table>\n<caption>{_text(caption)}</caption>\n{line('th', header)}{body}</table>\n"

@@ -28,7 +28,7 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
         "head": {
             "schema_version": 1, "row": run_row(name), "path": f".osmosis/runs/{name}", "baseline_model": None,
             "models": ["m"], "selection": "all rows", "n_runs": 1, "decide": "run", "circumstances": [],
-            "remarks": [], "verdict": ["gate pass_rate: fails"], "account": [],
+            "remarks": [], "verdict": ["gate pass_rate >= 0.9: FAILS: 0.5"], "account": [],
             "gates": [{"gate": "pass_rate >= 0.9", "state": "fails", "finding": "0.5", "value": 0.5}],
             "functions": [{"name": "reward", "model": 0, "threshold": 1.0, "decides": True, "statistics": {}}],
             "curves": [], "slices": [], "no_slices": "", "results": None, "outcomes": OUTCOMES,

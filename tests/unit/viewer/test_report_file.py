@@ -141,7 +141,7 @@ def test_the_summary_without_scripts_escapes_text_of_others(tmp_path: Path) -> N
         "reward 0.250, threshold 1",
         "reward: &lt;i&gt;",
         "provider: 401 &lt;b&gt;no key&lt;/b&gt;",
-        "pass_rate &gt;= 0.9",
+        "✗ gate pass_rate &gt;= 0.9: FAILS: 0.5",
     ):
         assert shown in text
     assert "row0-run0" not in text  # it passed
