@@ -121,14 +121,14 @@ def test_rows_are_opened_side_by_side_by_keys_and_the_address_opens_the_same(pag
     page.keyboard.press("Enter")
 
     pair = page.get_by_role("complementary")
-    expect(pair.locator("h2")).to_have_text(f"row{listed[0]['b_row']}")
+    expect(pair.locator("h1")).to_have_text(f"row{listed[0]['b_row']}")
     sides = pair.get_by_role("article")
     expect(sides.nth(0).locator(".pair-run[aria-pressed=true] .outcome")).to_have_text("✓ passed")
     expect(sides.nth(1).locator(".pair-run[aria-pressed=true] .outcome")).to_have_text("✗ failed")
     expect(pair.locator(".pair-whole")).to_have_count(2)
 
     page.keyboard.press("j")
-    expect(pair.locator("h2")).to_have_text(f"row{listed[1]['b_row']}")
+    expect(pair.locator("h1")).to_have_text(f"row{listed[1]['b_row']}")
     page.keyboard.press("Shift+L")
     page.keyboard.press("l")
     chosen = pair.locator(".pair-run[aria-pressed=true]")
@@ -138,7 +138,7 @@ def test_rows_are_opened_side_by_side_by_keys_and_the_address_opens_the_same(pag
     again = pages.open(page.url, width=400, theme="dark")
     expect(again.locator(".pair-whole")).to_have_count(2)
     assert again.locator(".pair-run[aria-pressed=true]").all_inner_texts() == picked
-    expect(again.get_by_role("complementary").locator("h2")).to_have_text(f"row{listed[1]['b_row']}")
+    expect(again.get_by_role("complementary").locator("h1")).to_have_text(f"row{listed[1]['b_row']}")
 
     page.keyboard.press("Escape")
     expect(pair).to_have_count(0)
@@ -230,7 +230,7 @@ def test_the_words_in_which_two_answers_differ_are_marked_in_both(pages: Pages, 
     page = pages.open(f"{words.as_uri()}#/compare/a/b/{0:016x}")
     for row, (a, b, only_a, only_b) in enumerate(ANSWERS):
         page.goto(f"{words.as_uri()}#/compare/a/b/{row:016x}")
-        expect(page.get_by_role("complementary").locator("h2")).to_have_text(f"row{row}")
+        expect(page.get_by_role("complementary").locator("h1")).to_have_text(f"row{row}")
         texts = page.locator(".pair-text")
         expect(texts).to_have_count(2)
         shown = [text.strip().replace("\u202e", r"\u202e") for text in (a, b)]

@@ -19,11 +19,12 @@ export function CompareView({ a, b, digest }: { a: string; b: string; digest: st
 function Comparison({ page, digest }: { page: ComparisonPage; digest: string | null }) {
   const rows = keyedRows(page.rows);
   const shown = digest === null ? undefined : rows.find((row) => row.key === digest);
+  const Title = shown ? "h2" : "h1"; // the open row has the title of the page
   return (
     <div class="compare" data-open={shown ? "true" : undefined}>
       <div class="compare-main">
         <div class="compare-head">
-          <h1>Comparison of two eval runs</h1>
+          <Title>Comparison of two eval runs</Title>
           {source().isLive && <a class="button button-small" href={written({ name: "compare", a: page.b.name, b: page.a.name, digest: null })}>⇄ Swap A and B</a>}
         </div>
         <div class="compare-top">

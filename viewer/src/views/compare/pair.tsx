@@ -26,7 +26,7 @@ export function PairView({ page, row, rows }: { page: ComparisonPage; row: Keyed
   return (
     <aside class="compare-pair" ref={panel} aria-label={`${rowName(row)} in A and B`} tabIndex={-1}>
       <header class="pair-head">
-        <h2>{rowName(row)}</h2>
+        <h1>{rowName(row)}</h1>
         <Chip tone={tone} glyph={glyph}>{word}</Chip>
         <span class="muted small number">A {row.a_passed} of {row.a_measured}, B {row.b_passed} of {row.b_measured} passed</span>
         <p class="pair-prompt" dir="auto" title={row.prompt}>{row.prompt}</p>

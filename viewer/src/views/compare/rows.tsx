@@ -33,7 +33,9 @@ export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage
     while (next >= 0 && next < listed.length && !fits(listed[next])) next += by;
     if (next < 0 || next >= listed.length) return false;
     if (open) return openRow(page, listed[next], true);
-    if (next >= limit) setMost(next + AT_ONCE);
+    const link = linkAt(body.current, next);
+    if (link) return link.focus();
+    setMost(next + AT_ONCE); // focused once it is laid out
     requestAnimationFrame(() => linkAt(body.current, next)?.focus());
   };
   useKeys("Rows", [

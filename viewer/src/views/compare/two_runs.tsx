@@ -34,7 +34,7 @@ export function TwoRuns({ a, b }: { a: SideRun; b: SideRun }) {
   return (
     <>
       {expected !== null && expected !== undefined && (
-        <section class="pair-expected" aria-label="Expected answer"><h3>Expected</h3><Text text={asText(expected).trim()} /></section>
+        <section class="pair-expected" aria-label="Expected answer"><h2>Expected</h2><Text text={asText(expected).trim()} /></section>
       )}
       {isSame && <p class="pair-same"><span aria-hidden="true">=</span> Both gave the same answer.</p>}
       <div class="pair">
@@ -64,7 +64,7 @@ function Result({ side, loaded, parts, isSame }: { side: SideRun; loaded: Loaded
       <Failure page={page} at={at} conversation={conversation} />
       <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0 && conversation?.rollout !== null} />
       <section class="pair-answer" aria-label={`Answer of ${letter}`}>
-        <h3>Answer {parts && !isSame && <span class={`diff-key diff-${letter.toLowerCase()}`}>only in {letter}</span>}</h3>
+        <h2>Answer {parts && !isSame && <span class={`diff-key diff-${letter.toLowerCase()}`}>only in {letter}</span>}</h2>
         <Answer letter={letter} answer={answerIn(conversation)} loaded={loaded} parts={parts} />
       </section>
     </article>
@@ -74,7 +74,7 @@ function Result({ side, loaded, parts, isSame }: { side: SideRun; loaded: Loaded
 function Whole({ letter, conversation }: { letter: "A" | "B"; conversation: Conversation }) {
   return (
     <section class="conversation pair-whole" aria-label={`Conversation of ${letter}`}>
-      <h3>Conversation of {letter}</h3>
+      <h2>Conversation of {letter}</h2>
       <Messages conversation={conversation} />
     </section>
   );

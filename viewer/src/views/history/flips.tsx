@@ -64,7 +64,7 @@ function Cell({ page, row, at }: { page: HistoryPage; row: FlippingRow; at: numb
   const passes = 2 * passed > measured;
   const text = `${name}: ${passed} of ${measured} passed`;
   return (
-    <a class={`flip-cell flip-${passes ? "passed" : "failed"}`} href={written({ name: "run", run: name, id: `row${index}-run0` })} title={text} aria-label={text}>
+    <a class={`flip-cell flip-${passes ? "passed" : "failed"}`} href={written({ name: "run", run: name, id: `row${index}-run0` })} title={text} aria-label={`${passed}/${measured} passed in ${name}`}>
       <span aria-hidden="true">{passes ? "✓" : "✗"}{measured > 1 && passed > 0 && passed < measured && <small>{passed}/{measured}</small>}</span>
     </a>
   );
