@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -343,16 +343,15 @@ def summarize(
     for name in pass_rule.scorers:
         scores = {row: [_scored_by(record, pass_rule, name) for record in group] for row, group in counted.items()}
         by_function[name] = stats.summarize(scores, n)
-    return by_function, _overall(counted, pass_rule, n)
+    decided = {row: [_by_decide(record, pass_rule) for record in group] for row, group in counted.items()}
+    return by_function, stats.summarize(decided, n)
 
 
-def overall(records: Sequence[RunRecord], pass_rule: PassRule, n: int) -> stats.Summary:
-    """Return the statistics of runs as a whole, by `decide`."""
-    return _overall(by_row([record for record in records if record.status not in _UNCOUNTED]), pass_rule, n)
-
-
-def _overall(rows: Mapping[int, Sequence[RunRecord]], pass_rule: PassRule, n: int) -> stats.Summary:
-    return stats.summarize({row: [_by_decide(record, pass_rule) for record in group] for row, group in rows.items()}, n)
+def decided_scores(records: Iterable[RunRecord], pass_rule: PassRule) -> Iterator[tuple[RunRecord, stats.RunScore]]:
+    """Yield each run that is in a denominator, with its score by `decide`."""
+    for record in records:
+        if record.status not in _UNCOUNTED:
+            yield record, _by_decide(record, pass_rule)
 
 
 def runs_for(rule: GateRule, records: Sequence[RunRecord], pass_rule: PassRule) -> Runs:

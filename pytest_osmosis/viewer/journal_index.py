@@ -41,6 +41,32 @@ class ConversationPlaces(NamedTuple):
     scores: tuple[int, ...]
 
 
+class ConversationIndex:
+    """The positions of conversations, from the events that count."""
+
+    def __init__(self) -> None:
+        self._rollouts: dict[tuple[RunId, int], int] = {}
+        self._scores: dict[tuple[RunId, int], dict[str, int]] = {}
+
+    def take(self, event: Event) -> None:
+        """Take the next rollout or score."""
+        key = RunId.of(event), event["attempt"]
+        if event["ev"] == "rollout":
+            self._rollouts.setdefault(key, event[POSITION])  # a line may be there twice, of which the first counts
+        else:
+            names = {*event.get("scores", ()), *event.get("errors", ()), event.get("name", "")} - {""}
+            self._scores.setdefault(key, {}).update(dict.fromkeys(names, event[POSITION]))
+
+    def places(self, record: RunRecord) -> ConversationPlaces | None:
+        """Return where the conversation of a run is, None if it has not ended: of the attempt and scores that count."""
+        if not record.rolled:
+            return None
+        key = record.run, record.attempt
+        known = {*record.scores, *record.scorer_errors}
+        scores = (at for name, at in self._scores.get(key, {}).items() if name in known or record.removed)
+        return ConversationPlaces(self._rollouts.get(key), tuple(sorted(set(scores))))
+
+
 class JournalIndex:
     """The index of the journal at a path. `read` takes what is new; before that it is empty.
 
@@ -57,7 +83,7 @@ class JournalIndex:
     def _clear(self) -> None:
         self._replaying = Replaying()
         self._end, self._n_lines = 0, 0
-        self._scores: dict[tuple[RunId, int], dict[str, int]] = {}
+        self._conversations = ConversationIndex()
         self.begun: set[RunId] = set()
         self.prompts: dict[int, str] = {}
 
@@ -105,27 +131,19 @@ class JournalIndex:
     def places(self, run: RunId) -> ConversationPlaces | None:
         """Return where the conversation of a run is, None if nothing of it is stored."""
         record = self._replaying.ledger.records.get(run)
-        if record is None or not record.rolled:
-            return None
-        rollout = self._replaying.positions.get(("rollout", run, record.attempt))
-        known = {*record.scores, *record.scorer_errors}
-        scores = (
-            at for name, at in self._scores.get((run, record.attempt), {}).items() if name in known or record.removed
-        )
-        return ConversationPlaces(rollout, tuple(sorted(set(scores))))
+        return None if record is None else self._conversations.places(record)
 
     def _take(self, event: Event) -> None:
         """Take what the fold leaves out of an event about a run."""
-        run, kind = RunId.of(event), event["ev"]
+        if event["ev"] in ("rollout", "score"):
+            self._conversations.take(event)
+        run = RunId.of(event)
         record = self._replaying.ledger.records[run]
         if event.get("attempt", record.attempt) < record.attempt:
-            return
-        if kind == "score":
-            names = {*event.get("scores", ()), *event.get("errors", ()), event.get("name", "")} - {""}
-            self._scores.setdefault((run, record.attempt), {}).update(dict.fromkeys(names, event[POSITION]))
-        if kind == "rollout" and run.row not in self.prompts and (excerpt := excerpt_of(event)):
+            return  # a late line of an attempt that was given up
+        if event["ev"] == "rollout" and run.row not in self.prompts and (excerpt := excerpt_of(event)):
             self.prompts[run.row] = excerpt
-        self._note_begun(record, begins=kind == "start")
+        self._note_begun(record, begins=event["ev"] == "start")
 
     def _note_begun(self, record: RunRecord, *, begins: bool) -> None:
         if record.status != "pending":

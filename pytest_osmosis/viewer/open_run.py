@@ -8,9 +8,11 @@ from dataclasses import replace
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.results.publish import MANY
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.results.stored_results import StoredResults, cost_of, read_stored, row_digests_of, stored_now
 from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
+from pytest_osmosis.viewer.ended_journal import EndedJournal
 from pytest_osmosis.viewer.journal_index import ChangedRuns, JournalIndex, JournalSlices
 from pytest_osmosis.viewer.run_page import SharedTexts, Slices, columns_of, head_of, rows_of, runs_of
 from pytest_osmosis.viewer.shapes import RunColumns, RunHead, RunPage
@@ -21,13 +23,16 @@ class OpenRun:
     """A stored eval run with an index of its journal. `read` reads it for the first time, and on.
 
     `runs` are those of its page, in their order. Raises `OsmosisError` for files that cannot be read. It is not safe to
-    use from several threads at once. `results` are those that this session made, which need not be read back.
+    use from several threads at once.
+
+    `results` are those that this session made, which need not be read back: then only the places of conversations are
+    read, and that once.
     """
 
     def __init__(self, directory: RunDirectory, results: Results | None = None) -> None:
         self.directory = directory
         self._results = results
-        self.index = JournalIndex(directory.journal)
+        self.index = _index(directory, results)
         self.stored: StoredResults
         self.runs: Sequence[RunId] = ()
         self._texts = SharedTexts()
@@ -45,7 +50,8 @@ class OpenRun:
         run: StoredEvalRun = stored(self.directory)
         if self._results is not None:
             return stored_now(run, self._results, self.index.found)
-        return read_stored(run, self.index.found)
+        read = read_stored(run, self.index.found)
+        return replace(read, document={key: each for key, each in read.document.items() if key not in MANY})
 
     def page(self, seq: int = 0) -> RunPage:
         """Return the page on all that was read."""
@@ -103,3 +109,9 @@ class OpenRun:
 
     def close(self) -> None:
         self._slices_of_journal.close()
+
+
+def _index(directory: RunDirectory, results: Results | None) -> JournalIndex | EndedJournal:
+    if results is None:
+        return JournalIndex(directory.journal)
+    return EndedJournal(directory.journal, {record.run: record for record in results.all_records})

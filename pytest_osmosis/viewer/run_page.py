@@ -5,7 +5,7 @@ All numbers are those of `results`, so they are those of results.json where ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -111,7 +111,7 @@ def rows_of(runs: Sequence[RunId], digests: Mapping[int, str], prompts: Mapping[
 
 
 def columns_of(
-    stored: StoredResults, runs: Sequence[RunId], rows: Sequence[int], texts: SharedTexts, begun: set[RunId]
+    stored: StoredResults, runs: Sequence[RunId], rows: Sequence[int], texts: SharedTexts, begun: Collection[RunId]
 ) -> RunColumns:
     """Return runs in columns. `rows` are the indices of all rows; `begun` are runs of the last session."""
     places = {row: place for place, row in enumerate(rows)}

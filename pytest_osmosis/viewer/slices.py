@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.results import Results, overall
-from pytest_osmosis.stats import Interval
+from pytest_osmosis.results.results import Results, decided_scores
+from pytest_osmosis.stats import Interval, RunScore, gaffke
 from pytest_osmosis.viewer.dataset_rows import MOST_VALUES, DatasetRows
 from pytest_osmosis.viewer.shapes import IntervalShape, SliceShape, SlicesShape
 
@@ -14,15 +15,25 @@ _Group = Callable[[RunRecord], str | None]
 """Returns the value of a run, None if it is in no slice."""
 
 
+class _Judged(NamedTuple):
+    """A run that counts, and what its model's results say of it."""
+
+    record: RunRecord
+    score: RunScore
+
+
 def slices_of(results: Results, dataset: DatasetRows, rows: Sequence[int]) -> list[SlicesShape]:
     """Return the slices by each column of the dataset, and by facts about rollouts that differ. `rows` are all rows."""
-    records = [record for record in results.records if record.status not in ("pending", "skipped")]
+    judged = [_Judged(record, score) for record, score in decided_scores(results.records, results.pass_rule)]
     places = {row: place for place, row in enumerate(rows)}
     found = []
     for column, group in _columns(dataset.groups):
-        parts = _parted(records, group)
+        parts = _parted(judged, group)
         if 2 <= len(parts) <= MOST_VALUES:
-            slices = [_slice(results, value, parts[value], places) for value in sorted(parts, key=_order)]
+            slices = [
+                _slice(value, parts[value], places, has_rate=not results.is_fragment)
+                for value in sorted(parts, key=_order)
+            ]
             found.append(SlicesShape(column=column, slices=slices))
     return found
 
@@ -34,28 +45,30 @@ def _columns(groups: Mapping[str, Mapping[int, str]]) -> Iterator[tuple[str, _Gr
     yield "model that answered", lambda record: record.model
 
 
-def _parted(records: Sequence[RunRecord], group: _Group) -> dict[str, list[RunRecord]]:
-    parts: dict[str, list[RunRecord]] = {}
-    for record in records:
-        value = group(record)
+def _parted(judged: Sequence[_Judged], group: _Group) -> dict[str, list[_Judged]]:
+    parts: dict[str, list[_Judged]] = {}
+    for each in judged:
+        value = group(each.record)
         if value is not None:
-            parts.setdefault(value, []).append(record)
+            parts.setdefault(value, []).append(each)
     return parts
 
 
-def _slice(results: Results, value: str, records: Sequence[RunRecord], places: Mapping[int, int]) -> SliceShape:
+def _slice(value: str, runs: Sequence[_Judged], places: Mapping[int, int], *, has_rate: bool) -> SliceShape:
     """Return a slice. Like that of the whole, its rate is left out while runs are missing that could change it."""
-    summary = overall(records, results.pass_rule, results.description.n)
-    interval = summary.pass_rate_interval
-    has_rate = summary.n_measured > 0 and not results.is_fragment
+    by_row: dict[int, list[float]] = {}
+    for record, score in runs:
+        by_row.setdefault(record.run.row, []).append(float(score.passed))
+    measured, passed = (sum(column) for column in zip(*((each.measured, each.passed) for _, each in runs), strict=True))
+    has_rate = has_rate and measured > 0
     return SliceShape(
         value=value,
-        rows=sorted({places[record.run.row] for record in records}),
-        runs=len(records),
-        measured=summary.n_measured,
-        passed=sum(map(results.pass_rule.passed, records)),
-        pass_rate=summary.pass_rate if has_rate else None,
-        pass_rate_interval=_interval(interval) if has_rate and interval is not None else None,
+        rows=sorted(places[row] for row in by_row),
+        runs=len(runs),
+        measured=measured,
+        passed=passed,
+        pass_rate=passed / len(runs) if has_rate else None,
+        pass_rate_interval=_interval(gaffke(list(by_row.values()))) if has_rate else None,
     )
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_record import fold
 from pytest_osmosis.results.run_entry import run_entry
+from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.run_list import run_row
 from pytest_osmosis.viewer.shapes import RunPage
@@ -158,6 +160,21 @@ def test_conversations_are_the_events_of_the_journal(opened: OpenRun, kinds: Map
         )  # fmt: skip
         assert {name: score for each in found["scores"] for name, score in each["scores"].items()} == record.scores
         assert {name for each in found["scores"] for name in each["errors"]} == {*record.scorer_errors}
+
+
+@pytest.mark.parametrize("kind", WITH_RESULTS)
+def test_results_in_memory_lead_to_the_same_page(
+    opened: OpenRun, kinds: Mapping[str, Path], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory(kinds[kind])
+    monkeypatch.chdir(directory.path.parents[2])  # as results name their directory
+    written = OpenRun(directory, read_stored(stored(directory)).results)
+    written.read()
+
+    assert written.page() == opened.page()
+    assert [written.conversation(at) for at in range(len(written.runs))] == [
+        opened.conversation(at) for at in range(len(opened.runs))
+    ]
 
 
 @pytest.mark.parametrize("kind", ["killed"])
