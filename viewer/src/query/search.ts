@@ -1,6 +1,6 @@
 // The search for texts in conversations: what was found so far, text by text.
 import { signal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { RunPage } from "../shapes";
 import { source } from "../source/source";
 import { problemOf } from "../state/page";
@@ -20,6 +20,8 @@ export const searches = signal<TextSearch[]>([]);
 const NO_HITS: Set<number> = new Set();
 /** Found runs are shown this often while a search goes on. */
 const SHOWN_MS = 200;
+/** An eval run that goes on is searched again this often, if it changed. */
+const AGAIN_MS = 5000;
 
 let abort: AbortController | undefined;
 
@@ -39,6 +41,22 @@ export function useSearches(page: RunPage, texts: string[]): void {
     return () => control.abort();
   }, [wanted, name]);
   useEffect(() => () => { searches.value = []; }, [name]);
+  const latest = useRef(page);
+  latest.current = page;
+  useEffect(() => {
+    if (!source().isLive || !wanted.length) return;
+    let seq = latest.current.seq;
+    const control = new AbortController();
+    const timer = setInterval(() => {
+      if (latest.current.seq === seq || searches.value.some((each) => each.state !== "done")) return;
+      seq = latest.current.seq;
+      for (const each of searches.value) void perform(name, latest.current, { ...each }, control.signal, false);
+    }, AGAIN_MS);
+    return () => {
+      clearInterval(timer);
+      control.abort();
+    };
+  }, [wanted, name]);
 }
 
 /** The runs with a text in their conversation, as far as the search has come. */
@@ -56,7 +74,8 @@ function begun(text: string): TextSearch {
   return { text, hits: new Set(), searched: 0, state: "going on", problem: "" };
 }
 
-async function perform(name: string, page: RunPage, search: TextSearch, signal: AbortSignal): Promise<void> {
+/** Search, and show what was found: `asItGoes`, or at the end. */
+async function perform(name: string, page: RunPage, search: TextSearch, signal: AbortSignal, asItGoes = true): Promise<void> {
   let last = 0;
   const tell = (state: TextSearch["state"], problem = "") => {
     const next = { ...search, state, problem };
@@ -69,7 +88,7 @@ async function perform(name: string, page: RunPage, search: TextSearch, signal: 
       const isFirst = search.hits.size === 0 && news.at.length > 0;
       for (const at of news.at) search.hits.add(at);
       search.searched = news.searched;
-      if (isFirst || performance.now() - last > SHOWN_MS) tell("going on");
+      if (asItGoes && (isFirst || performance.now() - last > SHOWN_MS)) tell("going on");
     }, signal);
     if (!signal.aborted) tell("done");
   } catch (error) {

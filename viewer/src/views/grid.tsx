@@ -41,7 +41,8 @@ export function Grid({ page, shown, open, isVisible }: GridProps) {
     else if (top + ROW_PX > frame.scrollTop + room) frame.scrollTop = top + ROW_PX - room;
     const column = page.runs.row[run] * layout.columns.length;
     const [left, right] = sizes.edges(layout.cells.subarray(column, column + layout.columns.length).indexOf(run));
-    if (left < frame.scrollLeft) frame.scrollLeft = left;
+    if (right <= frame.clientWidth) frame.scrollLeft = 0;
+    else if (left < frame.scrollLeft) frame.scrollLeft = left;
     else if (right > frame.scrollLeft + frame.clientWidth) frame.scrollLeft = right - frame.clientWidth;
   };
   const focus = (run: number) => {
@@ -59,7 +60,7 @@ export function Grid({ page, shown, open, isVisible }: GridProps) {
   };
 
   useEffect(() => { if (open !== null) setVisited(open); }, [open]);
-  useLayoutEffect(() => { if (open !== null && isVisible) reveal(open); }, [open, isVisible, places]);
+  useLayoutEffect(() => { if (open !== null && isVisible) reveal(open); }, [open, isVisible, places, sizes]);
   useLayoutEffect(() => { if (scroller.current && open === null) scroller.current.scrollTop = 0; }, [shown.order, shown.text]);
   useLayoutEffect(() => {
     if (!wantsFocus.current || !isVisible) return;

@@ -29,7 +29,7 @@ export function GridHead({ page, sizes }: { page: RunPage; sizes: GridSizes }) {
             {sizes.cell === "slim" ? <><span class="visually-hidden">run </span>{column.run}</> : `run ${column.run}`}
           </div>
         ))}
-        <div class="number" role="columnheader" aria-colindex={columns.length + 2} title="Runs of the row that passed, of those that were measured">passed</div>
+        <div class="number" role="columnheader" aria-colindex={columns.length + 2} title={`Runs of the row${rows > 1 ? ` by ${page.head.models[0]}` : ""} that passed, of those that were measured`}>passed</div>
       </div>
     </div>
   );

@@ -39,7 +39,7 @@ export const GridRow = memo(function GridRow({ page, row, place, sizes, fn, hold
         </div>
       ))}
       <div class="grid-tally number" role="gridcell" aria-colindex={columns.length + 2}>
-        {passed}/{passed + failed}
+        {passed + failed ? `${passed}/${passed + failed}` : "-"}
       </div>
     </div>
   );
