@@ -54,7 +54,8 @@ function examples(page: RunPage): Example[] {
   ];
 }
 
-/** The term that holds for the rows of a slice. */
+/** The term that holds for the rows of a slice; for one by finish reason, for its runs. */
 export function sliceTerm(column: string, value: string): string {
+  if (column === "finish reason") return `finish:${written(value)}`;
   return `slice:${written(column)}=${written(value)}`;
 }
