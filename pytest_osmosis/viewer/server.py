@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -66,6 +67,9 @@ PAGE = f"""\
 </html>
 """
 
+_silent = logging.getLogger("pytest_osmosis.dashboard")
+_silent.disabled = True  # whoever sends nonsense to the port must not fill the terminal
+
 
 class DashboardServer:
     """Serves a dashboard on a socket that listens already. Raises `OsmosisError` if the bundle cannot be read."""
@@ -88,7 +92,7 @@ class DashboardServer:
             with suppress(NotImplementedError):  # Windows, where Ctrl-C arrives as KeyboardInterrupt
                 loop.add_signal_handler(number, stopped.set)
         runner = web.AppRunner(
-            self.application(), access_log=None, handler_cancellation=True, shutdown_timeout=CLOSING_S
+            self.application(), access_log=None, logger=_silent, handler_cancellation=True, shutdown_timeout=CLOSING_S
         )
         await runner.setup()
         try:

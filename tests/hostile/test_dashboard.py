@@ -1,0 +1,134 @@
+"""The dashboard under attack: any program and any web page of this machine can send to its port."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.viewer_runs import SyntheticRun, write_run
+from tests.cli.dashboards import DEADLINE_S, RunningDashboard, dashboard
+
+NAME = "support-1"
+END = b"\r\n\r\n"
+SECRET = "hidden-elsewhere-4711"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDashboard]:
+    folder = tmp_path_factory.mktemp("attacked")
+    write_run(folder, SyntheticRun(NAME, rows=2, n=1))
+    (folder / "secret.json").write_text(json.dumps({"key": SECRET}))
+    (folder / ".osmosis/secret.json").write_text(json.dumps({"key": SECRET}))
+    with dashboard(folder, "--no-open") as found:
+        yield found
+
+
+def sent(running: RunningDashboard, request: bytes) -> bytes:
+    """The answer to a request as it is, "" if the connection is closed without one."""
+    with socket.create_connection(("127.0.0.1", running.port), timeout=DEADLINE_S) as connection:
+        connection.sendall(request)
+        if not request.endswith(END):  # nothing answers before the end
+            connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    return answer
+
+
+def raw(target: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:
+    lines = (f"{method} {target} HTTP/{version}", *headers, "Connection: close", "", "")
+    return "\r\n".join(lines).encode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("/../secret.json", "/..%2fsecret.json", "/%2e%2e/secret.json", "/app.js/../../secret.json", "//etc/passwd"),
+        *(
+            "/api/runs/..%2f..%2fsecret.json",
+            "/api/runs/../../secret.json",
+            "/api/runs/%00",
+            "/api/runs/..%5c..%5csecret",
+        ),
+        *(
+            "/api/runs/%2fetc%2fpasswd",
+            "/api/runs/.",
+            f"/api/runs/{NAME}%2f..%2f..",
+            f"/api/runs/{NAME}/../..",
+            "/assets/",
+        ),
+        *(
+            f"/api/runs/{NAME}/journal.jsonl",
+            f"/api/runs/{NAME}/conversations/-1",
+            "/api/comparisons/../..",
+            "/api/%ff",
+        ),
+        *(f"/api/runs/{NAME}/conversations/99999999", f"/api/runs/{NAME}/changes?from=1e9", "/api/histories/..%2f.."),
+        *(f"/api/runs/{NAME}/search?text=", f"/api/runs/{NAME}/search?text=a&from=-1", "/api/runs/" + "a" * 5000),
+    ],
+)
+def test_no_path_of_a_request_leads_to_a_file(running: RunningDashboard, target: str) -> None:
+    own = (f"Host: 127.0.0.1:{running.port}", f"Authorization: Bearer {running.token}")
+    answer = sent(running, raw(target, *own))
+    status = int(answer.split(b" ", 2)[1])
+    assert status in (400, 404), answer[:300]
+    assert SECRET.encode() not in answer
+    assert b"root:" not in answer
+    assert b"Traceback" not in answer
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        raw("/api/runs", "Host: 127.0.0.1", "Host: evil.example"),
+        raw("/api/runs", "Host: evil.example", "Host: 127.0.0.1"),
+        raw("/api/runs", version="1.0"),
+        raw("/api/runs", version="1.1"),
+        raw("http://evil.example/api/runs", "Host: 127.0.0.1"),
+        raw("/api/runs", "Host: 127.0.0.1", "Authorization: Bearer", "Authorization: Bearer x"),
+        raw("/api/runs", "Host: 127.0.0.1", "Authorization: Bearer \udcff\udcfe"),
+        raw("/api/runs", "Host: 127.0.0.1\udcff"),
+        raw("/api/token", "Host: 127.0.0.1", "Authorization: Bearer "),
+        raw("/api%2fruns", "Host: 127.0.0.1"),
+        raw("//api/runs", "Host: 127.0.0.1"),
+        raw("/API/runs", "Host: 127.0.0.1"),
+        raw("/api/runs", "Host: 127.0.0.1", method="CONNECT"),
+        raw("/api/runs", "Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade"),
+        raw("/api/runs", "Host: 127.0.0.1", "Transfer-Encoding: chunked", "Content-Length: 3"),
+        raw("/api/runs", "Host: 127.0.0.1", f"X: {'a' * 100_000}"),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+        b"GET /api/runs",
+        b"\x00" * 100,
+        b"",
+    ],
+)
+def test_whoever_lacks_the_token_gets_no_data(running: RunningDashboard, request_bytes: bytes) -> None:
+    answer = sent(running, request_bytes)
+    assert answer or not request_bytes.endswith(END)
+    assert NAME.encode() not in answer
+    assert running.token.encode() not in answer
+    assert not answer.startswith(b"HTTP/1.1 200")
+    assert not answer.startswith(b"HTTP/1.0 200")
+    assert running.api("runs").json["runs"][0]["name"] == NAME
+    assert running.process.poll() is None
+
+
+def test_many_connections_that_say_nothing_delay_no_request(running: RunningDashboard) -> None:
+    silent = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(200)]
+    try:
+        assert running.api("runs").status == 200
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def test_nothing_of_this_is_printed(running: RunningDashboard, tmp_path: Path) -> None:
+    with dashboard(tmp_path, "--no-open") as other:
+        sent(other, b"\x16\x03\x01 nonsense" + END)
+        sent(other, raw("/api/runs", f"Host: 127.0.0.1:{other.port}", "Authorization: Bearer \x1b[31m"))
+        assert other.api("runs/x").status == 404
+        assert other.interrupt() == (0, "")
