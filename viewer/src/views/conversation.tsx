@@ -44,12 +44,14 @@ function RunOfRow({ name, page, at }: { name: string; page: RunPage; at: number 
   useLayoutEffect(() => element.current?.parentElement?.scrollTo({ top: 0 }), [at]);
   const scroll = (share: number) => element.current?.parentElement?.scrollBy({ top: share * element.current.parentElement.clientHeight });
   const conversation = loaded.state === "there" ? loaded.conversation : null;
+  const outcome = page.head.outcomes[page.runs.outcome[at]];
+  const hasEnded = outcome !== "running" && outcome !== "pending";
   return (
     <article class="conversation" ref={element}>
       <Head page={page} at={at} toggleMarkdown={toggleMarkdown} scroll={scroll} />
       <Failure page={page} at={at} conversation={conversation} />
-      <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0 && conversation?.rollout !== null} />
-      {conversation?.rollout && !conversation.rollout.error && <Answer conversation={conversation} />}
+      {hasEnded && <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0} />}
+      {conversation?.rollout && !conversation.rollout.boundary && <Answer conversation={conversation} />}
       <Facts page={page} at={at} conversation={conversation} />
       <Rerun page={page} at={at} />
       {loaded.state === "loading" && <p class="loading" role="status">Loading…</p>}
