@@ -27,6 +27,7 @@ from pytest_osmosis.text.safe import escaped
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
+    from pytest_osmosis.plugin.session_end import SessionEnd
 
 
 MARKUP: dict[Style, dict[str, bool]] = {
@@ -157,8 +158,8 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
         _write_lines(terminal, _quiet_lines(finished, verbosity, columns))
         _write_lines(terminal, evals.end.html.problems)
     else:
-        _print_sections(terminal, finished, columns, evals.end.comparisons, verbose=verbosity > 0)
-        _write_lines(terminal, [*evals.end.html.lines, *evals.end.html.problems])
+        _print_sections(terminal, finished, columns, evals.end, verbose=verbosity > 0)
+        _write_lines(terminal, evals.end.html.problems)
 
 
 def _unselected_lines(n_tests: Mapping[str, int]) -> Iterator[str]:
@@ -175,19 +176,21 @@ def _print_sections(
     terminal: pytest.TerminalReporter,
     finished: Sequence[FinishedEval],
     columns: int | None,
-    comparisons: Sequence[Path],
+    end: SessionEnd,
     *,
     verbose: bool,
 ) -> None:
     if len(finished) == 1 or verbose:
         for each in finished:
             terminal.section(escaped(f"osmosis: {each.results.description.name}"), "-")
-            _write_lines(terminal, _eval_lines(each, verbose=verbose, columns=columns))
+            reports = end.html.lines if len(finished) == 1 else []
+            _write_lines(terminal, _eval_lines(each, reports, verbose=verbose, columns=columns))
     if len(finished) > 1:
         terminal.section(f"osmosis: {plural(len(finished), 'eval')}", "-")
-        _write_lines(terminal, [] if verbose else [*_remarks(finished), *_places(finished), ""])
+        places = [*([] if verbose else [*_remarks(finished), *_places(finished)]), *end.html.lines]
+        _write_lines(terminal, [*places, ""] if places else [])
         _write_lines(terminal, overview_lines([each.results for each in finished], columns))
-        _write_lines(terminal, [dim(f"comparison: {shown(path)}") for path in comparisons])
+        _write_lines(terminal, [dim(f"comparison: {shown(path)}") for path in end.comparisons])
 
 
 def _write_lines(terminal: pytest.TerminalReporter, lines: Iterable[str]) -> None:
@@ -195,7 +198,7 @@ def _write_lines(terminal: pytest.TerminalReporter, lines: Iterable[str]) -> Non
         write_line(terminal, line)
 
 
-def _eval_lines(finished: FinishedEval, *, verbose: bool, columns: int | None) -> Iterator[str]:
+def _eval_lines(finished: FinishedEval, reports: Iterable[str], *, verbose: bool, columns: int | None) -> Iterator[str]:
     run = finished.run
     yield from summary_lines(finished.results, verbose=verbose, columns=columns)
     yield from notice_lines(run.notices.texts)
@@ -204,6 +207,7 @@ def _eval_lines(finished: FinishedEval, *, verbose: bool, columns: int | None) -
         yield dim(f"results: {shown(path)}")
     if finished.prime_folder is not None:
         yield dim(f"results as prime eval has them: {shown(finished.prime_folder)}")
+    yield from reports
     if run.directory.host_log.exists():
         yield dim(f"user code also wrote to {shown(run.directory.host_log)}")
     yield ""
