@@ -76,6 +76,6 @@ function Bar({ bin, parts, x, width, y, href, title }: { bin: Bin; parts: Part[]
   });
   const whole = <><title>{title}</title><rect class="bar-area" x={x} y={FRAME.top} width={width} height={FRAME.height - FRAME.top - FRAME.bottom} />{bars}</>;
   // The same link is in the table, where the keyboard finds it.
-  return href ? <a class="bar" href={href} tabIndex={-1}>{whole}</a> : <g class="bar">{whole}</g>;
+  return href ? <a class="bar" href={href} tabindex={-1}>{whole}</a> : <g class="bar">{whole}</g>;
 }
 

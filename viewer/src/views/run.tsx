@@ -33,7 +33,7 @@ function RunPageView({ name, page, id }: { name: string; page: RunPage; id: stri
   const isGridVisible = id === null || isWide;
   return (
     <div class={`run${id !== null ? " run-open" : ""}${tab === "runs" ? " run-fills" : ""}`}>
-      {isGridVisible && <RunHeading page={page} isShort={id !== null} />}
+      {isGridVisible ? <RunHeading page={page} isShort={id !== null} /> : <h1 class="visually-hidden">{name}</h1>}
       {id === null && (
         <Tabs label="Parts of the eval run" tabs={tabs} current={tab} onSelect={(each) => setQuery({ tab: each === "runs" ? null : each })} />
       )}

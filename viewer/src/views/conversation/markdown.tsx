@@ -17,7 +17,7 @@ export function Markdown({ text }: { text: string }) {
 function shownBlock(block: Block): ComponentChildren {
   switch (block.kind) {
     case "paragraph": return <p>{shown(block.text)}</p>;
-    case "heading": return <p class={`heading heading-${block.level}`} role="heading" aria-level={block.level + 2}>{shown(block.text)}</p>;
+    case "heading": return <p class={`heading heading-${block.level}`} role="heading" aria-level={4}>{shown(block.text)}</p>;
     case "code": return (
       <div class="markdown-code">
         {block.language && <div class="aside"><Escaped text={block.language} /></div>}

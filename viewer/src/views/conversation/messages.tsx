@@ -111,7 +111,7 @@ function PlainItem({ item, isMarkdown }: { item: Exclude<Item, Call>; isMarkdown
   if (item.kind === "refusal") return <div class="refusal"><span class="refusal-word">refused</span> <Text text={item.text} /></div>;
   if (item.kind === "reasoning")
     return (
-      <Fold class="reasoning" label={<>reasoning <span class="aside">{beginning(item.text)}</span></>}>
+      <Fold class="reasoning" label={<>reasoning <span class="aside"><Escaped text={beginning(item.text)} /></span></>}>
         {isMarkdown ? <Markdown text={item.text} /> : <Text text={item.text} />}
       </Fold>
     );

@@ -32,6 +32,8 @@ export function useGridKeys({ page, rows, places, cursor, open, scroller, visibl
   const rowAt = (place: number) => firstRun(page, rows[Math.max(0, Math.min(rows.length - 1, place))]);
   const place = cursor === null ? 0 : places[page.runs.row[cursor]];
   const page_ = Math.max(1, visible - 2);
+  /** The run that Tab led to, if none was visited. */
+  const from = cursor ?? first();
   /** Inside the grid, these keys move within it; elsewhere they scroll. */
   const inGrid = (at: () => number | null) => (scroller.current?.contains(document.activeElement) ? lead(at()) : false);
   useKeys("Runs", [
@@ -43,10 +45,10 @@ export function useGridKeys({ page, rows, places, cursor, open, scroller, visibl
     { keys: ["p"], does: "run before that did not pass", run: () => lead(nextFailure(page, cursor, -1)) },
     { keys: ["Enter"], does: "open the run", run: () => (cursor === null || open !== null ? false : select(cursor)) },
     { keys: ["Escape"], does: "close the run", run: () => (open === null ? false : close()) },
-    { keys: ["ArrowDown"], does: "down, in the grid", run: () => inGrid(() => row(1)) },
-    { keys: ["ArrowUp"], does: "up, in the grid", run: () => inGrid(() => row(-1)) },
-    { keys: ["ArrowRight"], does: "right, in the grid", run: () => inGrid(() => run(1)) },
-    { keys: ["ArrowLeft"], does: "left, in the grid", run: () => inGrid(() => run(-1)) },
+    { keys: ["ArrowDown"], does: "down, in the grid", run: () => inGrid(() => from !== null ? nextRow(page, from, 1) : null) },
+    { keys: ["ArrowUp"], does: "up, in the grid", run: () => inGrid(() => from !== null ? nextRow(page, from, -1) : null) },
+    { keys: ["ArrowRight"], does: "right, in the grid", run: () => inGrid(() => from !== null ? sibling(page, from, 1) : null) },
+    { keys: ["ArrowLeft"], does: "left, in the grid", run: () => inGrid(() => from !== null ? sibling(page, from, -1) : null) },
     { keys: ["PageDown"], does: "down by a page, in the grid", run: () => inGrid(() => rowAt(place + page_)) },
     { keys: ["PageUp"], does: "up by a page, in the grid", run: () => inGrid(() => rowAt(place - page_)) },
     { keys: ["Home"], does: "first row, in the grid", run: () => inGrid(() => rowAt(0)) },
