@@ -7,15 +7,19 @@ asked anybody outside.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from benchmarks.viewer_runs import BEGAN, SyntheticRun, write_run
 from tests.browser import canary as canaries
 from tests.browser import chromium
 from tests.browser.canary import Canary
+from tests.browser.dashboards import Dashboard, write_report
 from tests.browser.pages import Pages
+from tests.browser.viewed import KILLED, NOW, PAIRED, THEN, Viewed
 
 HERE = Path(__file__).parent
 
@@ -43,7 +47,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def canary_server() -> Iterator[Canary]:
     with canaries.serving() as canary:
         yield canary
@@ -64,3 +68,23 @@ def pages(browser: Browser, canary: Canary) -> Iterator[Pages]:
     pages.close()
     assert not pages.faults, pages.faults
     assert canary.taken() == []
+
+
+@pytest.fixture(scope="session")
+def viewed(tmp_path_factory: pytest.TempPathFactory) -> Viewed:
+    """A workspace with eval runs of one eval, and a report on two of them. No test changes it."""
+    root = tmp_path_factory.mktemp("viewed")
+    write_run(root, SyntheticRun(THEN, rows=30, n=3))
+    write_run(
+        root, SyntheticRun(PAIRED, rows=30, n=2, seed=1, baseline="openai/gpt-5-nano", began=BEGAN + timedelta(1))
+    )
+    write_run(root, SyntheticRun(KILLED, rows=30, n=3, seed=2, began=BEGAN + timedelta(2)), until=100)
+    write_run(root, SyntheticRun(NOW, rows=30, n=3, seed=3, share=0.4, began=BEGAN + timedelta(3)))
+    return Viewed(root, write_report(root, root / "report.html", [THEN, NOW]))
+
+
+@pytest.fixture(scope="package")
+def dashboard(viewed: Viewed) -> Iterator[Dashboard]:
+    """A dashboard over that workspace."""
+    with Dashboard(viewed.root) as dashboard:
+        yield dashboard

@@ -5,13 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Error, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Error, Page, expect
 
 from tests.browser.canary import Canary
 
 Theme = Literal["light", "dark"]
 WIDE, NARROW = 1280, 400
-DEADLINE_MS = 30_000
+DEADLINE_MS = 10_000
+
+
+FRAMES = "new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve))))"
+
+
+def settled(page: Page) -> None:
+    """Wait until the view is laid out, with all that it asked for."""
+    page.locator("main").wait_for()
+    page.evaluate(FRAMES)  # an address that was just set is rendered
+    expect(page.locator(".loading")).to_have_count(0)
+    page.evaluate(FRAMES)
+
+
+def go(page: Page, view: str) -> None:
+    """Go to a view, "run/NAME", within the page, and wait until it is laid out."""
+    page.evaluate("(address) => { location.hash = address }", f"#/{view}")
+    settled(page)
 
 
 @dataclass

@@ -1,0 +1,138 @@
+"""Hostile texts in every field are shown as they are, and nothing else: in the report, the dashboard, and any host."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.acting import assigned_html, foreign, open_all
+from tests.browser.canary import Canary
+from tests.browser.dashboards import Dashboard, write_report
+from tests.browser.hostile_texts import ROW_OF_ESCAPES, hostile_run, texts
+from tests.browser.pages import Pages
+
+CONVERSATION = "article.conversation"
+FEWEST_PLACES = 9
+"""The messages, the answer, the call and its result, the reason, the output: each shows the text of its row."""
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory, canary_server: Canary) -> Path:
+    """The directory of an eval run with hostile texts, in a folder that has one for a name."""
+    root = tmp_path_factory.mktemp("hostile") / "<img src=x onerror=acted=1>"
+    root.mkdir()
+    return hostile_run(root, canary_server.url)
+
+
+@pytest.fixture(scope="session")
+def report(hostile: Path) -> Path:
+    return write_report(hostile.parents[2], hostile.parents[2] / "report.html", [hostile.name])
+
+
+def conversation(page: Page, name: str, run: str, query: str = "") -> str:
+    """Go to a conversation, open all that is folded, and return its text."""
+    page.evaluate("(address) => { location.hash = address }", f"#/run/{name}/{run}{query}")
+    expect(page).to_have_title(re.compile(rf"\b{run}\b"))
+    shown = page.locator(CONVERSATION)
+    shown.locator(".messages").wait_for(state="attached")
+    open_all(page)
+    return shown.evaluate("(element) => element.textContent") or ""
+
+
+def test_a_report_shows_texts_as_they_are(pages: Pages, report: Path, hostile: Path, canary: Canary) -> None:
+    page = pages.open(report.as_uri())
+    page.get_by_role("grid").or_(page.get_by_role("table")).first.wait_for()
+    assert foreign(page) == []
+    for row, text in enumerate(texts(canary.url)):
+        shown = conversation(page, hostile.name, f"row{row}-run0")
+        assert shown.count(text) >= FEWEST_PLACES, (row, text, shown)
+        failed = conversation(page, hostile.name, f"row{row}-run1")
+        assert f"ValueError: {text}" in failed, (row, text, failed)
+        conversation(page, hostile.name, f"row{row}-run0", "?text=markdown")
+        assert foreign(page) == []
+
+
+def test_characters_that_nobody_sees_are_shown_as_escapes(pages: Pages, report: Path, hostile: Path) -> None:
+    page = pages.open(report.as_uri())
+    for row in ROW_OF_ESCAPES:
+        for run in ("run0", "run1"):
+            shown = conversation(page, hostile.name, f"row{row}-{run}")
+            assert not re.search(
+                "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]", shown
+            )
+            assert re.search(r"\\x[01]|\\u20|\\ufeff", shown)
+
+
+def test_no_text_becomes_an_element(pages: Pages, report: Path) -> None:
+    page = pages.open(report.as_uri())
+    page.locator("main").wait_for()
+
+    assert assigned_html(page) == ["TypeError", "TypeError"]
+
+    assert all("TrustedHTML" in each for each in pages.faults.refused)
+    pages.faults.refused.clear()
+
+
+def test_a_dashboard_shows_texts_as_they_are(pages: Pages, hostile: Path, canary: Canary) -> None:
+    with Dashboard(hostile.parents[2]) as dashboard:
+        page = pages.open(dashboard.address(), server=dashboard.server)
+        page.get_by_role("table").first.wait_for()
+        assert foreign(page) == []
+        for row, text in enumerate(texts(canary.url)):
+            shown = conversation(page, hostile.name, f"row{row}-run0")
+            assert shown.count(text) >= FEWEST_PLACES, (row, text, shown)
+            assert foreign(page) == []
+        assert assigned_html(page) == ["TypeError", "TypeError"]
+        pages.faults.refused.clear()
+
+
+def test_a_report_can_be_read_without_scripts(pages: Pages, report: Path, canary: Canary) -> None:
+    page = pages.open(report.as_uri(), java_script_enabled=False)
+
+    shown = page.locator("body").inner_text()
+
+    assert "pass rate" in shown
+    assert texts(canary.url)[0][:20] in shown
+
+
+@pytest.mark.parametrize("sandbox", ["allow-scripts", ""])
+def test_a_report_works_in_a_sandbox(pages: Pages, report: Path, tmp_path: Path, sandbox: str) -> None:
+    """Hosts of files show them in frames without an origin: storage throws there."""
+    host = tmp_path / "host.html"
+    host.write_text(f'<iframe sandbox="{sandbox}" src="{report.as_uri()}" width=1200 height=800></iframe>')
+
+    frame = pages.open(host.as_uri()).frame_locator("iframe")
+
+    expect(frame.locator("main" if sandbox else "#static")).to_contain_text("pass rate", ignore_case=True)
+    if not sandbox:  # a browser says in its console that it ran nothing
+        assert all("sandboxed" in each for each in pages.faults.errors)
+        pages.faults.errors.clear()
+
+
+def test_the_policy_of_a_report_lets_only_its_own_code_in(report: Path) -> None:
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', report.read_text(encoding="utf-8"))
+
+    assert policy
+    rules = dict(rule.strip().split(" ", 1) for rule in policy[1].split(";"))
+    assert rules.keys() == {
+        *("default-src", "script-src", "style-src", "base-uri", "form-action"),
+        *("require-trusted-types-for", "trusted-types"),
+    }
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == rules["trusted-types"] == "'none'"
+    assert re.fullmatch(r"'sha256-[\w+/=]{44}'", rules["script-src"])
+    assert re.fullmatch(r"'sha256-[\w+/=]{44}'", rules["style-src"])
+
+
+def test_a_report_holds_the_journals_conversations(report: Path, hostile: Path) -> None:
+    """Nothing of a text is readable in the file but escaped, or packed."""
+    text = report.read_text(encoding="utf-8")
+    with (hostile / "journal.jsonl").open(encoding="utf-8") as journal:
+        assert sum(json.loads(line)["ev"] == "rollout" for line in journal) == 2 * (
+            len(texts("")) + len(ROW_OF_ESCAPES)
+        )
+    assert "<script>window.acted" not in text
+    assert text.rstrip().endswith("</html>")

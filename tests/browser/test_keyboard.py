@@ -1,0 +1,154 @@
+"""Everything can be done by keyboard: from the list to a conversation and back, filters, comparisons, help, themes."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.dashboards import Dashboard
+from tests.browser.pages import Pages, settled
+from tests.browser.viewed import NOW, THEN, VIEWS, Viewed
+
+OPEN_RUN = re.compile(r"/(row\d+-run\d+)")
+
+
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def open_run(page: Page) -> str:
+    """Return the name of the run whose conversation is open, by the address."""
+    expect(page).to_have_url(OPEN_RUN)
+    found = OPEN_RUN.search(page.url)
+    assert found
+    return found[1]
+
+
+def test_keys_lead_from_the_list_to_a_conversation_and_back(pages: Pages, viewed: Viewed) -> None:
+    page = pages.open(viewed.address(""))
+    settled(page)
+
+    press(page, "j", "Enter")
+    expect(page).to_have_url(viewed.address(f"run/{NOW}"))
+    expect(page.get_by_role("grid")).to_be_visible()
+    press(page, "j", "Enter")
+    assert open_run(page) == "row0-run0"
+    press(page, "l")
+    expect(page).to_have_url(re.compile("row0-run1"))
+    press(page, "j")
+    expect(page).to_have_url(re.compile("row1-run"))
+    press(page, "k", "h")
+    expect(page).to_have_url(re.compile("row0-run0"))
+    press(page, "Escape")
+    expect(page).to_have_url(viewed.address(f"run/{NOW}"))
+    expect(page.locator("[aria-label^='row0-run0:']")).to_be_focused()
+    press(page, "Escape")
+    expect(page).to_have_url(viewed.address(""))
+
+
+def test_n_and_p_lead_to_runs_that_did_not_pass(pages: Pages, viewed: Viewed) -> None:
+    not_passed = [
+        f"row{row['row_index']}-run{run['run_index']}"
+        for row in viewed.results(NOW)["rows"]
+        for run in row["runs"]
+        if not run["passed"]
+    ]
+    page = pages.open(viewed.address(f"run/{NOW}"))
+    settled(page)
+    press(page, "n", "Enter")
+    visited = [open_run(page)]
+    for _ in range(4):
+        press(page, "n")
+        expect(page).not_to_have_url(re.compile(rf"/{visited[-1]}\b"))
+        visited.append(open_run(page))
+    assert visited == not_passed[:5]
+    press(page, "p")
+    expect(page).to_have_url(re.compile(rf"/{visited[-2]}\b"))
+
+
+def test_arrows_move_within_the_grid(pages: Pages, viewed: Viewed) -> None:
+    page = pages.open(viewed.address(f"run/{NOW}"))
+    settled(page)
+    page.locator("[role=grid] a[tabindex='0']").focus()
+
+    def expect_at(run: str) -> None:
+        expect(page.locator(f"[aria-label^='{run}:']")).to_be_focused()
+
+    expect_at("row0-run0")
+    for key, run in (
+        *(
+            ("ArrowDown", "row1-run0"),
+            ("ArrowRight", "row1-run1"),
+            ("ArrowUp", "row0-run1"),
+            ("ArrowLeft", "row0-run0"),
+        ),
+        *(("End", "row29-run0"), ("Home", "row0-run0")),
+    ):
+        press(page, key)
+        expect_at(run)
+    expect(page.locator("[role=grid] a[tabindex='0']")).to_have_count(1)
+
+
+def test_a_query_is_written_and_left_by_keyboard(pages: Pages, viewed: Viewed) -> None:
+    results = viewed.results(NOW)
+    n_failed = sum(run["passed"] is False for row in results["rows"] for run in row["runs"])
+    page = pages.open(viewed.address(f"run/{NOW}"))
+    settled(page)
+
+    press(page, "/")
+    page.keyboard.type("status:failed")
+    press(page, "Enter")
+
+    expect(page.get_by_role("status").filter(has_text="of 90 runs")).to_contain_text(f"{n_failed} of 90 runs")
+    press(page, "Escape", "j")
+    expect(page.get_by_role("grid").locator(":focus")).to_have_count(1)
+
+
+def test_two_eval_runs_are_ticked_and_compared(pages: Pages, viewed: Viewed, dashboard: Dashboard) -> None:
+    page = pages.open(dashboard.address(), server=dashboard.server)
+    settled(page)
+
+    page.get_by_role("link", name=NOW, exact=True).focus()
+    press(page, "x")
+    page.get_by_role("link", name=THEN, exact=True).focus()
+    press(page, "x", "c")
+
+    expect(page).to_have_url(re.compile("#/compare/"))
+    settled(page)
+    expect(page.locator("main")).to_contain_text("pass rate")
+
+
+def test_help_lists_the_keys_of_the_view(pages: Pages, viewed: Viewed) -> None:
+    page = pages.open(viewed.address(VIEWS["conversation"]))
+    settled(page)
+
+    press(page, "?")
+
+    help = page.get_by_role("dialog")
+    expect(help).to_be_visible()
+    for key in ("j", "k", "h", "l", "n", "p", "y", "/", "Enter", "Esc"):
+        expect(help.locator("kbd").filter(has_text=re.compile(rf"^{re.escape(key)}$")).first).to_be_visible()
+    press(page, "Escape")
+    expect(help).to_have_count(0)
+    expect(page).to_have_url(re.compile("row0-run0"))
+
+
+def test_tab_reaches_every_control_and_focus_is_seen(pages: Pages, viewed: Viewed) -> None:
+    page = pages.open(viewed.address(f"run/{NOW}"))
+    settled(page)
+    reached = set()
+    for _ in range(60):
+        press(page, "Tab")
+        said = page.evaluate(
+            "(() => { const e = document.activeElement; return e === document.body ? '' : "
+            "`${e.localName} ${e.getAttribute('aria-label') ?? e.textContent.slice(0, 40)}|`"
+            " + getComputedStyle(e).outlineStyle + getComputedStyle(e).boxShadow })()"
+        )
+        if not said:
+            break
+        name, _, outline = said.partition("|")
+        assert outline != "nonenone", f"no visible focus: {name}"
+        reached.add(name.split(" ")[0])
+    assert reached >= {"a", "button", "input"}

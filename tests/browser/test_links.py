@@ -1,0 +1,91 @@
+"""Each view, row, filter and order has a link that opens the same in a fresh page."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.dashboards import Dashboard
+from tests.browser.pages import Pages, go, settled
+from tests.browser.viewed import NOW, THEN, VIEWS, Viewed
+
+FOLLOWED = 4
+"""Links of each kind that are followed: those of a column lead to the same kind of view."""
+LINKS = """
+() => {
+  const kinds = {};
+  for (const each of document.querySelectorAll('main a[href^="#/"]')) {
+    const kind = each.closest("[class]").className + each.getAttribute("href").replace(/[^/?]+/g, "");
+    (kinds[kind] ??= []).push(each.getAttribute("href"));
+  }
+  return Object.values(kinds).flatMap((each) => each.slice(0, FOLLOWED));
+}
+""".replace("FOLLOWED", str(FOLLOWED))
+
+
+def shown(page: Page) -> str:
+    """Return all that a reader sees in the view."""
+    settled(page)
+    return page.locator("main").inner_text()
+
+
+def test_every_view_of_a_report_opens_in_a_fresh_page(pages: Pages, viewed: Viewed) -> None:
+    page = pages.open(viewed.address(""))
+    for name, view in VIEWS.items():
+        go(page, view)
+        here = shown(page)
+        fresh = pages.open(page.url)
+        assert shown(fresh) == here, name
+        fresh.context.close()
+
+
+def test_every_view_of_a_dashboard_opens_in_a_fresh_page(pages: Pages, dashboard: Dashboard) -> None:
+    page = pages.open(dashboard.address(), server=dashboard.server)
+    for name, view in VIEWS.items():
+        go(page, view)
+        here = shown(page)
+        assert "token" not in page.url
+        fresh = pages.open(dashboard.address(view), server=dashboard.server)
+        assert shown(fresh) == here, name
+        assert fresh.url.removesuffix("#/") == page.url.removesuffix("#/")
+        fresh.context.close()
+
+
+@pytest.mark.parametrize("view", ["list", "runs", "slices", "comparison", "history"])
+def test_links_in_a_view_lead_somewhere(pages: Pages, viewed: Viewed, view: str) -> None:
+    page = pages.open(viewed.address(VIEWS[view]))
+    settled(page)
+    links = page.evaluate(LINKS)
+    assert links or view == "slices"
+    for link in links:
+        go(page, link.removeprefix("#/"))
+        expect(page.get_by_role("alert")).to_have_count(0)
+        assert page.evaluate("location.hash") == link
+
+
+def test_a_filter_and_a_query_are_in_the_address(pages: Pages, viewed: Viewed) -> None:
+    page = pages.open(viewed.address(f"run/{NOW}"))
+    settled(page)
+    everything = page.get_by_role("grid").get_attribute("aria-rowcount")
+
+    page.keyboard.press("/")
+    page.keyboard.type("status:failed topic")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("grid").or_(page.get_by_text("No run is like this"))).to_be_visible()
+    assert "q=" in page.url
+    fresh = pages.open(page.url)
+    assert shown(fresh) == shown(page)
+    assert everything
+
+
+def test_back_leads_to_the_view_before(pages: Pages, viewed: Viewed) -> None:
+    page = pages.open(viewed.address(f"compare/{THEN}/{NOW}"))
+    before = shown(page)
+
+    page.get_by_role("link", name=NOW).first.click()
+    expect(page).to_have_url(viewed.address(f"run/{NOW}"))
+    page.go_back()
+
+    expect(page).to_have_url(viewed.address(f"compare/{THEN}/{NOW}"))
+    assert shown(page) == before

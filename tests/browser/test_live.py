@@ -1,0 +1,126 @@
+"""A dashboard follows an eval run: while it grows, with a line that is not whole, until it ends or is killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from benchmarks.viewer_runs import SyntheticRun, write_run
+from tests.browser.dashboards import Dashboard
+from tests.browser.growing import NAME, growing
+from tests.browser.pages import Pages, settled
+from tests.browser.viewed import THEN
+from tests.plugin.workspaces import Shell, Workspace
+
+
+def expect_ended(page: Page, number: int) -> None:
+    """Wait until this number of runs has ended on screen."""
+    outcomes = page.get_by_role("grid").locator(
+        ", ".join(f"[aria-label*=': {outcome}']" for outcome in ("passed", "failed", "unmeasured"))
+    )
+    expect(outcomes).to_have_count(number)
+
+
+def n_ended(root: Path) -> int:
+    """Return how many runs have ended by the journal."""
+    lines = (root / ".osmosis" / "runs" / NAME / "journal.jsonl").read_bytes().split(b"\n")[:-1]
+    events = [json.loads(line) for line in lines]
+    broke = {(each["row"], each["run"]) for each in events if each["ev"] == "rollout" and "error" in each}
+    scored = [(each["row"], each["run"]) for each in events if each["ev"] == "score"]
+    return len(broke) + len({each for each in scored if scored.count(each) == 2})
+
+
+def test_an_eval_run_is_followed_to_its_end(pages: Pages, tmp_path: Path) -> None:
+    with growing(tmp_path) as run, Dashboard(tmp_path) as dashboard:
+        page = pages.open(dashboard.address(f"run/{NAME}"), server=dashboard.server)
+        settled(page)
+        expect(page.locator("header")).to_contain_text("live")
+        expect_ended(page, 0)
+
+        run.tell("append 30")
+        expect_ended(page, n_ended(tmp_path))
+
+        run.tell("torn")
+        before = n_ended(tmp_path)
+        run.tell("whole")
+        expect_ended(page, before)
+        run.tell("append 8")
+        expect_ended(page, n_ended(tmp_path))
+
+        run.tell("finish")
+        expect_ended(page, 16)
+        expect(page.locator("main")).to_contain_text("finished")
+        summary = json.loads((tmp_path / ".osmosis" / "runs" / NAME / "results.json").read_text())["summary"]
+        expect(page.locator("main")).to_contain_text(f"{summary['pass_rate']:.3f}")
+
+
+def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_path: Path) -> None:
+    with growing(tmp_path, rows=60) as run, Dashboard(tmp_path) as dashboard:
+        run.tell("append 60")
+        page = pages.open(dashboard.address(f"run/{NAME}"), server=dashboard.server)
+        settled(page)
+        grid = page.get_by_role("grid")
+        grid.evaluate("(element) => { element.scrollTop = 200 }")
+        page.locator("[aria-label^='row9-run0']").focus()
+
+        run.tell("append 200")
+
+        expect(page.locator("[aria-label^='row9-run0']")).to_be_focused()
+        expect(grid.locator("[aria-label*=': pending']")).to_have_count(0)
+        assert grid.evaluate("(element) => element.scrollTop") == 200
+
+
+def test_an_eval_run_that_is_killed_is_shown_as_failed(pages: Pages, tmp_path: Path) -> None:
+    with growing(tmp_path) as run, Dashboard(tmp_path) as dashboard:
+        run.tell("append 20")
+        page = pages.open(dashboard.address(), server=dashboard.server)
+        settled(page)
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME, exact=True))
+        expect(row).to_contain_text("running")
+
+        run.kill()
+
+        expect(row).to_contain_text("failed")
+        row.get_by_role("link", name=NAME).click()
+        expect_ended(page, n_ended(tmp_path))
+
+
+def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> None:
+    with Dashboard(tmp_path) as dashboard:
+        page = pages.open(dashboard.address(), server=dashboard.server)
+        expect(page.locator("main")).to_contain_text("No eval runs yet")
+
+        write_run(tmp_path, SyntheticRun(THEN, rows=3, n=1))
+
+        expect(page.get_by_role("link", name=THEN, exact=True)).to_be_visible()
+
+
+def test_a_dashboard_that_ends_is_said_to_be_gone(pages: Pages, tmp_path: Path) -> None:
+    with growing(tmp_path) as run:
+        with Dashboard(tmp_path) as dashboard:
+            page = pages.open(dashboard.address(f"run/{NAME}"), server=dashboard.server)
+            settled(page)
+            run.tell("append 4")
+        expect(page.get_by_role("alert")).to_contain_text("does not answer")
+        page.close()
+    pages.faults.errors.clear()  # the browser complains of each connection that is refused
+
+
+def test_scores_that_are_made_again_replace_those_on_screen(pages: Pages, tmp_path: Path) -> None:
+    workspace = Workspace(Shell(tmp_path), [])
+    workspace.eval("x", [{"score": 0.25}, {"score": 1.0}])
+    config = "--osmosis-config=configs/eval/x.toml"
+    assert workspace.run(config).ret == 1
+    name = workspace.run_dirs()[-1].name
+    with Dashboard(tmp_path) as dashboard:
+        page = pages.open(dashboard.address(f"run/{name}"), server=dashboard.server)
+        expect(page.locator("[aria-label='row0-run0: failed, 0.250']")).to_be_visible()
+
+        workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return 0.75\n")
+        workspace.run(config, f"--osmosis-from={name}")
+        page.reload()
+
+        expect(page.locator("[aria-label='row0-run0: failed, 0.750']")).to_be_visible()
+        expect(page.locator("[aria-label='row1-run0: failed, 0.750']")).to_be_visible()

@@ -1,0 +1,74 @@
+"""The numbers on screen are those of results.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from pytest_osmosis.text.numbers import score
+from tests.browser.dashboards import Dashboard
+from tests.browser.pages import Pages, settled
+from tests.browser.viewed import NOW, PAIRED, THEN, VIEWS, Viewed
+
+
+def outcome_of(run: dict[str, Any]) -> str:
+    """Return the outcome of a run in results.json as the viewer names it."""
+    if run["passed"] is None or run.get("boundary") in ("provider", "host", "reward"):
+        return "unmeasured"
+    return "passed" if run["passed"] else "failed"
+
+
+@pytest.mark.parametrize("name", [THEN, NOW])
+def test_each_cell_has_the_outcome_and_the_score_of_results(pages: Pages, viewed: Viewed, name: str) -> None:
+    results = viewed.results(name)
+    page = pages.open(viewed.address(f"run/{name}"), height=3000)
+    settled(page)
+    cells = dict(
+        label.split(": ", 1)
+        for label in page.get_by_role("grid")
+        .locator("[aria-label]")
+        .evaluate_all("(all) => all.map((each) => each.getAttribute('aria-label')).filter((each) => /^row/.test(each))")
+    )
+
+    expected = {}
+    for row in results["rows"]:
+        for run in row["runs"]:
+            value = run["scores"].get("rewards:correct")
+            said = outcome_of(run)
+            where = run.get("boundary", said) if value is None else score(value)
+            expected[f"row{row['row_index']}-run{run['run_index']}"] = said if where == said else f"{said}, {where}"
+    assert cells == expected
+
+
+@pytest.mark.parametrize("name", [THEN, NOW])
+def test_a_run_shows_its_pass_rate_and_interval(pages: Pages, viewed: Viewed, name: str) -> None:
+    summary = viewed.results(name)["summary"]
+    page = pages.open(viewed.address(f"run/{name}"))
+    settled(page)
+
+    for number in (summary["pass_rate"], *(summary["pass_rate_interval"][key] for key in ("low", "high"))):
+        expect(page.locator("main")).to_contain_text(score(number))
+
+
+def test_statistics_of_functions_are_those_of_results(pages: Pages, viewed: Viewed) -> None:
+    results = viewed.results(NOW)
+    page = pages.open(viewed.address(VIEWS["statistics"]))
+    settled(page)
+    shown = page.locator("main").inner_text()
+
+    for statistics in results["summary"]["eval_fns"].values():
+        for key in ("mean", "std", "min", "max", "pass_rate"):
+            assert score(statistics[key]) in shown, (key, statistics[key])
+
+
+def test_the_list_of_a_dashboard_has_the_numbers_of_results(pages: Pages, viewed: Viewed, dashboard: Dashboard) -> None:
+    page = pages.open(dashboard.address(), server=dashboard.server)
+    settled(page)
+
+    for name in (THEN, PAIRED, NOW):
+        summary = viewed.results(name)["summary"]
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+        expect(row).to_contain_text(score(summary["pass_rate"]))
+        expect(row).to_contain_text("finished")

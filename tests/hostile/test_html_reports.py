@@ -1,0 +1,83 @@
+"""No secret is in a report, in whatever it packs: conversations, the index, the summary."""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+import zlib
+from pathlib import Path
+
+from tests.hostile.sweep import secrets
+from tests.hostile.workspaces import HostileWorkspace
+
+SECRET = "hunter2-Zx81-correct-horse"
+PACKED = re.compile(rb'<script type="application/octet-stream" id="([\w-]+)">([^<]*)</script>')
+TELLS = """
+import os
+from pytest_osmosis import AgentWorkflowOutput
+
+async def rollout(ctx):
+    secret = os.environ["TOLD_SECRET"]
+    reply = await ctx.chat(ctx.prompt)
+    print(secret)
+    call = {"id": secret, "type": "function", "function": {"name": "tell", "arguments": '{"secret": "%s"}' % secret}}
+    messages = [
+        *ctx.prompt,
+        {"role": "assistant", "content": secret, "reasoning_content": secret, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": secret, "content": secret[:13] + "\\\\n" + secret[13:]},
+        reply.message,
+    ]
+    if ctx.run_index:
+        raise ValueError(secret)
+    return AgentWorkflowOutput(messages, metrics={secret: 1.0}, info={secret: [secret]})
+"""
+REWARDS = """
+import os
+
+def score(solution_str, ground_truth, **kwargs):
+    return {"score": 0.0, "reason": os.environ["TOLD_SECRET"], "metrics": {os.environ["TOLD_SECRET"]: 1.0}}
+"""
+
+
+def unpacked(report: Path) -> dict[str, bytes]:
+    """Return all that a report packs, by the ids of its elements."""
+    return {
+        name.decode(): zlib.decompress(base64.b64decode(text), -zlib.MAX_WBITS)
+        for name, text in PACKED.findall(report.read_bytes())
+    }
+
+
+def test_a_report_holds_no_secret(hostile: HostileWorkspace) -> None:
+    hostile.secret("TOLD_SECRET", SECRET)
+    hostile.write("agent.py", TELLS)
+    hostile.eval(
+        rows=[{"user_prompt": "What is 2 * 3?"}],
+        evaluation={"n": 2},
+        agent={"agent": "agent:rollout"},
+        secrets={"required": ["TOLD_SECRET"]},
+    )
+    hostile.write("rewards.py", REWARDS)
+    hostile.run("--osmosis-config=configs/eval/x.toml", "--osmosis-html=session.html")
+    made = hostile.command(sys.executable, "-mpytest_osmosis", "html", "latest", "-o", "command.html")
+    assert made.ret == 0
+
+    for name in ("session.html", "command.html"):
+        packed = unpacked(hostile.root / name)
+        assert "index" in packed
+        assert b"2 * 3" in b"".join(packed.values())
+        for part, content in packed.items():
+            assert list(secrets(content, hostile.secrets)) == [], (name, part)
+
+
+def test_a_report_holds_no_secret_that_the_journal_has(hostile: HostileWorkspace) -> None:
+    """A value that becomes secret after the run, because it is a key by then."""
+    hostile.eval(rows=[{"user_prompt": f"What is 2 * 3? {SECRET}"}])
+    hostile.run("--osmosis-config=configs/eval/x.toml")
+    hostile.secret("ANTHROPIC_API_KEY", SECRET)
+
+    hostile.command(sys.executable, "-mpytest_osmosis", "html", "latest", "-o", "command.html")
+
+    for part, content in unpacked(hostile.root / "command.html").items():
+        assert list(secrets(content, hostile.secrets)) == [], part
+    hostile.secrets.pop("ANTHROPIC_API_KEY")  # the journal and the dataset have it, from the time before
