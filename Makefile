@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers browser viewer viewer-check lint types check coverage docs matrix clean bench
+.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -84,6 +84,10 @@ docs: $(STAMP) ## build the documentation into dist/docs; a warning is an error
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m sphinx -W --keep-going --quiet -b html docs dist/docs
+	$(BIN)/python docs/example_report.py
+
+docs-screenshots: $(STAMP) browser ## take the pictures of the documentation in docs/pictures
+	$(BIN)/python docs/screenshots.py
 
 # nox finds interpreters on PATH. This adds pyenv's, even if none is active.
 PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
@@ -91,8 +95,10 @@ matrix: $(STAMP) ## test the wheel on every Python, and the plugin with other py
 	$(BIN)/python -m pip install --quiet --group matrix
 	PATH="$(PYENV_BINS):$$PATH" $(BIN)/nox
 
-bench: $(STAMP) ## measure the speed claims; nothing else should run meanwhile
+bench: $(STAMP) browser ## measure the speed claims; nothing else should run meanwhile
+	test -d $(VENV)/pytest-html/pytest_html || $(BIN)/python -m pip install --quiet --target $(VENV)/pytest-html pytest-html
 	-$(BIN)/python -m benchmarks.hosts
+	-$(BIN)/python -m benchmarks.viewer
 	$(BIN)/python -m benchmarks
 
 clean: ## remove everything that the targets created
