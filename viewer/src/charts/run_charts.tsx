@@ -1,7 +1,7 @@
 // The charts of one eval run: scores with their thresholds, pass@k and pass^k, latency, tokens, cost, metrics.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { FunctionShape, RunPage } from "../shapes";
+import type { FunctionShape, PassCurve, RunPage } from "../shapes";
 import { count, duration, money, plain } from "../format";
 import { Choice } from "../ui/choice";
 import { Empty } from "../ui/empty";
@@ -24,8 +24,8 @@ export function RunCharts({ page }: { page: RunPage }) {
   const over = (name: string) => (low: number, high: number | null) => linkTo(rangeOf(name, low, high));
   const charts: ComponentChildren[] = [
     ...head.functions.filter((each) => each.model === model).map((each) => <Scores key={each.name} page={page} of={each} linkTo={over(`fn:${quoted(each.name)}`)} />),
-    ...head.curves.filter((each) => each.model === model && each.k.length > 1).map((each) => (
-      <PassCurves key={`curve ${each.function}`} curve={each} title={each.function || "passed runs"} />
+    ...curvesOf(head.curves.filter((each) => each.model === model && each.k.length > 1)).map((each) => (
+      <PassCurves key={`curve ${each.function}`} curve={each} title={each.function || "runs that pass"} />
     )),
     <Amounts key="ms" title="latency" note="time of a rollout" values={runs.duration_ms} partOf={byOutcome} text={duration} linkTo={over("ms")} />,
     <Amounts key="tokens" title="tokens" note="of a run" values={runs.tokens} partOf={byOutcome} text={count} linkTo={over("tokens")} />,
@@ -49,6 +49,13 @@ export function RunCharts({ page }: { page: RunPage }) {
       </div>
     </>
   );
+}
+
+/** The curves, without that of a function which alone decides: it is that of runs. */
+function curvesOf(curves: PassCurve[]): PassCurve[] {
+  const numbers = ({ pass_at_k: at, pass_hat_k: hat }: PassCurve) => JSON.stringify([at, hat]);
+  const ofRuns = curves.find((each) => each.function === "");
+  return curves.filter((each) => each === ofRuns || !ofRuns || numbers(each) !== numbers(ofRuns));
 }
 
 /** Bars differ by pattern too, and not by colour alone. */
