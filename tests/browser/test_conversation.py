@@ -21,9 +21,9 @@ RUN = "talks"
 N_MESSAGES = 2_000
 LONG = "\n".join(f"line {number} of a long text" for number in range(20_000))
 TRACEBACK = "".join(f'  File "agent.py", line {line}, in step\n    step()\n' for line in range(60)) + "ValueError: no\n"
-UNSEEN = "nul \x00 bell \x07 turned \u202egnp.exe\u202c hidden\u200bspace lone \ud800 <img src=x onerror=alert(1)> 中文"
+UNSEEN = "\x00 bell \x07 back\r turned \u202egnp.exe\u202c unseen\u200b lone \ud800 <img src=x onerror=alert()> 中"
 UNSEEN_SHOWN = (
-    r"nul \x00 bell \x07 turned \u202egnp.exe\u202c hidden\u200bspace lone \ud800 <img src=x onerror=alert(1)> 中文"
+    r"\x00 bell \x07 back\r turned \u202egnp.exe\u202c unseen\u200b lone \ud800 <img src=x onerror=alert()> 中"
 )
 MARKDOWN = """\
 # Sum

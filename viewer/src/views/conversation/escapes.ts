@@ -46,6 +46,7 @@ function written(found: string): string {
   return Array.from(found, (char) => {
     const code = char.codePointAt(0)!;
     const hex = (digits: number) => code.toString(16).padStart(digits, "0");
+    if (char === "\r") return "\\r";
     return code < 0x100 ? `\\x${hex(2)}` : code < 0x10000 ? `\\u${hex(4)}` : `\\U${hex(8)}`;
   }).join("");
 }
