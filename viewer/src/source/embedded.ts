@@ -60,7 +60,7 @@ export class EmbeddedSource implements Source {
 
   async comparison(a: string, b: string): Promise<ComparisonPage> {
     const { comparisons } = await this.index;
-    return page(comparisons[`${a} ${b}`] ?? comparisons[`${b} ${a}`], `${a} and ${b} are not compared in this report`);
+    return page(comparisons[`${a} ${b}`] ?? comparisons[`${b} ${a}`], `${a} and ${b} are not compared in this report. Make one with both: pytest-osmosis html ${a} ${b}`);
   }
 
   async history(evalName: string): Promise<HistoryPage> {
