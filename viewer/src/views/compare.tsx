@@ -1,6 +1,7 @@
 // Two eval runs compared: what it came to, in what they differ, and every row, the largest loss first.
 import type { ComparisonPage } from "../shapes";
 import { source } from "../source/source";
+import { isGoingOn } from "../state/live";
 import { usePage } from "../state/page";
 import { written } from "../state/route";
 import { Empty } from "../ui/empty";
@@ -12,7 +13,7 @@ import { keyedRows } from "./compare/row_keys";
 import { Sides } from "./compare/sides";
 
 export function CompareView({ a, b, digest }: { a: string; b: string; digest: string | null }) {
-  const page = usePage(() => source().comparison(a, b), [a, b]);
+  const page = usePage(() => source().comparison(a, b), [a, b], (compared) => isGoingOn(compared.a) || isGoingOn(compared.b));
   return page.view((compared) => <Comparison page={compared} digest={digest} />);
 }
 

@@ -3,13 +3,14 @@ import { Trend } from "../charts/trend";
 import { count, plural } from "../format";
 import type { HistoryPage } from "../shapes";
 import { source } from "../source/source";
+import { isGoingOn } from "../state/live";
 import { usePage } from "../state/page";
 import { Empty } from "../ui/empty";
 import { FlippingRows } from "./history/flips";
 import { PastRuns } from "./history/past_runs";
 
 export function HistoryView({ evalName }: { evalName: string }) {
-  const page = usePage(() => source().history(evalName), [evalName]);
+  const page = usePage(() => source().history(evalName), [evalName], (history) => history.points.some(({ row }) => isGoingOn(row)));
   return page.view((history) => <History page={history} />);
 }
 

@@ -22,8 +22,13 @@ const MOST_TOKENS = 60000;
 
 export function wordDiff(a: string, b: string): WordDiff {
   if (a === b) return { a: parts([[a, true]]), b: parts([[b, true]]) };
-  const byWords = differing(a, b, WORDS);
-  return smoothed(byWords ?? byLines(a, b));
+  return smoothed(differing(a, b, WORDS) ?? byLines(a, b));
+}
+
+/** The share of the longer text that both have in common. */
+export function shareInCommon({ a, b }: WordDiff): number {
+  const length = (parts: Part[]) => parts.reduce((sum, part) => sum + part.text.length, 0);
+  return length(a.filter((part) => part.isSame)) / Math.max(1, length(a), length(b));
 }
 
 /** One step of the way from A to B: texts that both have, or that one of them has. */
@@ -98,17 +103,40 @@ function walkedBack(a: string[], b: string[], trail: Int32Array[], last: number)
   return steps.reverse();
 }
 
-/** The parts of both sides. Spaces between two changes belong to them: "one two" for "three four" is one change. */
+/** A change: what A has, and what B has in its place; or a text that both have. */
+type Piece = { same: string } | { a: string; b: string };
+
+/** The parts of both sides. A short text in common between larger changes belongs to them: it is there by accident. */
 function smoothed(steps: Step[]): WordDiff {
-  const a: [string, boolean][] = [], b: [string, boolean][] = [];
-  steps.forEach((step, at) => {
-    const between = step.kind === "same" && /^[^\S\n]+$/.test(step.text)
-      && at > 0 && at < steps.length - 1 && steps[at - 1].kind !== "same" && steps[at + 1].kind !== "same";
-    const isSame = step.kind === "same" && !between;
-    if (step.kind !== "b") a.push([step.text, isSame]);
-    if (step.kind !== "a") b.push([step.text, isSame]);
-  });
-  return { a: parts(a), b: parts(b) };
+  const pieces: Piece[] = [];
+  for (const piece of piecesOf(steps)) {
+    const [before, common] = pieces.slice(-2);
+    if ("a" in piece && pieces.length > 1 && "a" in before && "same" in common && isAccident(common.same, before, piece)) {
+      pieces.splice(-2, 2, { a: before.a + common.same + piece.a, b: before.b + common.same + piece.b });
+    } else pieces.push(piece);
+  }
+  const side = (letter: "a" | "b") => parts(pieces.map((piece) => ("same" in piece ? [piece.same, true] : [piece[letter], false])));
+  return { a: side("a"), b: side("b") };
+}
+
+function isAccident(common: string, before: { a: string; b: string }, after: { a: string; b: string }): boolean {
+  if (common.includes("\n")) return false;
+  const size = (change: { a: string; b: string }) => Math.max(change.a.length, change.b.length);
+  return !common.trim() || common.length <= Math.min(size(before), size(after));
+}
+
+/** Neighbouring steps of one kind, joined. */
+function piecesOf(steps: Step[]): Piece[] {
+  const pieces: Piece[] = [];
+  for (const { kind, text } of steps) {
+    const last = pieces[pieces.length - 1];
+    if (kind === "same") {
+      if (last && "same" in last) last.same += text;
+      else pieces.push({ same: text });
+    } else if (last && "a" in last) last[kind] += text;
+    else pieces.push(kind === "a" ? { a: text, b: "" } : { a: "", b: text });
+  }
+  return pieces;
 }
 
 /** Neighbours of one kind, joined. */

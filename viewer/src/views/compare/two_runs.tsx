@@ -12,7 +12,11 @@ import { type Loaded, useConversation } from "../conversation/load";
 import { Messages } from "../conversation/messages";
 import { Scores } from "../conversation/scores";
 import { Escaped, Text } from "../conversation/text";
-import { type Part, wordDiff } from "../word_diff";
+import { type Part, shareInCommon, wordDiff } from "../word_diff";
+
+/** Longer answers with less in common than this are shown without marks, which would be everywhere. */
+const LEAST_IN_COMMON = 0.15;
+const LONG = 400;
 
 export interface SideRun {
   letter: "A" | "B";
@@ -30,6 +34,7 @@ export function TwoRuns({ a, b }: { a: SideRun; b: SideRun }) {
   const answers = [answerIn(of), answerIn(other)] as const;
   const diff = useMemo(() => (answers[0] === null || answers[1] === null ? null : wordDiff(...(answers as [string, string]))), answers);
   const isSame = diff !== null && answers[0] === answers[1];
+  const isOther = diff !== null && Math.max(answers[0]!.length, answers[1]!.length) > LONG && shareInCommon(diff) < LEAST_IN_COMMON;
   const expected = (of && expectedOf(of)) ?? (other && expectedOf(other));
   return (
     <>
@@ -37,9 +42,10 @@ export function TwoRuns({ a, b }: { a: SideRun; b: SideRun }) {
         <section class="pair-expected" aria-label="Expected answer"><h2>Expected</h2><Text text={asText(expected).trim()} /></section>
       )}
       {isSame && <p class="pair-same"><span aria-hidden="true">=</span> Both gave the same answer.</p>}
+      {isOther && <p class="pair-same"><span aria-hidden="true">≠</span> The answers have few words in common, so no words are marked.</p>}
       <div class="pair">
-        <Result side={a} loaded={loadedA} parts={diff?.a} isSame={isSame} />
-        <Result side={b} loaded={loadedB} parts={diff?.b} isSame={isSame} />
+        <Result side={a} loaded={loadedA} parts={isOther ? undefined : diff?.a} isSame={isSame} />
+        <Result side={b} loaded={loadedB} parts={isOther ? undefined : diff?.b} isSame={isSame} />
       </div>
       <div class="pair">
         {of?.rollout && <Whole letter="A" conversation={of} />}
