@@ -22,7 +22,7 @@ from pytest_osmosis.record.session_times import SessionTimes
 from pytest_osmosis.results import results
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.judge_totals import PriceOf
-from pytest_osmosis.results.publish import published, published_head
+from pytest_osmosis.results.publish import MANY, published, published_head
 from pytest_osmosis.results.published_results import results_of
 from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_row_digests
 from pytest_osmosis.results.read_back import (
@@ -75,14 +75,17 @@ class StoredResults:
         return {} if at is None else event_at(self.run.directory.journal, at)
 
 
-def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResults:
-    """Read an eval run, whose journal was `found` to hold this. Raises `OsmosisError` if its files cannot be read."""
+def read_stored(run: StoredEvalRun, found: Replayed | None = None, *, with_rows: bool = True) -> StoredResults:
+    """Read an eval run, whose journal was `found` to hold this. Raises `OsmosisError` if its files cannot be read.
+
+    The `document` is without its rows, and what else may be very long, unless `with_rows`.
+    """
     lifecycle = lifecycle_of(run.directory)
     has_results = run.results is not None and lifecycle.results_are_current
     published_results = read_results(run.results) if has_results and run.results is not None else None
     found = replayed(run.directory.journal) if found is None else found
     if published_results is None:
-        return _from_journal(run, lifecycle, found)
+        return _from_journal(run, lifecycle, found, with_rows=with_rows)
     made = replace(
         results_of(published_results, found.ledger.records),
         provenance={**published_results.document["provenance"], "run_dir": shown(run.directory.path)},
@@ -92,12 +95,13 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResu
         made = replace(made, stopped=None, stop_reason=None, rescored=replace(made.rescored, before=lifecycle))
     runs = (each for row in published_results.rows for each in row.runs)
     costs = {each.id: each.cost_usd for each in runs if each.cost_usd is not None}
+    document = published_results.document
     return StoredResults(
         run,
         lifecycle,
         made.all_records,
         made,
-        published_results.document,
+        document if with_rows else {key: each for key, each in document.items() if key not in MANY},
         costs,
         replayed=found,
     )
@@ -207,7 +211,7 @@ def row_digests_of(run: StoredEvalRun, found: Replayed) -> Mapping[int, str]:
 # -- without results ---------------------------------------------------------------------------------------
 
 
-def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> StoredResults:
+def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed, *, with_rows: bool) -> StoredResults:
     ledger = found.ledger
     ended = [ledger.records[id] for id in sorted(ledger.records) if ledger.records[id].status != "pending"]
     begun = [
@@ -219,7 +223,8 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> 
     made = _results_so_far(run, ended, found, why)
     reason = {} if lifecycle.reason is None else {"stop_reason": lifecycle.reason}
     end = {"status": lifecycle.status, **reason, "stopped_by": lifecycle.stopped_by}
-    document = {} if made is None else {**published(made), **end}
+    publish = published if with_rows else published_head
+    document = {} if made is None else {**publish(made), **end}
     costs = {} if made is None else made.costs_usd
     return StoredResults(run, lifecycle, ended, made, document, costs, begun, True, found)
 

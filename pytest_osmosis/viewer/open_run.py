@@ -8,7 +8,6 @@ from dataclasses import replace
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.publish import MANY
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.results.stored_results import StoredResults, cost_of, read_stored, row_digests_of, stored_now
 from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
@@ -50,8 +49,7 @@ class OpenRun:
         run: StoredEvalRun = stored(self.directory)
         if self._results is not None:
             return stored_now(run, self._results, self.index.found)
-        read = read_stored(run, self.index.found)
-        return replace(read, document={key: each for key, each in read.document.items() if key not in MANY})
+        return read_stored(run, self.index.found, with_rows=False)
 
     def page(self, seq: int = 0) -> RunPage:
         """Return the page on all that was read."""
