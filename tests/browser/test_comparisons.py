@@ -24,6 +24,8 @@ from pytest_osmosis.viewer.report import report as written_report
 from pytest_osmosis.viewer.report_file import write_report
 from pytest_osmosis.viewer.report_pages import ReportPages
 from pytest_osmosis.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage, RunRow
+from tests.browser.dashboards import Dashboard
+from tests.browser.growing import NAME, growing
 from tests.browser.pages import Pages
 from tests.unit.viewer.made_pages import pages_of, run_page
 
@@ -245,3 +247,23 @@ def test_equal_answers_are_said_to_be_equal_and_long_ones_differ_by_lines(pages:
 
     page.goto(f"{words.as_uri()}#/compare/a/b/{len(ANSWERS) + 1:016x}")
     expect(page.locator(".pair-text mark")).to_have_text(["15000", "fifteen"])
+
+
+# -- live --------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_with_an_eval_run_that_goes_on_follows_it(pages: Pages, tmp_path: Path) -> None:
+    write_run(tmp_path, SyntheticRun("before", rows=8, n=2, seed=1))
+    with growing(tmp_path) as run, Dashboard(tmp_path) as dashboard:
+        run.tell("append 30")
+        page = pages.page(server=dashboard.server)
+        page.clock.install()
+        page.goto(dashboard.address(f"compare/before/{NAME}"))
+        finding = page.get_by_role("region", name="Finding")
+        expect(finding).to_contain_text("B did not end")
+
+        run.tell("finish")
+        page.clock.fast_forward(11_000)
+
+        expect(finding).not_to_contain_text("B did not end")
+        expect(page.locator(".sides")).to_contain_text("finished")
