@@ -172,6 +172,21 @@ def test_the_list_works_by_keyboard(pages: Pages, tmp_path: Path) -> None:
     expect(help_).to_be_hidden()
 
 
+def test_the_list_is_where_the_reader_left_it(pages: Pages, tmp_path: Path) -> None:
+    made = {f"run{at}": run_page(f"run{at}", [0, 1]) for at in range(60)}
+    page = pages.open(report(tmp_path / "report.html", [each["head"]["row"] for each in made.values()], made))
+
+    page.get_by_role("link", name="run50", exact=True).click()
+    page.get_by_role("heading", name="run50").wait_for()
+    assert page.evaluate("scrollY") == 0
+    page.keyboard.press("Escape")
+
+    expect(page.get_by_role("link", name="run50", exact=True)).to_be_focused()
+    expect(page.get_by_role("link", name="run50", exact=True)).to_be_in_viewport()
+    page.keyboard.press("j")
+    expect(page.get_by_role("link", name="run51", exact=True)).to_be_focused()
+
+
 def test_the_printed_address_opens_a_view_and_keeps_no_token(pages: Pages, tmp_path: Path) -> None:
     store(tmp_path, "sums-20261122T000000Z-aaaaaa")
     with dashboard(tmp_path) as served:

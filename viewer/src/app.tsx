@@ -1,7 +1,7 @@
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { useKeys } from "./state/keys";
-import { type View, go, route } from "./state/route";
-import { Notices } from "./ui/notice";
+import { type View, go, route, written } from "./state/route";
+import { announce, Notices } from "./ui/notice";
 import { CompareView } from "./views/compare";
 import { Header } from "./views/header";
 import { HelpDialog, helpIsOpen } from "./views/help";
@@ -13,6 +13,7 @@ export function App() {
   const { view } = route.value;
   const title = titleOf(view);
   useEffect(() => { document.title = `${title} · pytest-osmosis`; }, [title]);
+  useNewView(pageOf(view), title);
   useKeys("Everywhere", [
     { keys: ["?"], does: "list the keys", run: () => { helpIsOpen.value = true; } },
     { keys: ["Escape"], does: "one level up", run: () => up(view) },
@@ -38,6 +39,23 @@ function up(view: View): void | false {
   if (view.name === "run" && view.id) go({ name: "run", run: view.run, id: null }, route.value.query);
   else if (view.name === "compare" && view.digest) go({ name: "compare", a: view.a, b: view.b, digest: null }, route.value.query);
   else go({ name: "runs" });
+}
+
+/** Begin a new page at its top, and say to screen readers what is shown. */
+function useNewView(page: string, title: string): void {
+  const isFirst = useRef(true);
+  useEffect(() => {
+    if (!isFirst.current) {
+      announce(title);
+      scrollTo(0, 0);
+    }
+    isFirst.current = false;
+  }, [page]);
+}
+
+/** The address of the page that a view is on, whatever is open in it. */
+function pageOf(view: View): string {
+  return written(view.name === "run" ? { ...view, id: null } : view.name === "compare" ? { ...view, digest: null } : view);
 }
 
 function titleOf(view: View): string {

@@ -33,13 +33,26 @@ export function written(view: View, query?: URLSearchParams): string {
 }
 
 const hash = signal("");
+/** The view before this one; null in a fresh page. */
+let before: View | null = null;
+
+function show(address: string): void {
+  if (address === hash.peek()) return;
+  before = route.peek().view;
+  hash.value = address;
+}
+
+/** The eval run that the reader just left; null if there is none. */
+export function runJustLeft(): string | null {
+  return before?.name === "run" ? before.run : null;
+}
 
 /** Show what the address says, now and whenever it changes. The source has taken its token out of the address before. */
 export function followAddress(): void {
   hash.value = location.hash;
   addEventListener("hashchange", () => {
     if (/^#(token|once)=/.test(location.hash)) location.reload(); // a newly printed address, opened in an old page
-    else hash.value = location.hash;
+    else show(location.hash);
   });
 }
 
@@ -50,7 +63,7 @@ export function go(view: View, query?: URLSearchParams, replaces = false): void 
   const address = written(view, query);
   if (replaces) history.replaceState(null, "", address);
   else if (address !== location.hash) location.hash = address;
-  hash.value = address;
+  show(address);
 }
 
 /** Change filters, the query or the order, and nothing else: the address is replaced, so that Back leaves the view. */

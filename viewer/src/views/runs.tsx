@@ -1,9 +1,10 @@
 // The list of eval runs, with filters, an order, and two to compare.
+import { useEffect } from "preact/hooks";
 import type { RunsPage } from "../shapes";
 import { source } from "../source/source";
 import { useKeys } from "../state/keys";
 import { useRunsPage } from "../state/live";
-import { go, route, setQuery } from "../state/route";
+import { go, route, runJustLeft, setQuery } from "../state/route";
 import { Empty } from "../ui/empty";
 import { sorted } from "../ui/table";
 import { EntryTables } from "./runs/entries";
@@ -25,6 +26,12 @@ function Runs({ page }: { page: RunsPage }) {
   const { query } = route.value;
   const rows = sorted(filtered(page.runs, query), columns, query.get("sort") ?? undefined);
   const pair = picked(page, query);
+  useEffect(() => {
+    const left = runJustLeft();
+    const link = left === null ? null : document.querySelector<HTMLElement>(`[data-run="${CSS.escape(left)}"]`);
+    link?.focus({ preventScroll: true }); // the list, and its keys, go on from where the reader was
+    link?.scrollIntoView({ block: "center" });
+  }, []);
   const move = (step: number) => {
     const links = [...document.querySelectorAll<HTMLElement>(".run-link")];
     const at = links.findIndex((link) => link === document.activeElement);
