@@ -160,10 +160,15 @@ def eval_in(run: Path) -> str | None:
 
 def runs_above(folder: Path) -> tuple[Path, list[Path]]:
     """Return the nearest `.osmosis/runs`, from `folder` upwards, and the runs in it, newest first."""
-    homes = [above / RUNS for above in (folder, *folder.absolute().parents)]
-    home = next((home for home in homes if home.is_dir()), homes[0])
+    home = home_above(folder)
     runs = [run for run in home.glob("*") if is_run(run)]
     return home, sorted(runs, key=began_at, reverse=True)
+
+
+def home_above(folder: Path) -> Path:
+    """Return the nearest `.osmosis/runs`, from `folder` upwards; the one of `folder`, which is missing, without any."""
+    homes = [above / RUNS for above in (folder, *folder.absolute().parents)]
+    return next((home for home in homes if home.is_dir()), homes[0])
 
 
 def began_at(run: Path) -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -64,16 +65,22 @@ class RunEntry:
         return {**asdict(self), "gates": list(self.gates)}
 
 
-def run_entry(folder: Path) -> RunEntry:
-    """Return the entry of a run directory, "unreadable" if its files are not valid."""
+def run_entry(folder: Path, n_rollouts: Callable[[Path], int | None] | None = None) -> RunEntry:
+    """Return the entry of a run directory, "unreadable" if its files are not valid.
+
+    `n_rollouts` returns the number of rollouts in a journal, if the caller can count them faster.
+    """
     directory = RunDirectory(folder)
     try:
-        return _entry(directory, read_manifest(directory.manifest), lifecycle_of(directory))
+        manifest, life = read_manifest(directory.manifest), lifecycle_of(directory)
+        return _entry(directory, manifest, life, n_rollouts or RolloutCounter().count)
     except OsmosisError as error:
         return RunEntry(folder.name, shown(folder), "unreadable", problem=str(error))
 
 
-def _entry(directory: RunDirectory, manifest: Manifest, life: Lifecycle) -> RunEntry:
+def _entry(
+    directory: RunDirectory, manifest: Manifest, life: Lifecycle, n_rollouts: Callable[[Path], int | None]
+) -> RunEntry:
     entry = RunEntry(
         directory.name,
         shown(directory.path),
@@ -87,7 +94,7 @@ def _entry(directory: RunDirectory, manifest: Manifest, life: Lifecycle) -> RunE
         replayed=manifest.replays,
     )
     if not (life.results_are_current and something_at(directory.results)):
-        return replace(entry, ended=_n_rollouts(directory.journal), selected=manifest.selected.n_rollouts)
+        return replace(entry, ended=n_rollouts(directory.journal), selected=manifest.selected.n_rollouts)
     head = read_head(directory.results)
     return replace(
         entry,
@@ -112,10 +119,30 @@ def _entry(directory: RunDirectory, manifest: Manifest, life: Lifecycle) -> RunE
     )
 
 
-def _n_rollouts(journal: Path) -> int | None:
-    """Return the number of rollouts in a journal. Its lines are not parsed, because there may be many large ones."""
-    try:
-        with open_file(journal) as file:
-            return sum(line.startswith(_ROLLOUT) for line in file)
-    except (FileFault, OSError):
-        return None
+class RolloutCounter:
+    """Counts the rollouts in journals, in each only the lines that are new since it was counted last.
+
+    Lines are not parsed, because there may be many large ones.
+    """
+
+    def __init__(self) -> None:
+        self._counted: dict[Path, tuple[int, int, int]] = {}
+
+    def count(self, journal: Path) -> int | None:
+        """Return the number of rollouts in a journal, None if it cannot be read."""
+        try:
+            with open_file(journal) as file:
+                status = os.fstat(file.fileno())
+                number, position, n = self._counted.get(journal, (0, 0, 0))
+                if number != status.st_ino or position > status.st_size:
+                    position = n = 0
+                file.seek(position)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    position += len(line)
+                    n += line.startswith(_ROLLOUT)
+        except (FileFault, OSError):
+            return None
+        self._counted[journal] = status.st_ino, position, n
+        return n

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import eval_in, is_run, listing_order, runs_above, stored
+from pytest_osmosis.record.find_run import eval_in, home_above, is_run, listing_order, stored
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.viewer.comparing import comparison_page
@@ -44,13 +44,13 @@ class Dashboard:
     @property
     def home(self) -> Path:
         """The folder with the eval runs, which need not exist yet."""
-        return self._found()[0]
+        return home_above(self._folder) if self._home is None else self._home
 
     def runs(self) -> bytes:
         """Return the list of eval runs."""
-        home, folders = self._found()
+        home = self.home
         with self._listing:
-            return encoded(self._list.page(_workspace(home), folders))
+            return encoded(self._list.page(_workspace(home), _runs_in(home)))
 
     def run(self, name: str) -> bytes:
         return encoded(self._run(name).page())
@@ -76,8 +76,7 @@ class Dashboard:
 
     def history(self, eval_name: str) -> bytes:
         """Return the eval runs of one eval."""
-        _, folders = self._found()
-        of_eval = sorted((folder for folder in folders if eval_in(folder) == eval_name), key=listing_order)
+        of_eval = sorted((run for run in _runs_in(self.home) if eval_in(run) == eval_name), key=listing_order)
         if not of_eval:
             raise NoPageError(f'no eval run of "{eval_name}"')
         past = [self._past(folder, is_shown=place < MOST_RUNS) for place, folder in enumerate(of_eval)]
@@ -95,16 +94,15 @@ class Dashboard:
         return self._live.of(directory).compared().prompts
 
     def _run(self, name: str) -> LiveRun:
-        home, folders = self._found()
-        folder = next((folder for folder in folders if folder.name == name), None)
+        home = self.home
+        folder = next((each for each in home.glob("*") if each.name == name and is_run(each)), None)
         if folder is None:
             raise NoPageError(f'no eval run "{name}" in {shown(home)}: it was removed, or never there')
         return self._live.of(RunDirectory(folder))
 
-    def _found(self) -> tuple[Path, list[Path]]:
-        if self._home is None:
-            return runs_above(self._folder)
-        return self._home, [run for run in self._home.glob("*") if is_run(run)]
+
+def _runs_in(home: Path) -> list[Path]:
+    return [run for run in home.glob("*") if is_run(run)]
 
 
 def encoded(page: Any) -> bytes:

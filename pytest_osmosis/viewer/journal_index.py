@@ -202,6 +202,10 @@ class JournalSlices:
     def _line(self, position: int) -> bytes:
         content = self._content(position)
         end = content.find(b"\n", position)
+        if end < 0:  # it was torn when the journal was mapped
+            self.close()
+            content = self._content(position)
+            end = content.find(b"\n", position)
         return content[position : len(content) if end < 0 else end]
 
     def _content(self, position: int) -> mmap.mmap:

@@ -16,6 +16,7 @@ from threading import Lock
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.viewer.comparing import ComparedRun
+from pytest_osmosis.viewer.journal_index import ChangedRuns
 from pytest_osmosis.viewer.live_page import LivePage
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.run_version import RunVersion, run_version
@@ -26,7 +27,7 @@ MOST_OPEN = 8
 """Eval runs that are kept in memory; of 20,000 rollouts, each takes some 60 MB."""
 LOOK_S = 0.2
 """Files are looked at no more often, however many browsers ask."""
-WHOLE_PAGES = 4
+WHOLE_PAGES = 9
 """After a page was made as a whole, none is for this many times as long."""
 SEARCH_S = 0.25
 """The time that one request may search; the browser asks for the rest."""
@@ -42,7 +43,8 @@ class LiveRun:
         self._directory = directory
         self._numbers = numbers
         self._open = OpenRun(directory)
-        self._lock = Lock()  # protects all below, and _open
+        self._journal = Lock()  # protects the index and the conversations of _open, for moments only
+        self._lock = Lock()  # protects all below, and the rest of _open
         self._live: LivePage | None = None
         self._version: RunVersion | None = None
         self._looked = 0.0
@@ -65,25 +67,24 @@ class LiveRun:
 
         Raises `IndexError` if the page has no such position.
         """
-        with self._lock:
-            self._read_once()
+        self._read_once()
+        with self._journal:
             if not 0 <= at < len(self._open.runs):
                 raise IndexError(at)
             return self._open.conversation(at)
 
     def search(self, text: str, begin: int) -> SearchHits:
         """Search the conversations of runs from a position on, for as long as one request may take."""
+        self._read_once()
         wanted, until = TextSearch(text), time.monotonic() + SEARCH_S
         hits: list[int] = []
-        with self._lock:
-            self._read_once()
-            n = len(self._open.runs)
-            at = begin
-            while at < n and (at == begin or time.monotonic() < until):
+        at, n = begin, len(self._open.runs)
+        while at < n and (at == begin or time.monotonic() < until):
+            with self._journal:
                 conversation = self._open.conversation(at)
-                if conversation is not None and wanted.is_in(conversation):
-                    hits.append(at)
-                at += 1
+            if conversation is not None and wanted.is_in(conversation):
+                hits.append(at)
+            at += 1
         return SearchHits(at=hits, searched=min(at, n), is_whole=at >= n)
 
     def compared(self) -> ComparedRun:
@@ -93,12 +94,13 @@ class LiveRun:
             return ComparedRun(page["head"]["row"], self._open.stored, dict(self._open.prompts))
 
     def close(self) -> None:
-        with self._lock:
+        with self._journal:
             self._open.close()
 
     def _read_once(self) -> None:
         if self._live is None:
-            self._read()
+            with self._lock:
+                self._read()
 
     def _read(self) -> LivePage:
         """Return the page after reading what is new."""
@@ -118,7 +120,8 @@ class LiveRun:
 
     def _whole_page(self) -> RunPage:
         began = time.monotonic()
-        self._open.read()
+        self._read_journal()
+        self._open.take()
         page = self._open.page()
         self._places = {run: place for place, run in enumerate(self._open.runs)}
         self._is_behind = False
@@ -126,9 +129,16 @@ class LiveRun:
         self._next_whole = ended + WHOLE_PAGES * (ended - began)
         return page
 
+    def _read_journal(self) -> ChangedRuns:
+        with self._journal:
+            changed = self._open.index.read()
+            if changed.all:
+                self._open.close()  # it may be another file than the one that conversations were cut out of
+        return changed
+
     def _take_new_runs(self, live: LivePage) -> bool:
         """Put the runs with new events into the page, and return True if these are all that changed."""
-        changed = self._open.index.read()
+        changed = self._read_journal()
         if changed.all or not changed.runs <= self._places.keys():
             return False
         at = sorted(self._places[run] for run in changed.runs)

@@ -41,9 +41,13 @@ class OpenRun:
     def read(self) -> ChangedRuns:
         """Read what is new."""
         changed = self.index.read()
+        self.take()
+        return changed
+
+    def take(self) -> None:
+        """Take what `index` has read, and read the other files."""
         self.stored = self._stored()
         self.runs = runs_of(self.stored)
-        return changed
 
     def _stored(self) -> StoredResults:
         run: StoredEvalRun = stored(self.directory)

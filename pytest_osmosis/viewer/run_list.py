@@ -16,7 +16,7 @@ from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.entry_table import EntryPlace, EntryTable
 from pytest_osmosis.results.read import read_head
-from pytest_osmosis.results.run_entry import RunEntry, run_entry
+from pytest_osmosis.results.run_entry import RolloutCounter, RunEntry, run_entry
 from pytest_osmosis.viewer.entries import entry_rows
 from pytest_osmosis.viewer.run_version import RunVersion, run_version
 from pytest_osmosis.viewer.shapes import SCHEMA_VERSION, EntryRow, IntervalShape, RunRow, RunsPage
@@ -34,6 +34,7 @@ class RunList:
 
     def __init__(self) -> None:
         self._kept: dict[Path, tuple[RunVersion, _Listed]] = {}
+        self._rollouts = RolloutCounter()
 
     def page(self, workspace: str, folders: Sequence[Path]) -> RunsPage:
         """Return the page on the eval runs in `folders`. `workspace` is the name that it shows."""
@@ -56,7 +57,7 @@ class RunList:
         kept = self._kept.get(folder)
         if kept is not None and kept[0] == version:
             return kept[1]
-        listed = _Listed(run_row(run_entry(folder)), _table_of(directory))
+        listed = _Listed(run_row(run_entry(folder, self._rollouts.count)), _table_of(directory))
         self._kept[folder] = (version, listed)
         return listed
 

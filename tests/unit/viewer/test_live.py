@@ -97,6 +97,22 @@ def test_a_torn_line_is_read_once_it_is_whole(going_on: RunInProgress) -> None:
     assert not {"running", "pending"} & set(outcomes(page))
 
 
+def test_a_conversation_is_whole_that_was_torn_when_another_one_was_opened(going_on: RunInProgress) -> None:
+    live = LiveRun(going_on.directory, count(1))
+    going_on.append()
+    lines = going_on.directory.journal.read_bytes()
+    last = lines.rindex(b'{"ev":"rollout"')
+    going_on.directory.journal.write_bytes(lines[: last + 99])
+    page: Any = copy.deepcopy(live.page())
+    places = range(len(page["runs"]["row"]))
+    (missing,) = [at for at in places if live.conversation(at) is None]
+    going_on.directory.journal.write_bytes(lines)
+    newer(live, page)
+    conversation = json.loads(live.conversation(missing) or b"")
+    assert conversation["rollout"] == json.loads(lines[last : lines.index(b"\n", last)])
+    assert len(conversation["scores"]) == 2
+
+
 def test_an_eval_run_whose_process_dies_is_over(going_on: RunInProgress) -> None:
     live = LiveRun(going_on.directory, count(1))
     going_on.append(20)
@@ -111,11 +127,15 @@ def test_another_eval_run_in_the_same_folder_is_asked_for_as_a_whole(tmp_path: P
     directory = write_run(tmp_path, RUN)
     live = LiveRun(directory, count(1))
     page: Any = copy.deepcopy(live.page())
-    other = write_run(tmp_path / "other", SyntheticRun(RUN.name, rows=5, n=2))
+    assert live.conversation(0)
+    other = write_run(tmp_path / "other", SyntheticRun(RUN.name, rows=5, n=2, seed=9))
     for path in (directory.results, directory.manifest, directory.journal):
         path.unlink()
         (other.path / path.name).rename(path)
     assert len(newer(live, page)["rows"]["index"]) == 5
+    fresh = LiveRun(directory, count(1))
+    fresh.page()
+    assert [live.conversation(at) for at in range(10)] == [fresh.conversation(at) for at in range(10)]
 
 
 def test_a_search_goes_on_where_the_last_request_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
