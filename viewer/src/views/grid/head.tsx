@@ -19,7 +19,7 @@ export function GridHead({ page, sizes }: { page: RunPage; sizes: GridSizes }) {
                 style={{ gridColumn: `span ${wide}` }} title={model}>{model}{index > 0 && " (baseline)"}</div>
             );
           })}
-          <div role="columnheader" aria-colindex={columns.length + 2} />
+          <div role="gridcell" aria-colindex={columns.length + 2} />
         </div>
       )}
       <div class="grid-line" role="row" aria-rowindex={rows}>
