@@ -76,7 +76,7 @@ class RunRow(TypedDict):
 
 
 class EntryRow(TypedDict):
-    """One of several evals that ran together, in the table over them."""
+    """One of several evals in the table over them, each compared with the first."""
 
     name: str
     run: str
@@ -96,7 +96,7 @@ class EntryRow(TypedDict):
 class RunsPage(TypedDict):
     """The eval runs of a workspace, or of a report, the newest first.
 
-    `tables` are those over the evals of one config that ran together.
+    `tables` are those over evals of one config that ran together, and in a report over all its eval runs.
     """
 
     schema_version: int

@@ -165,7 +165,7 @@ def _entries_table(entries: Sequence[EntryRow]) -> str:
         ]
         for each in entries
     ]
-    return _table("Evals that ran together", ["eval", "model", "pass rate", "compared with the first"], rows)
+    return _table(f"Evals compared with {entries[0]['name']}", ["eval", "model", "pass rate", "finding"], rows)
 
 
 def _comparisons(report: ReportPages) -> str:
@@ -173,7 +173,7 @@ def _comparisons(report: ReportPages) -> str:
         [page["b"]["name"], page["a"]["name"], page["sentence"] or page["problem"]]
         for page in report.comparisons.values()
     ]
-    return _table("Comparisons", ["eval run", "compared with", "finding"], rows) if rows else ""
+    return _table("Comparisons", ["eval run (B)", "compared with (A)", "finding"], rows) if rows else ""
 
 
 def _rate(rate: float | None) -> str:

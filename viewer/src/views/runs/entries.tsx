@@ -1,4 +1,4 @@
-// The table over evals of one config that ran together, each compared with the first.
+// The tables over evals, like those of one config, each compared with the first.
 import type { EntryRow } from "../../shapes";
 import { count, duration, money, score } from "../../format";
 import { source } from "../../source/source";
@@ -12,8 +12,8 @@ export function EntryTables({ tables }: { tables: readonly EntryRow[][] }) {
   return (
     <>
       {tables.filter((table) => table.length).map((table) => (
-        <Disclosure key={table[0].run} class="entries" open={isOpen} summary="Evals that ran together" note={`${count(table.length)} evals, compared with ${table[0].name}`}>
-          <Table caption="Evals that ran together" columns={columnsOf(table)} rows={table} keyOf={(entry) => entry.run} />
+        <Disclosure key={table[0].run} class="entries" open={isOpen} summary={`${count(table.length)} evals compared`} note={`with ${table[0].name}`}>
+          <Table caption={`Evals compared with ${table[0].name}`} columns={columnsOf(table)} rows={table} keyOf={(entry) => entry.run} />
         </Disclosure>
       ))}
     </>
