@@ -1,6 +1,6 @@
 // A run as it really was: what became of it, its scores and answer, and its conversation, whole.
 import type { ComponentChildren } from "preact";
-import { useErrorBoundary, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useErrorBoundary, useLayoutEffect, useRef } from "preact/hooks";
 import type { Conversation, RunPage } from "../shapes";
 import { source } from "../source/source";
 import { route, setQuery } from "../state/route";
@@ -22,12 +22,13 @@ export { Messages };
 export function ConversationView({ name, page, id }: { name: string; page: RunPage; id: string }) {
   const at = positionOf(page, id);
   if (at < 0) return <Empty title={`${name} has no run ${id}`}>Its runs are in the grid.</Empty>;
-  return <Guarded key={id} name={name}><RunOfRow name={name} page={page} at={at} /></Guarded>;
+  return <Guarded name={name} id={id}><RunOfRow name={name} page={page} at={at} /></Guarded>;
 }
 
 /** Says what went wrong, if something that nobody expected cannot be laid out. */
-function Guarded({ name, children }: { name: string; children: ComponentChildren }) {
-  const [error] = useErrorBoundary();
+function Guarded({ name, id, children }: { name: string; id: string; children: ComponentChildren }) {
+  const [error, retry] = useErrorBoundary();
+  useEffect(retry, [id]);
   if (!error) return <>{children}</>;
   return (
     <Empty title="This run cannot be shown">
