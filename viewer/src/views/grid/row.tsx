@@ -26,11 +26,12 @@ export const GridRow = memo(function GridRow({ page, row, place, sizes, fn, hold
   const { columns, cells } = gridLayout(page);
   const own = cells.subarray(row * columns.length, (row + 1) * columns.length);
   const { passed, failed } = countsOf(page, row);
+  const first = own.find((at) => at >= 0 && holds[at] === 1);
   const prompt = escaped(page.rows.prompt[row]);
   return (
     <div class={`grid-line grid-row${open !== null ? " grid-row-open" : ""}`} role="row" aria-rowindex={place + 1 + sizes.headRows(page)}
       style={{ transform: `translateY(${place * ROW_PX}px)` }}>
-      <div class="grid-prompt" role="rowheader" aria-colindex={1} title={prompt}>
+      <div class="grid-prompt" role="rowheader" aria-colindex={1} title={prompt} onClick={() => first !== undefined && onOpen(first)}>
         <span class="grid-index">{page.rows.index[row]}</span> <span class="grid-text">{prompt || "(no prompt)"}</span>
       </div>
       {Array.from(own, (at, column) => (
