@@ -24,6 +24,7 @@ export function Trend({ points }: { points: HistoryPoint[] }) {
   const step = (width - LEFT - RIGHT) / points.length;
   const x = (at: number) => LEFT + step * (at + 0.5);
   const y = (rate: number) => TOP + (1 - (rate - least) / (most - least)) * (HEIGHT - TOP - BOTTOM);
+  const isOneDay = points.every((point) => dateOf(point) === dateOf(points[0]));
   const every = Math.ceil(58 / step);
   return (
     <div class="trend" ref={frame}>
@@ -40,7 +41,7 @@ export function Trend({ points }: { points: HistoryPoint[] }) {
         ))}
         {points.map((point, at) => <Point key={point.row.name} point={point} x={x(at)} y={y} />)}
         {points.map((point, at) => at % every === 0 && (
-          <text key={at} class="trend-label" x={x(at)} y={HEIGHT - 6} text-anchor="middle" aria-hidden="true">{dateOf(point)}</text>
+          <text key={at} class="trend-label" x={x(at)} y={HEIGHT - 6} text-anchor="middle" aria-hidden="true">{isOneDay ? timeOf(point) : dateOf(point)}</text>
         ))}
       </svg>
     </div>
@@ -93,6 +94,10 @@ function linesOf(points: HistoryPoint[], x: (at: number) => number, y: (rate: nu
     if (point.row.pass_rate !== null) line.push(`${x(at)},${y(point.row.pass_rate)}`);
   });
   return [...lines, line.join(" ")].filter((each) => each.includes(" "));
+}
+
+function timeOf({ row }: HistoryPoint): string {
+  return row.started_at?.slice(11, 16) ?? "";
 }
 
 function dateOf({ row }: HistoryPoint): string {

@@ -26,7 +26,7 @@ function History({ page }: { page: HistoryPage }) {
       <section class="panel history-trend" aria-label="Pass rate over eval runs">
         <Trend points={page.points} />
         <p class="muted small history-legend">
-          <span>bars: 95% intervals</span>
+          <span>pass rate of each eval run with its 95% interval</span>
           <span><span class="change-worse">▼ worse</span>, <span class="change-better">▲ better</span>, <span class="change-chance">≈ no more than chance</span>: than the whole one before</span>
           <span>○ not whole, <span class="change-nothing">!</span> not measured</span>
           {plans > 1 && <span>dashed: another plan begins (rows, n, model, functions or thresholds)</span>}
