@@ -5,6 +5,7 @@ They show the report and the dashboard on the eval runs of the example (`example
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -23,13 +24,13 @@ from tests.browser.dashboards import Dashboard  # noqa: E402
 
 PICTURES = DOCS / "pictures"
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-SIZE = (1280, 800)
+WIDTH = 1280
 
 
-def take(browser: Browser, pictures: Mapping[str, str]) -> None:
+def take(browser: Browser, pictures: Mapping[str, str], height: int) -> None:
     """Take a picture of each address, by name, in both themes."""
     for theme in THEMES:
-        context = browser.new_context(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme=theme)
+        context = browser.new_context(viewport={"width": WIDTH, "height": height}, color_scheme=theme)
         page = context.new_page()
         for name, address in pictures.items():
             page.goto("about:blank")
@@ -44,23 +45,35 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         folder = Path(scratch) / "multiply"
-        then, now = make_runs(folder)
+        names = make_runs(folder)
+        *_, then, now = names
         report = folder / "report.html"
-        write_report(folder, [then, now], report)
+        write_report(folder, names, report)
         browser = playwright.chromium.launch(executable_path=chromium.executable(), args=["--no-sandbox"])
         file = report.as_uri()
         take(
             browser,
             {
                 "report": f"{file}#/run/{now}",
-                "conversation": f"{file}#/run/{now}/row1-run0",
+                "conversation": f"{file}#/run/{now}/{failed_run(folder, now)}",
                 "comparison": f"{file}#/compare/{then}/{now}",
-                "statistics": f"{file}#/run/{now}?tab=statistics",
             },
+            height=720,
         )
         with Dashboard(folder) as dashboard:
-            take(browser, {"dashboard": dashboard.address()})
+            take(browser, {"dashboard": dashboard.address()}, height=400)
         browser.close()
+
+
+def failed_run(folder: Path, name: str) -> str:
+    """Return the first run that failed."""
+    results = json.loads((folder / ".osmosis" / "runs" / name / "results.json").read_text(encoding="utf-8"))
+    return next(
+        f"row{row['row_index']}-run{run['run_index']}"
+        for row in results["rows"]
+        for run in row["runs"]
+        if run["passed"] is False
+    )
 
 
 if __name__ == "__main__":
