@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.chunks import ReportedRun
+from pytest_osmosis.viewer.chunks import Kept, ReportedRun
 from pytest_osmosis.viewer.report_file import write_report
 from pytest_osmosis.viewer.shapes import RunPage
 from tests.browser.pages import Pages
@@ -96,18 +96,20 @@ CONVERSATIONS: Sequence[Mapping[str, Any]] = [
 """By row."""
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report with `CONVERSATIONS`."""
+def _written(path: Path, kept: Kept) -> Path:
+    """Write a report with `CONVERSATIONS`, and return its path."""
     page: RunPage = run_page(RUN, [1, 0, 1, 0, 0, 2])
     page["head"]["rerun"] = ["pytest 'a.toml::talks[", "]' --osmosis-set=x=1"]
-    page["runs"]["scores"] = {
-        "reward": [each["scores"][0]["scores"]["reward"] if each["scores"] else None for each in CONVERSATIONS]
-    }
-    path = tmp_path_factory.mktemp("report") / "report.html"
+    scored = [each["scores"][0]["scores"]["reward"] if each["scores"] else None for each in CONVERSATIONS]
+    page["runs"]["scores"] = {"reward": scored}
     lines = [json.dumps(each).encode() for each in CONVERSATIONS]
-    write_report(path, pages_of(page), [ReportedRun(page, lines.__getitem__)], Redaction())
+    write_report(path, pages_of(page), [ReportedRun(page, lines.__getitem__, kept)], Redaction())
     return path
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _written(tmp_path_factory.mktemp("report") / "report.html", "all")
 
 
 def _opened(pages: Pages, report: Path, row: int, query: str = "", **options: Any) -> Page:
@@ -236,3 +238,13 @@ def test_scores_and_the_answer_stand_next_to_what_was_expected(pages: Pages, rep
     expect(page.locator(".conversation-title")).to_have_text("Row 2, run 0")
     expect(page.locator(".sameness")).to_have_text("≠ not the same text")
     expect(page.locator(".records")).to_contain_text("printed")
+
+
+def test_a_report_without_a_conversation_says_so_and_shows_its_scores(pages: Pages, tmp_path: Path) -> None:
+    small = _written(tmp_path / "small.html", "failed")
+    page = pages.open(f"{small.as_uri()}#/run/{RUN}/row1-run0")
+
+    expect(page.locator(".conversation")).to_contain_text('It was written with html_conversations = "failed".')
+    expect(page.locator(".score")).to_contain_text("1 ≥ 1")
+    page.keyboard.press("n")
+    expect(page.locator(".message")).to_have_count(2)
