@@ -131,6 +131,32 @@ def test_each_bar_of_a_chart_leads_to_the_runs_that_it_counts(pages: Pages, tmp_
         expect(page.locator(".toolbar-counts")).to_contain_text(f"{sum(counts)} of {n} runs")
 
 
+def test_a_point_leads_to_its_run_and_a_box_to_the_runs_in_it(pages: Pages, tmp_path: Path) -> None:
+    made = run_page("wide", [0, 1, 2, 0])
+    columns = {**made["runs"], "duration_ms": [1000.0, 2000.0, 3000.0, 4000.0], "tokens": [40, 10, 30, 20]}
+    address = report(tmp_path / "report.html", [made["head"]["row"]], {"wide": {**made, "runs": columns}})  # type: ignore[typeddict-item]
+    page = pages.open(f"{address}#/run/wide?tab=statistics")
+    chart = page.locator(".scatter svg")
+    chart.scroll_into_view_if_needed()
+    failed = page.locator(".points-failed").get_attribute("d") or ""
+    x, y = map(int, re.findall(r"[0-9]+", failed)[:2])
+    frame = chart.bounding_box()
+    assert frame is not None
+
+    page.mouse.move(frame["x"] + 60, frame["y"] + y - 20)  # around 10 tokens, and no others
+    page.mouse.down()
+    page.mouse.move(frame["x"] + frame["width"] - 1, frame["y"] + y + 20, steps=3)
+    page.mouse.up()
+
+    expect(page.locator(".toolbar-counts")).to_have_text("1 of 4 runs in 1 row: 1 failed")
+    page.go_back()
+    chart.scroll_into_view_if_needed()
+    frame = chart.bounding_box()
+    assert frame is not None
+    page.mouse.click(frame["x"] + x + 3, frame["y"] + y - 3)
+    page.wait_for_url(re.compile("#/run/wide/row1-run0"))
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_theme_is_that_of_the_system_until_the_reader_chooses(pages: Pages, tmp_path: Path, theme: Theme) -> None:
     page = pages.open(report(tmp_path / "report.html", [row("run0"), row("run1")]), theme=theme)

@@ -11,7 +11,7 @@ import { linkToRuns, quoted, rangeOf } from "./run_links";
 import { Scatter } from "./scatter";
 
 const OUTCOMES: Part[] = [
-  { name: "passed", tone: "passed" }, { name: "failed", tone: "failed" }, { name: "not measured or removed", tone: "other" },
+  { name: "passed", tone: "passed" }, { name: "failed", tone: "failed" }, { name: "unmeasured or removed", tone: "other" },
 ];
 
 export function RunCharts({ page }: { page: RunPage }) {

@@ -46,7 +46,7 @@ export function Scatter({ page, partOf }: { page: RunPage; partOf(at: number): n
       <p class="legend">
         <span><i class="swatch swatch-round part-passed" />passed</span>
         <span><i class="swatch swatch-solid part-failed" />failed</span>
-        <span><i class="swatch swatch-solid swatch-diamond part-other" />not measured or removed</span>
+        <span><i class="swatch swatch-solid swatch-diamond part-other" />unmeasured or removed</span>
       </p>
     </figure>
   );

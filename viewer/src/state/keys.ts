@@ -1,6 +1,6 @@
 // The keys of the views that are shown. `useKeys` gives a view its keys; the help dialog lists them all.
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Key {
   /** As `KeyboardEvent.key` names them: "j", "ArrowDown", "Enter", "?". */
@@ -33,7 +33,7 @@ export function useKeys(title: string, keys: Key[], level: Level = "view"): void
   const latest = useRef(keys);
   latest.current = keys;
   const names = keys.map((key) => `${key.keys} ${key.does}`).join("|");
-  useEffect(() => {
+  useLayoutEffect(() => { // before the view is painted, so that no key is lost
     const group: KeyGroup = { title, level, keys: keys.map((key, at) => ({ ...key, run: (event) => latest.current[at].run(event) })) };
     keyGroups.value = [...keyGroups.value, group].sort((one, other) => LEVELS.indexOf(one.level) - LEVELS.indexOf(other.level));
     return () => { keyGroups.value = keyGroups.value.filter((each) => each !== group); };
