@@ -22,7 +22,8 @@ def results_path(config: EvalConfig) -> Path | None:
 
 def html_path(config: EvalConfig) -> Path | None:
     """Return the path of the HTML report on the evals of the config, None if it names none."""
-    return None if config.output.html is None else config.workspace / config.output.html
+    html = config.output.html
+    return None if html is None else config.workspace / html.replace("{name}", config.name)
 
 
 def partial_path(path: Path) -> Path:

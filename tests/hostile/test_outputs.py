@@ -29,12 +29,12 @@ def test_two_evals_with_one_results_file_are_refused(hostile: HostileWorkspace, 
 @PLAIN_AND_XDIST
 def test_files_of_different_kinds_at_one_path_are_refused(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1)
-    flags = ("--osmosis-output", "--osmosis-markdown", "--junitxml", "--json-report-file")
+    flags = ("--osmosis-output", "--osmosis-markdown", "--osmosis-html", "--junitxml", "--json-report-file")
 
     result = hostile.run(CONFIG, "--json-report", *(f"{flag}=out.json" for flag in flags))
 
     assert result.ret == 4
-    for name in ("Markdown page", "junitxml", "json-report-file"):
+    for name in ("Markdown page", "HTML report", "junitxml", "json-report-file"):
         both = "would be written for the results of x (configs/eval/x.toml) and for --"
         assert f"{name} out.json: {both}" in result.stderr.str()
     assert not (hostile.root / "out.json").exists()
@@ -60,6 +60,7 @@ def test_what_the_session_reads_is_never_overwritten(hostile: HostileWorkspace) 
             CONFIG,
             f"--osmosis-output={path}",
             f"--osmosis-markdown={path}",
+            f"--osmosis-html={path}",
             "--osmosis-overwrite",
             "--osmosis-secrets-file=secrets.env",
             "--osmosis-dry-run",
@@ -67,6 +68,7 @@ def test_what_the_session_reads_is_never_overwritten(hostile: HostileWorkspace) 
         assert result.ret == 4
         assert f"results file {path}: is {name}, which" in result.stderr.str()
         assert f"Markdown page {path}: is {name}, which" in result.stderr.str()
+        assert f"HTML report {path}: is {name}, which" in result.stderr.str()
     assert before == {path: (hostile.root / path).read_bytes() for path in inputs}
 
 
@@ -74,12 +76,13 @@ def test_a_strangers_file_is_replaced_only_if_the_command_says_so(hostile: Hosti
     hostile.eval(rows=1)
     hostile.write("notes.md", "my notes\n")
     hostile.write("out.json", '{"mine": true}\n')
-    words = [CONFIG, "--osmosis-output=out.json", "--osmosis-markdown=notes.md"]
+    hostile.write("mine.html", "<!doctype html>\n")
+    words = [CONFIG, "--osmosis-output=out.json", "--osmosis-markdown=notes.md", "--osmosis-html=mine.html"]
 
     result = hostile.run(*words)
 
     assert result.ret == 4
-    for name in ("results file out.json", "Markdown page notes.md"):
+    for name in ("results file out.json", "Markdown page notes.md", "HTML report mine.html"):
         text = "exists, and pytest-osmosis did not write it; name another file, or replace it with --osmosis-overwrite"
         assert f"{name}: {text}" in result.stderr.str()
     assert (hostile.root / "notes.md").read_text(encoding="utf-8") == "my notes\n"

@@ -48,8 +48,8 @@ def test_configs_name_reports_and_the_conversations_in_them(plain_workspace: Wor
 
     result = plain_workspace.run(CONFIGS, HTML)
 
-    result.stdout.fnmatch_lines(["report: report.html*", "report: out/{name}.html*", "report: out/b.html*"])
-    a, b = Report(plain_workspace.root / "out/{name}.html"), Report(plain_workspace.root / "out/b.html")
+    result.stdout.fnmatch_lines(["report: report.html*", "report: out/a.html*", "report: out/b.html*"])
+    a, b = Report(plain_workspace.root / "out/a.html"), Report(plain_workspace.root / "out/b.html")
     both = Report(plain_workspace.root / "report.html")
     for report in (a, both):
         run = report.run(a.runs[0])
@@ -116,6 +116,18 @@ def test_a_report_that_cannot_be_written_costs_nothing_else(plain_workspace: Wor
     assert result.ret == 0
     result.stdout.fnmatch_lines(["the HTML report out/report.html could not be written: *; pytest-osmosis html RUN*"])
     assert plain_workspace.results()["summary"]["pass_rate"] == 1.0
+
+
+def test_a_journal_that_cannot_be_read_back_costs_only_the_report(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=1)
+    hook = "def pytest_osmosis_results(path):\n    path.with_name('journal.jsonl').unlink()\n"
+    plain_workspace.write("conftest.py", hook)
+
+    result = plain_workspace.run(CONFIG, HTML, "-q")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["the HTML report report.html could not be written: *journal.jsonl*"])
+    assert not (plain_workspace.root / "report.html").exists()
 
 
 @pytest.mark.parametrize(
