@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -184,6 +186,20 @@ def test_a_click_on_a_prompt_opens_the_first_run_that_the_query_shows(pages: Pag
 
     expect(cell(page, lost.id)).to_have_attribute("aria-current", "true")
     assert id_in_address(page) == lost.id
+
+
+def test_if_several_functions_decide_a_cell_shows_the_score_that_did(pages: Pages, tmp_path: Path) -> None:
+    made = write_run_report(tmp_path, SyntheticRun(rows=12, n=1, decide="all"))
+    page = pages.open(made.address())
+    of_the_second = made.where(lambda run: run.outcome == "failed" and run.scores["rewards:correct"] == 1)
+    assert of_the_second
+
+    for run in of_the_second:
+        expect(cell(page, run.id)).to_have_accessible_name(f"{run.id}: failed, {run.scores['rewards:concise']:.3f}")
+
+    page.get_by_label("Scores").select_option("rewards:correct")
+
+    expect(cell(page, of_the_second[0].id)).to_have_accessible_name(f"{of_the_second[0].id}: failed, 1.000")
 
 
 def test_an_unknown_run_says_so(pages: Pages, run_report: RunReport) -> None:

@@ -13,7 +13,7 @@ export interface RunQuery extends ShownRuns {
   text: string;
   query: Query;
   order: string;
-  /** The function of which cells show the score. */
+  /** The function of which cells show the score; "" for the one that decided, if several do. */
   fn: string;
 }
 
@@ -48,7 +48,8 @@ function rowsOf(page: RunPage, holds: Uint8Array, isFiltered: boolean): number[]
 function shownFunction(page: RunPage, asked: string | null): string {
   const names = functionNames(page);
   if (asked !== null && names.includes(asked)) return asked;
-  return names.includes(page.head.decide) ? page.head.decide : (names[0] ?? "");
+  if (names.includes(page.head.decide)) return page.head.decide;
+  return names.length > 1 ? "" : (names[0] ?? "");
 }
 
 /** Put a term into the query of the address, or take it out if it is there. */

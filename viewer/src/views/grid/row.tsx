@@ -27,12 +27,13 @@ export const GridRow = memo(function GridRow({ page, row, place, sizes, fn, hold
   const own = cells.subarray(row * columns.length, (row + 1) * columns.length);
   const { passed, failed } = countsOf(page, row);
   const first = own.find((at) => at >= 0 && holds[at] === 1);
+  const isKnown = own.some((at) => at >= 0 && !["pending", "running"].includes(page.head.outcomes[page.runs.outcome[at]]));
   const prompt = escaped(page.rows.prompt[row]);
   return (
     <div class={`grid-line grid-row${open !== null ? " grid-row-open" : ""}`} role="row" aria-rowindex={place + 1 + sizes.headRows(page)}
       style={{ transform: `translateY(${place * ROW_PX}px)` }}>
       <div class="grid-prompt" role="rowheader" aria-colindex={1} title={prompt} onClick={() => first !== undefined && onOpen(first)}>
-        <span class="grid-index">{page.rows.index[row]}</span> <span class="grid-text">{prompt || "(no prompt)"}</span>
+        <span class="grid-index">{page.rows.index[row]}</span> <span class="grid-text">{prompt || (isKnown ? "(no prompt)" : "(not rolled out)")}</span>
       </div>
       {Array.from(own, (at, column) => (
         <div key={column} role="gridcell" aria-colindex={column + 2} aria-selected={at >= 0 && at === open}>
@@ -61,7 +62,6 @@ function Cell({ page, at, sizes, fn, holds, isCurrent, isOpen, onOpen }: CellPro
   const outcome = page.head.outcomes[page.runs.outcome[at]];
   const id = runId(page, at);
   const text = cellText(page, at, outcome, fn);
-  const error = page.runs.error[at] >= 0 ? `: ${escaped(page.head.errors[page.runs.error[at]])}` : "";
   const open = (event: MouseEvent) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
     event.preventDefault();
@@ -71,7 +71,7 @@ function Cell({ page, at, sizes, fn, holds, isCurrent, isOpen, onOpen }: CellPro
     <a class={`cell cell-${outcome}${holds ? "" : " cell-other"}${isOpen ? " cell-open" : ""}`} tabIndex={isCurrent ? 0 : -1}
       href={written({ name: "run", run: page.head.row.name, id }, route.value.query)} onClick={open}
       aria-label={`${id}: ${outcome}${text && text !== outcome ? `, ${text}` : ""}`} aria-current={isOpen ? "true" : undefined}
-      title={`${id}: ${outcome}${error}`}>
+      title={titleOf(page, at, `${id}: ${outcome}`)}>
       <span class="cell-glyph" aria-hidden="true">{GLYPHS[outcome]}</span>
       {sizes.cell !== "slim" && <span class="cell-text">{text}</span>}
     </a>
@@ -80,8 +80,24 @@ function Cell({ page, at, sizes, fn, holds, isCurrent, isOpen, onOpen }: CellPro
 
 /** The score, or where the run broke, or else what became of it. */
 function cellText(page: RunPage, at: number, outcome: Outcome, fn: string): string {
-  const value = page.runs.scores[fn]?.[at];
+  const value = fn === "" ? decidingScore(page, at, outcome) : page.runs.scores[fn]?.[at];
   if (value !== null && value !== undefined) return scoreText(value);
   const boundary = page.runs.boundary[at];
   return boundary >= 0 ? page.head.boundaries[boundary] : outcome;
+}
+
+/** Of several functions that decide, the score of the first that made the run pass, or fail. */
+function decidingScore(page: RunPage, at: number, outcome: Outcome): number | null {
+  for (const { name, model, threshold, decides } of page.head.functions) {
+    const value = page.runs.scores[name]?.[at];
+    if (decides && model === page.runs.model[at] && value !== null && value !== undefined && value >= threshold === (outcome === "passed")) return value;
+  }
+  return null;
+}
+
+/** A line for each score, and one for the error, where the pointer rests. */
+function titleOf(page: RunPage, at: number, name: string): string {
+  const error = page.runs.error[at];
+  const scores = Object.entries(page.runs.scores).flatMap(([fn, values]) => (values[at] === null ? [] : [`${fn}: ${scoreText(values[at])}`]));
+  return [name, ...scores, ...(error >= 0 ? [escaped(page.head.errors[error])] : [])].join("\n");
 }

@@ -15,6 +15,7 @@ const ORDER: Outcome[] = ["failed", "unmeasured", "passed", "removed", "running"
 
 export function Toolbar({ page, shown }: { page: RunPage; shown: RunQuery }) {
   const functions = functionNames(page);
+  const decidesAlone = functions.includes(page.head.decide);
   const all = countOutcomes(page, null);
   return (
     <div class="toolbar">
@@ -31,7 +32,7 @@ export function Toolbar({ page, shown }: { page: RunPage; shown: RunQuery }) {
         </div>
         <div class="row toolbar-choices">
           {functions.length > 1 && (
-            <Choice label="Scores" value={shown.fn} options={functions.map((name) => ({ value: name, title: name }))}
+            <Choice label="Scores" value={shown.fn} options={[...(decidesAlone ? [] : [{ value: "", title: "the one that decided" }]), ...functions.map((name) => ({ value: name, title: name }))]}
               onChange={(value) => setQuery({ score: value })} />
           )}
           <Choice label="Order" value={shown.order} options={ordersOf(page).map(([value, title]) => ({ value, title }))}
