@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from benchmarks.viewer_runs import SyntheticRun, write_run
 from tests.browser.dashboards import Dashboard
 from tests.browser.pages import Pages
 from tests.browser.viewed import NOW, Viewed
+from tests.cli.dashboards import NotingBrowser
+from tests.cli.dashboards import dashboard as dashboard_of
 
 API = "/api/runs"
 
@@ -132,4 +135,20 @@ def test_without_the_token_the_page_says_how_to_get_it(pages: Pages, dashboard: 
     page = pages.open(f"http://{dashboard.server}/", server=dashboard.server)
 
     expect(page.get_by_role("alert")).to_contain_text("pytest-osmosis view")
+    pages.faults.errors.clear()  # the browser notes each 401
+
+
+def test_the_address_that_the_dashboard_opens_is_good_for_one_page(pages: Pages, tmp_path: Path) -> None:
+    write_run(tmp_path, SyntheticRun("opened", rows=2, n=1))
+    browser = NotingBrowser(tmp_path)
+    with dashboard_of(tmp_path, "opened", BROWSER=str(browser.path)) as running:
+        server = f"127.0.0.1:{running.port}"
+        page = pages.open(browser.address(), server=server)
+        expect(page.get_by_role("grid")).to_be_visible()
+        assert page.url == f"http://{server}/#/run/opened"
+        page.reload()
+        expect(page.get_by_role("grid")).to_be_visible()
+
+        other = pages.open(browser.address(), server=server)
+        expect(other.get_by_role("alert")).to_contain_text("the token is missing")
     pages.faults.errors.clear()  # the browser notes each 401

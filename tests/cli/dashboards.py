@@ -7,8 +7,10 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,3 +99,22 @@ def _started(process: subprocess.Popen[str]) -> RunningDashboard:
     found = _ADDRESS.search(said)
     assert found is not None, said
     return RunningDashboard(process, int(found["port"]), found["token"], found["view"], said)
+
+
+class NotingBrowser:
+    """A program in the place of the user's browser, which notes the address that it is to open."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "browser"
+        self._noted = folder / "address"
+        note = f"import sys\nopen({str(self._noted)!r}, 'a').write(sys.argv[1] + '\\n')\n"
+        self.path.write_text(f"#!{sys.executable}\n{note}")
+        self.path.chmod(stat.S_IRWXU)
+
+    def address(self) -> str:
+        """Wait until an address is opened, and return it."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not (self._noted.exists() and self._noted.read_text().endswith("\n")):
+            assert time.monotonic() < deadline, "no address was opened"
+            time.sleep(0.02)
+        return self._noted.read_text().strip()

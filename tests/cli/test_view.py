@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import stat
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pytest_osmosis.record.journal import encode
-from tests.cli.dashboards import DEADLINE_S, RunningDashboard, dashboard
+from tests.cli.dashboards import NotingBrowser, RunningDashboard, dashboard
 from tests.cli.stored_runs import LOADED, RESULTS, Cli
 from tests.unit.made import MANIFEST
 
@@ -131,16 +128,10 @@ def test_the_dashboard_waits_for_the_first_run_and_ends_with_ctrl_c(tmp_path: Pa
 
 def test_a_named_run_is_opened_in_the_browser_with_a_key_for_one_request(tmp_path: Path) -> None:
     store(tmp_path)
-    browser, opened = tmp_path / "browser", tmp_path / "opened"
-    browser.write_text(f"#!{sys.executable}\nimport sys\nopen({str(opened)!r}, 'a').write(sys.argv[1] + '\\n')\n")
-    browser.chmod(stat.S_IRWXU)
-    with dashboard(tmp_path, "sums", BROWSER=str(browser)) as running:
+    browser = NotingBrowser(tmp_path)
+    with dashboard(tmp_path, "sums", BROWSER=str(browser.path)) as running:
         assert running.view == f"&/run/{NAME}"
-        deadline = time.monotonic() + DEADLINE_S
-        while not (opened.exists() and opened.read_text().endswith("\n")):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        address = opened.read_text().strip()
+        address = browser.address()
         begin, _, rest = address.partition("#once=")
         key, _, view = rest.partition("&")
         assert (begin, view) == (f"http://127.0.0.1:{running.port}/", f"/run/{NAME}")
