@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_osmosis.datasets import Dataset, open_dataset
-from pytest_osmosis.errors import DatasetError
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.recorded import SOLUTION
@@ -51,7 +51,7 @@ def dataset_rows(run: StoredEvalRun, rows: Sequence[int]) -> DatasetRows:
                 )
             return DatasetRows(problem=f"{name} has changed since the eval run began")
         return _rows(dataset, rows)
-    except (DatasetError, IndexError) as error:
+    except (OsmosisError, IndexError) as error:
         return DatasetRows(problem=" ".join(str(error).split()))
 
 

@@ -71,7 +71,7 @@ class EndedJournal:
                     self._replaying.apply(event, position)
                 for each in settling.apply(event):
                     if "run" in each:
-                        self._conversations.take(each)
+                        self._conversations.take(RunId.of(each), each)
             position += len(line)
 
     def _event(self, line: bytes) -> dict[str, Any]:

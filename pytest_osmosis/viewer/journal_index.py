@@ -48,9 +48,9 @@ class ConversationIndex:
         self._rollouts: dict[tuple[RunId, int], int] = {}
         self._scores: dict[tuple[RunId, int], dict[str, int]] = {}
 
-    def take(self, event: Event) -> None:
-        """Take the next rollout or score."""
-        key = RunId.of(event), event["attempt"]
+    def take(self, run: RunId, event: Event) -> None:
+        """Take the next rollout or score of a run."""
+        key = run, event["attempt"]
         if event["ev"] == "rollout":
             self._rollouts.setdefault(key, event[POSITION])  # a line may be there twice, of which the first counts
         else:
@@ -120,8 +120,9 @@ class JournalIndex:
             position, self._end, self._n_lines = self._end, end, self._n_lines + 1
             for each in self._replaying.apply(event, position):
                 if "run" in each:
-                    self._take(each)
-                    changed.add(RunId.of(each))
+                    run = RunId.of(each)
+                    self._take(run, each)
+                    changed.add(run)
                 else:
                     concerns_all = True
                     if each["ev"] == "began":
@@ -133,11 +134,10 @@ class JournalIndex:
         record = self._replaying.ledger.records.get(run)
         return None if record is None else self._conversations.places(record)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, run: RunId, event: Event) -> None:
         """Take what the fold leaves out of an event about a run."""
         if event["ev"] in ("rollout", "score"):
-            self._conversations.take(event)
-        run = RunId.of(event)
+            self._conversations.take(run, event)
         record = self._replaying.ledger.records[run]
         if event.get("attempt", record.attempt) < record.attempt:
             return  # a late line of an attempt that was given up
