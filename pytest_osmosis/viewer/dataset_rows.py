@@ -50,12 +50,12 @@ def dataset_rows(run: StoredEvalRun, rows: Sequence[int]) -> DatasetRows:
                     problem=f"it is not known whether {name} has changed since, as an earlier version ran"
                 )
             return DatasetRows(problem=f"{name} has changed since the eval run began")
-        return _rows(dataset, rows)
+        return _rows(dataset, rows, is_kept=is_kept)
     except (OsmosisError, IndexError) as error:
         return DatasetRows(problem=" ".join(str(error).split()))
 
 
-def _rows(dataset: Dataset, rows: Sequence[int]) -> DatasetRows:
+def _rows(dataset: Dataset, rows: Sequence[int], *, is_kept: bool) -> DatasetRows:
     prompts: dict[int, str] = {}
     columns: dict[str, dict[int, str] | None] = {}
     with dataset.open() as file:
@@ -63,7 +63,7 @@ def _rows(dataset: Dataset, rows: Sequence[int]) -> DatasetRows:
             row = dataset.read(file, index)
             if row.messages:
                 prompts[index] = excerpt(row.messages[-1].get("content"))
-            for column, value in _values(row.record):
+            for column, value in _values(_of_environment(row.record) if is_kept else row.record):
                 known = columns.setdefault(column, {})
                 if known is None:
                     continue
@@ -80,13 +80,21 @@ def _rows(dataset: Dataset, rows: Sequence[int]) -> DatasetRows:
     return DatasetRows(prompts, {column: values for column, values in groups.items() if _has_groups(values.values())})
 
 
-def _values(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a row by column; those inside a column with an object by "column.key"."""
-    for column, value in record.items():
+def _of_environment(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the columns that an environment gave a row, which it keeps as metadata."""
+    metadata = record.get("metadata")
+    given = metadata if isinstance(metadata, Mapping) else {}
+    return {"ground_truth": record.get("ground_truth"), **given}
+
+
+def _values(record: Mapping[str, Any], above: str = "", levels: int = 3) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a row by column; those inside an object by "column.key", down to some level."""
+    for name, value in record.items():
+        column = f"{above}{name}"
         if column in _TEXTS:
             continue
-        if isinstance(value, Mapping):
-            yield from ((f"{column}.{key}", inner) for key, inner in value.items())
+        if isinstance(value, Mapping) and levels > 1:
+            yield from _values(value, f"{column}.", levels - 1)
         else:
             yield column, value
 

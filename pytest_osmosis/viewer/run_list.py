@@ -74,7 +74,7 @@ def run_row(entry: RunEntry) -> RunRow:
         dataset=entry.dataset,
         rollout=entry.rollout,
         started_at=entry.started_at,
-        duration_ms=None if entry.duration_s is None else entry.duration_s * 1000,
+        duration_ms=None if entry.duration_s is None else round(entry.duration_s * 1000, 3),
         partial=entry.partial,
         replayed=entry.replayed,
         passed=entry.passed,

@@ -22,6 +22,7 @@ def short(solution_str, ground_truth, extra_info=None, **kwargs):
 
 FACTOR = 1.0
 """
+KINDS = ("b", "cut", "one", "two", "csv", "recorded", "doubled")
 ROWS = (
     {"score": 1.0, "level": "easy"}, {"score": 0.5, "level": "easy"}, {"reward": "raises", "level": "hard"},
     {"level": "hard"}, {"level": "hard", "user_prompt": "说说 2 * 8 是多少"}, {"score": 0.0, "level": None},
@@ -41,6 +42,40 @@ n = 2
 [[eval]]
 name = "two"
 """
+CSV = "question,answer,topic\n" + "".join(f"What is {row} * 2?,{row * 2},{'ab'[row % 2]}\n" for row in range(4))
+RECORDED = "".join(
+    json.dumps({"user_prompt": f"{row} * 2?", "solution_str": "0", "info": {"part": "xy"[row % 2]}}) + "\n"
+    for row in range(4)
+)
+ENVIRONMENT = """
+class Rubric:
+    async def score_rollout(self, state):
+        state["reward"] = float(state["completion"][-1]["content"].endswith(state["answer"]))
+        state["metrics"] = {"exact": state["reward"]}
+
+
+class Environment:
+    pass_threshold = 0.5
+    sampling_args = {}
+    rubric = Rubric()
+
+    def get_eval_dataset(self, n=-1, seed=None):
+        prompts = [[{"role": "user", "content": f"What is {row} * 2?"}] for row in range(4)]
+        answers = ["0", "wrong", "0", "wrong"]
+        return [
+            {"prompt": prompt, "answer": answer, "info": {"part": answer}} for prompt, answer in zip(prompts, answers)
+        ]
+
+    async def rollout(self, input, client, model, sampling_args=None):
+        state = dict(input, trajectory=[])
+        response = await client.get_response(input["prompt"], model, sampling_args or {}, None, state=state)
+        state["completion"] = [{"role": "assistant", "content": response.message.content}]
+        return state
+
+
+def load_environment():
+    return Environment()
+"""
 OVER_ROLLOUTS = """
 import pytest
 
@@ -51,7 +86,7 @@ def test_rollout(rollout):
 
 
 def make_kinds(root: Path) -> Mapping[str, Path]:
-    """Return the run directories by kind."""
+    """Return the run directories by kind: those of `KINDS`, and others that were made of these."""
     workspace = Workspace(Shell(root), [])
     workspace.write("rewards.py", REWARDS)
     functions = {"eval_fns": ["rewards:score", "rewards:short"], "decide": "rewards:score"}
@@ -61,12 +96,21 @@ def make_kinds(root: Path) -> Mapping[str, Path]:
     workspace.eval("cut", ROWS, **{**common, "limits": {"max_errors": 99, "max_tokens": 60}})
     workspace.write("configs/eval/several.toml", SEVERAL)
     workspace.write("test_x.py", OVER_ROLLOUTS)
-    named = [f"--osmosis-config=configs/eval/{name}.toml" for name in ("x", "b", "cut", "several")]
+    scored = {"eval_fns": ["rewards:short"]}
+    columns = {"user_prompt": "question", "ground_truth": "answer"}
+    workspace.eval("csv", experiment={"dataset": None}, data={"path": "data/c.csv", "columns": columns}, scoring=scored)
+    workspace.write("data/c.csv", CSV)
+    workspace.eval("recorded", agent={"agent": "recorded"}, experiment={"model_path": None}, scoring=scored)
+    workspace.write("data/recorded.jsonl", RECORDED)
+    named = [f"--osmosis-config=configs/eval/{name}.toml" for name in ("x", "b", "cut", "several", "csv", "recorded")]
     said = workspace.run(*named, "test_x.py", "--osmosis-batch-size=1", "--osmosis-source=model")
-    found = {name: workspace.run_dirs(name) for name in ("x", "b", "cut", "one", "two")}
+    workspace.write("environments/doubled/doubled.py", ENVIRONMENT)
+    workspace.write("environments/doubled/pyproject.toml", '[project]\nname = "doubled"\nversion = "0.1.3"\n')
+    workspace.run("--osmosis-env=doubled", "--osmosis-model=demo/arithmetic")
+    found = {name: workspace.run_dirs(name) for name in ("x", *KINDS)}
     kinds = {name: paths[0] for name, paths in found.items() if len(paths) == 1}
     kinds |= {"tests" if "-tests-" in path.name else "whole": path for path in found["x"]}
-    assert kinds.keys() == {"whole", "tests", "b", "cut", "one", "two"}, said.stdout.str()
+    assert kinds.keys() == {"whole", "tests", *KINDS}, said.stdout.str()
     for name in ("killed", "earlier", "going on", "rescored", "never scored again"):
         kinds[name] = _copied(kinds["cut" if name == "going on" else "whole"], name.replace(" ", "-"))
     workspace.run(

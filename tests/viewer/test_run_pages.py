@@ -20,10 +20,10 @@ from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.run_list import run_row
 from pytest_osmosis.viewer.shapes import RunPage
 from tests.plugin.workspaces import read_json
-from tests.viewer.stored_kinds import make_kinds
+from tests.viewer.stored_kinds import KINDS, make_kinds
 
 pytestmark = pytest.mark.slow
-WITH_RESULTS = ("whole", "tests", "b", "cut", "one", "two", "going on", "rescored", "never scored again")
+WITH_RESULTS = ("whole", "tests", *KINDS, "going on", "rescored", "never scored again")
 WITHOUT = ("killed", "earlier")
 
 
@@ -219,6 +219,21 @@ def test_slices_have_the_rates_of_their_rows_with_intervals_as_in_results(opened
     assert [found[value]["pass_rate"] for value in ("easy", "hard", "(none)")] == [0.5, 4 / 6, 0.0]
     intervals = [each["pass_rate_interval"] for each in found.values()]
     assert all(each is not None and each["method"] == "Gaffke, mid-p" for each in intervals)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "values"),
+    [("csv", "topic", ["a", "b"]), ("recorded", "info.part", ["x", "y"]), ("doubled", "info.part", ["0", "wrong"])],
+)
+def test_rows_of_every_kind_of_dataset_have_slices_and_prompts(opened: OpenRun, column: str, values: list[str]) -> None:
+    page = opened.page()
+
+    slices = {each["column"]: [part["value"] for part in each["slices"]] for each in page["head"]["slices"]}
+    assert slices[column] == values
+    assert page["head"]["no_slices"] == ""
+    assert all("* 2?" in prompt for prompt in opened.dataset.prompts.values())
+    assert len(opened.dataset.prompts) == 4
+    assert page["rows"]["prompt"] == [opened.dataset.prompts[row] for row in page["rows"]["index"]]
 
 
 @pytest.mark.parametrize("kind", ["b"])
