@@ -34,6 +34,13 @@ function notices() {
   return `/*! Contains, under the MIT License:\n${holders.join("\n")}\n\n${[...texts][0]}\n*/\n`;
 }
 
+// Short names for custom properties of CSS, except for those that scripts set.
+function withShortNames(css, js) {
+  const names = [...new Set(css.match(/--[a-z][\w-]*/g))].filter((name) => !js.includes(name)).sort();
+  const short = new Map(names.map((name, at) => [name, `--${at.toString(36)}`]));
+  return css.replace(/--[a-z][\w-]*/g, (name) => short.get(name) ?? name);
+}
+
 const made = await build({
   absWorkingDir: VIEWER,
   entryPoints: { app: "src/main.tsx" },
@@ -48,11 +55,12 @@ const made = await build({
   legalComments: "none",
   charset: "ascii",
 });
+const js = made.outputFiles.find((file) => file.path.endsWith(".js")).text;
 const banner = `/* sources ${sourcesDigest()} */\n`;
 mkdirSync(ASSETS, { recursive: true });
 for (const file of made.outputFiles) {
   // Either would end or open something in the HTML that the text is written into.
   for (const refused of ["</script", "<!--", "</style"])
     if (file.text.toLowerCase().includes(refused)) throw new Error(`${file.path}: contains ${refused}`);
-  writeFileSync(file.path, banner + (file.path.endsWith(".js") ? notices() : "") + file.text);
+  writeFileSync(file.path, banner + (file.path.endsWith(".js") ? notices() + js : withShortNames(file.text, js)));
 }
