@@ -89,6 +89,18 @@ def test_filters_order_and_ticks_open_the_same_in_a_fresh_page(pages: Pages, tmp
     expect(fresh.get_by_role("region", name="Compare")).to_contain_text("run2 compared with run8")
 
 
+def test_a_long_list_is_shown_whole_on_request(pages: Pages, tmp_path: Path) -> None:
+    page = pages.open(report(tmp_path / "report.html", [row(f"run{at}", pass_rate=at / 300) for at in range(300)]))
+
+    expect(page.locator("a.run-link")).to_have_count(200)
+    expect(page.get_by_text("300 eval runs", exact=True)).to_be_visible()
+    page.get_by_role("button", name="pass rate").click()
+    page.get_by_role("button", name="pass rate").click()
+    expect(page.locator("a.run-link").first).to_have_text("run299")
+    page.get_by_role("button", name="Show all 300 eval runs").click()
+    expect(page.locator("a.run-link")).to_have_count(300)
+
+
 def test_a_partial_eval_run_has_counts_and_no_pass_rate(pages: Pages, tmp_path: Path) -> None:
     rows = [
         row("part", partial=True),

@@ -1,6 +1,7 @@
 // The list of eval runs, with filters, an order, and two to compare.
 import { useEffect } from "preact/hooks";
 import type { RunsPage } from "../shapes";
+import { count } from "../format";
 import { source } from "../source/source";
 import { useKeys } from "../state/keys";
 import { useRunsPage } from "../state/live";
@@ -22,9 +23,13 @@ export function RunsView() {
   return page.view((runs) => <Runs page={runs} />);
 }
 
+/** As many rows as a browser lays out at once without a pause. */
+const MOST_ROWS = 200;
+
 function Runs({ page }: { page: RunsPage }) {
   const { query } = route.value;
   const rows = sorted(filtered(page.runs, query), columns, query.get("sort") ?? undefined);
+  const shown = query.has("all") ? rows : rows.slice(0, MOST_ROWS);
   const pair = picked(page, query);
   useEffect(() => {
     const left = runJustLeft();
@@ -56,8 +61,11 @@ function Runs({ page }: { page: RunsPage }) {
       <h1 class="visually-hidden">Eval runs</h1>
       <EntryTables tables={page.tables} />
       <Filters runs={page.runs} shown={rows.length} />
-      {rows.length ? <RunsTable rows={rows} pair={pair} />
+      {rows.length ? <RunsTable rows={shown} pair={pair} />
         : <Empty title="No eval run matches the filters"><button type="button" class="button" onClick={clear}>Show all {page.runs.length}</button></Empty>}
+      {shown.length < rows.length && (
+        <p class="more-runs"><button type="button" class="button" onClick={() => setQuery({ all: "yes" })}>Show all {count(rows.length)} eval runs</button></p>
+      )}
       <PickedRuns pair={pair} />
     </>
   );
