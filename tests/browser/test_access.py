@@ -151,4 +151,6 @@ def test_the_address_that_the_dashboard_opens_is_good_for_one_page(pages: Pages,
 
         other = pages.open(browser.address(), server=server)
         expect(other.get_by_role("alert")).to_contain_text("the token is missing")
+        page.close()
+        other.close()
     pages.faults.errors.clear()  # the browser notes each 401

@@ -54,6 +54,7 @@ def test_an_eval_run_is_followed_to_its_end(pages: Pages, tmp_path: Path) -> Non
         expect(page.locator("main")).to_contain_text("finished")
         summary = json.loads((tmp_path / ".osmosis" / "runs" / NAME / "results.json").read_text())["summary"]
         expect(page.locator("main")).to_contain_text(f"{summary['pass_rate']:.3f}")
+        page.close()  # before the dashboard, for which it would ask
 
 
 def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_path: Path) -> None:
@@ -70,6 +71,7 @@ def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_pat
         expect(page.locator("[aria-label^='row9-run0']")).to_be_focused()
         expect(grid.locator("[aria-label*=': pending']")).to_have_count(0)
         assert grid.evaluate("(element) => element.scrollTop") == 200
+        page.close()  # before the dashboard, for which it would ask
 
 
 def test_an_eval_run_that_is_killed_is_shown_as_failed(pages: Pages, tmp_path: Path) -> None:
@@ -85,6 +87,7 @@ def test_an_eval_run_that_is_killed_is_shown_as_failed(pages: Pages, tmp_path: P
         expect(row).to_contain_text("failed")
         row.get_by_role("link", name=NAME).click()
         expect_ended(page, n_ended(tmp_path))
+        page.close()  # before the dashboard, for which it would ask
 
 
 def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> None:
@@ -95,6 +98,7 @@ def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> Non
         write_run(tmp_path, SyntheticRun(THEN, rows=3, n=1))
 
         expect(page.get_by_role("link", name=THEN, exact=True)).to_be_visible()
+        page.close()  # before the dashboard, for which it would ask
 
 
 def test_a_dashboard_that_ends_is_said_to_be_gone(pages: Pages, tmp_path: Path) -> None:
@@ -124,3 +128,4 @@ def test_scores_that_are_made_again_replace_those_on_screen(pages: Pages, tmp_pa
 
         expect(page.locator("[aria-label='row0-run0: failed, 0.750']")).to_be_visible()
         expect(page.locator("[aria-label='row1-run0: failed, 0.750']")).to_be_visible()
+        page.close()  # before the dashboard, for which it would ask
