@@ -31,11 +31,20 @@ export function useGridKeys({ page, rows, places, cursor, open, scroller, visibl
   const run = (step: 1 | -1) => (cursor === null ? first() : sibling(page, cursor, step));
   const rowAt = (place: number) => firstRun(page, rows[Math.max(0, Math.min(rows.length - 1, place))]);
   const place = cursor === null ? 0 : places[page.runs.row[cursor]];
-  const page_ = Math.max(1, visible - 2);
+  const aPage = Math.max(1, visible - 2);
   /** The run that Tab led to, if none was visited. */
   const from = cursor ?? first();
   /** Inside the grid, these keys move within it; elsewhere they scroll. */
   const inGrid = (at: () => number | null) => (scroller.current?.contains(document.activeElement) ? lead(at()) : false);
+  const moves: Record<string, () => number | null> = {
+    ArrowDown: () => from !== null ? nextRow(page, from, 1) : null,
+    ArrowUp: () => from !== null ? nextRow(page, from, -1) : null,
+    ArrowRight: () => from !== null ? sibling(page, from, 1) : null,
+    ArrowLeft: () => from !== null ? sibling(page, from, -1) : null,
+  };
+  const jumps: Record<string, () => number | null> = {
+    PageDown: () => rowAt(place + aPage), PageUp: () => rowAt(place - aPage), Home: () => rowAt(0), End: () => rowAt(rows.length - 1),
+  };
   useKeys("Runs", [
     { keys: ["j"], does: "next row", run: () => lead(row(1)) },
     { keys: ["k"], does: "row before", run: () => lead(row(-1)) },
@@ -45,13 +54,7 @@ export function useGridKeys({ page, rows, places, cursor, open, scroller, visibl
     { keys: ["p"], does: "run before that did not pass", run: () => lead(nextFailure(page, cursor, -1)) },
     { keys: ["Enter"], does: "open the run", run: () => (cursor === null || open !== null ? false : select(cursor)) },
     { keys: ["Escape"], does: "close the run", run: () => (open === null ? false : close()) },
-    { keys: ["ArrowDown"], does: "down, in the grid", run: () => inGrid(() => from !== null ? nextRow(page, from, 1) : null) },
-    { keys: ["ArrowUp"], does: "up, in the grid", run: () => inGrid(() => from !== null ? nextRow(page, from, -1) : null) },
-    { keys: ["ArrowRight"], does: "right, in the grid", run: () => inGrid(() => from !== null ? sibling(page, from, 1) : null) },
-    { keys: ["ArrowLeft"], does: "left, in the grid", run: () => inGrid(() => from !== null ? sibling(page, from, -1) : null) },
-    { keys: ["PageDown"], does: "down by a page, in the grid", run: () => inGrid(() => rowAt(place + page_)) },
-    { keys: ["PageUp"], does: "up by a page, in the grid", run: () => inGrid(() => rowAt(place - page_)) },
-    { keys: ["Home"], does: "first row, in the grid", run: () => inGrid(() => rowAt(0)) },
-    { keys: ["End"], does: "last row, in the grid", run: () => inGrid(() => rowAt(rows.length - 1)) },
+    { keys: Object.keys(moves), does: "move in the grid", run: (event) => inGrid(moves[event.key]) },
+    { keys: Object.keys(jumps), does: "move by a page, to the first row, to the last", run: (event) => inGrid(jumps[event.key]) },
   ]);
 }

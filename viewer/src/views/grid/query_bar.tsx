@@ -26,12 +26,13 @@ export function QueryBar({ page, shown }: { page: RunPage; shown: RunQuery }) {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => apply(text), TYPING_MS);
   };
-  const isTyping = () => document.activeElement === field.current;
-  useKeys("Query", [
-    { keys: ["/"], does: "write a query", run: () => field.current?.select() },
-    { keys: ["Escape"], does: "leave the query", inFields: true, run: () => (isTyping() ? field.current!.blur() : false) },
-    { keys: ["Enter"], does: "apply the query", inFields: true, run: () => (isTyping() ? apply(typed) : false) },
-  ], "panel");
+  useKeys("Query", [{ keys: ["/"], does: "write a query", run: () => field.current?.select() }]);
+  const press = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    event.preventDefault(); // Escape would empty the field
+    if (event.key === "Enter") apply(typed);
+    else field.current?.blur();
+  };
   const { problem } = shown.query;
   return (
     <div class="query">
@@ -39,7 +40,7 @@ export function QueryBar({ page, shown }: { page: RunPage; shown: RunQuery }) {
         <input ref={field} class="query-field" type="search" value={typed} spellcheck={false} autocomplete="off" autocapitalize="off"
           aria-label="Query on runs" placeholder='Filter: words, status:failed, fn:reward<0.5, "text in conversations"'
           aria-invalid={problem !== null} aria-describedby={problem ? "query-problem" : undefined}
-          onInput={(event) => type(event.currentTarget.value)} />
+          onKeyDown={press} onInput={(event) => type(event.currentTarget.value)} />
         <QueryHelp page={page} onPick={(term) => { type(`${typed} ${term}`.trim()); field.current?.focus(); }} />
       </div>
       {problem && (

@@ -32,7 +32,7 @@ export function QueryHelp({ page, onPick }: { page: RunPage; onPick(term: string
 function examples(page: RunPage): Example[] {
   const [fn] = functionNames(page);
   const [metric] = metricNames(page);
-  const slice = page.head.slices.find((each) => each.slices.length);
+  const slice = page.head.slices.find((each) => each.slices.length && each.column !== "finish reason");
   return [
     { term: "primes", means: "a word of the prompt or of the error" },
     { term: '"two words"', means: "a text in conversations" },
