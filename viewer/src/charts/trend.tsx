@@ -3,12 +3,17 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { interval, moment, score } from "../format";
 import type { HistoryPoint } from "../shapes";
 import { written } from "../state/route";
+import type { Tone } from "../ui/chip";
 
 const HEIGHT = 220;
 const LEFT = 44, RIGHT = 12, TOP = 14, BOTTOM = 44;
 /** The least range of the axis, so that noise does not look like a trend. */
 const LEAST_RANGE = 0.2;
-const GLYPHS = { worse: "▼", better: "▲", chance: "≈" };
+export const GLYPHS = { worse: "▼", better: "▲", chance: "≈" };
+
+export function toneOf(meaning: keyof typeof GLYPHS | null): Tone {
+  return meaning === "worse" ? "failed" : meaning === "better" ? "passed" : meaning ? "accent" : "unmeasured";
+}
 
 export function Trend({ points }: { points: HistoryPoint[] }) {
   const frame = useRef<HTMLDivElement>(null);
@@ -64,7 +69,7 @@ function Point({ point: { row, change }, x, y }: { point: HistoryPoint; x: numbe
             {bounds && [bounds.low, bounds.high].map((end) => <line key={end} class="trend-bounds" x1={x - 4} x2={x + 4} y1={y(end)} y2={y(end)} />)}
             <circle class={isWhole ? "trend-dot" : "trend-dot trend-dot-partial"} cx={x} cy={y(rate)} r={4} />
           </>}
-      {change?.meaning && <text class={`trend-change change-${change.meaning}`} x={x} y={HEIGHT - BOTTOM + 14} text-anchor="middle">{GLYPHS[change.meaning]}</text>}
+      {change?.meaning && <text class={`trend-change tone-${toneOf(change.meaning)}`} x={x} y={HEIGHT - BOTTOM + 14} text-anchor="middle">{GLYPHS[change.meaning]}</text>}
     </a>
   );
 }

@@ -27,8 +27,8 @@ function History({ page }: { page: HistoryPage }) {
         <Trend points={page.points} />
         <p class="muted small history-legend">
           <span>pass rate of each eval run with its 95% interval</span>
-          <span><span class="change-worse">▼ worse</span>, <span class="change-better">▲ better</span>, <span class="change-chance">≈ no more than chance</span>: than the whole one before</span>
-          <span>○ not whole, <span class="change-nothing">!</span> not measured</span>
+          <span><span class="tone-failed">▼ worse</span>, <span class="tone-passed">▲ better</span>, <span class="tone-accent">≈ no more than chance</span>: than the whole one before</span>
+          <span>○ not whole, <span class="tone-unmeasured">!</span> not measured</span>
           {plans > 1 && <span>dashed: another plan begins (rows, n, model, functions or thresholds)</span>}
         </p>
       </section>

@@ -25,7 +25,7 @@ export function Finding({ page }: { page: ComparisonPage }) {
   const bounds = numbers.difference_interval;
   const most = Math.min(1, Math.max(0.05, 1.15 * Math.max(Math.abs(bounds.low), Math.abs(bounds.high))));
   return (
-    <section class={`finding finding-${tone}`} aria-label="Finding">
+    <section class={`finding tone-${tone}`} aria-label="Finding">
       <p class="finding-word"><span aria-hidden="true">{glyph}</span> {word}</p>
       <p class="finding-sentence">{withoutMeaning(page.sentence)}</p>
       <Notes caveats={page.caveats} remarks={page.remarks} />

@@ -94,7 +94,7 @@ function Row({ page, row, isOpen }: { page: ComparisonPage; row: KeyedRow; isOpe
   const { glyph, word, tone } = CHANGES[row.change];
   return (
     <tr aria-current={isOpen ? "true" : undefined} onClick={(event) => { if (!(event.target as HTMLElement).closest("a")) openRow(page, row, isOpen); }}>
-      <td class={`change change-${tone}`}><span aria-hidden="true">{glyph}</span> {word}</td>
+      <td class={`change tone-${tone}`}><span aria-hidden="true">{glyph}</span> {word}</td>
       <th scope="row"><a href={written(viewOf(page, row), route.value.query)}>{rowName(row)}</a></th>
       <td class="number">{row.a_passed} of {row.a_measured}</td>
       <td class="number">{row.b_passed} of {row.b_measured}</td>

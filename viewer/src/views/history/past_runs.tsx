@@ -1,6 +1,7 @@
 // The eval runs of a history in a table, the newest first, each compared with the one before of its plan.
+import { GLYPHS, toneOf } from "../../charts/trend";
 import { money, moment } from "../../format";
-import type { HistoryChange, HistoryPage, HistoryPoint } from "../../shapes";
+import type { HistoryPage, HistoryPoint } from "../../shapes";
 import { route, setQuery, written } from "../../state/route";
 import { GatesChip, StatusChip } from "../../ui/chip";
 import { Rate } from "../../ui/rate";
@@ -29,19 +30,17 @@ export function PastRuns({ page }: { page: HistoryPage }) {
   );
 }
 
-const MEANINGS: Record<HistoryChange["meaning"] & string, [glyph: string, word: string]> = {
-  worse: ["▼", "worse"], better: ["▲", "better"], chance: ["≈", "no more than chance"],
-};
+const WORDS = { worse: "worse", better: "better", chance: "no more than chance" };
 
 /** The comparison with the one before, which is a link to it. */
 function Change({ point: { row, change, problem } }: { point: HistoryPoint }) {
-  if (problem) return <span class="change-nothing" title={problem}>! its rows cannot be read</span>;
+  if (problem) return <span class="tone-unmeasured" title={problem}>! its rows cannot be read</span>;
   if (!change) return <span class="muted">-</span>;
-  const [glyph, word] = change.meaning ? MEANINGS[change.meaning] : ["!", "decides nothing"];
+  const { meaning } = change;
   const [, ...numbers] = change.text.split(": ");
   return (
     <a class="history-change" href={written({ name: "compare", a: change.before, b: row.name, digest: null })} title={`compared with ${change.before}: ${change.text}`}>
-      <span class={`change-${change.meaning ?? "nothing"}`}><span aria-hidden="true">{glyph}</span> {word}</span>
+      <span class={`tone-${toneOf(meaning)}`}><span aria-hidden="true">{meaning ? GLYPHS[meaning] : "!"}</span> {meaning ? WORDS[meaning] : "decides nothing"}</span>
       <span class="muted number">{numbers.join(": ")}</span>
     </a>
   );
