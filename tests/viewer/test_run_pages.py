@@ -16,6 +16,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_record import fold
 from pytest_osmosis.results.run_entry import run_entry
 from pytest_osmosis.results.stored_results import read_stored
+from pytest_osmosis.stats import gaffke
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.run_list import run_row
 from pytest_osmosis.viewer.shapes import RunPage
@@ -217,8 +218,10 @@ def test_slices_have_the_rates_of_their_rows_with_intervals_as_in_results(opened
         "easy": ([0, 1], 2, 4, 4), "hard": ([2, 3, 4], 4, 4, 6), "(none)": ([5], 0, 2, 2),
     }  # fmt: skip
     assert [found[value]["pass_rate"] for value in ("easy", "hard", "(none)")] == [0.5, 4 / 6, 0.0]
-    intervals = [each["pass_rate_interval"] for each in found.values()]
-    assert all(each is not None and each["method"] == "Gaffke, mid-p" for each in intervals)
+    by_row = {"easy": [[1.0, 1.0], [0.0, 0.0]], "hard": [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]], "(none)": [[0.0, 0.0]]}
+    assert {value: each["pass_rate_interval"] for value, each in found.items()} == {
+        value: gaffke(rows)._asdict() for value, rows in by_row.items()
+    }
 
 
 @pytest.mark.parametrize(
