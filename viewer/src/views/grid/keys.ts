@@ -55,6 +55,6 @@ export function useGridKeys({ page, rows, places, cursor, open, scroller, visibl
     { keys: ["Enter"], does: "open the run", run: () => (cursor === null || open !== null ? false : select(cursor)) },
     { keys: ["Escape"], does: "close the run", run: () => (open === null ? false : close()) },
     { keys: Object.keys(moves), does: "move in the grid", run: (event) => inGrid(moves[event.key]) },
-    { keys: Object.keys(jumps), does: "move by a page, to the first row, to the last", run: (event) => inGrid(jumps[event.key]) },
+    { keys: Object.keys(jumps), does: "a page on, to an end", run: (event) => inGrid(jumps[event.key]) },
   ]);
 }
