@@ -25,7 +25,8 @@ from pytest_osmosis.viewer.access import TOKEN_PATH, Access
 from pytest_osmosis.viewer.bundle import read_bundle
 from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError, encoded
 
-THREADS = 4
+THREADS = 16
+"""More than read at once: requests for an eval run wait while it is read, and must delay no other one."""
 CLOSING_S = 0.5
 LEAST_GZIP_BYTES = 1400
 """Less than a packet of Ethernet is not worth packing."""
