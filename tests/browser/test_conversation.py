@@ -232,7 +232,7 @@ def test_scores_and_the_answer_stand_next_to_what_was_expected(pages: Pages, rep
     expect(page.locator(".score")).to_contain_text("because of <i>this</i>")
     expect(page.locator(".score .metrics")).to_have_text("steps3")
     expect(page.locator(".answer-side").first).to_contain_text("So it is 148.")
-    expect(page.locator(".sameness")).to_have_text("≠ contained in the answer")
+    expect(page.locator(".sameness")).to_have_text("⊂ contained in the answer")
     expect(page.locator(".rerun code")).to_have_text("pytest 'a.toml::talks[row0-run0]' --osmosis-set=x=1")
     page.keyboard.press("n")
     expect(page.locator(".conversation-title")).to_have_text("Row 2, run 0")

@@ -41,7 +41,8 @@ export function Answer({ conversation }: { conversation: Conversation }) {
 /** Only about the texts: the functions decide what is right. */
 function Sameness({ answer, expected }: { answer: string; expected: string }) {
   if (answer === expected) return <span class="sameness same"><span aria-hidden="true">=</span> the same text</span>;
-  return <span class="sameness"><span aria-hidden="true">≠</span> {answer.includes(expected) ? "contained in the answer" : "not the same text"}</span>;
+  const isPart = answer.includes(expected);
+  return <span class="sameness"><span aria-hidden="true">{isPart ? "⊂" : "≠"}</span> {isPart ? "contained in the answer" : "not the same text"}</span>;
 }
 
 function isByAssistant(message: unknown): boolean {
