@@ -41,7 +41,8 @@ def test_every_view_of_a_report_opens_in_a_fresh_page(pages: Pages, viewed: View
 
 def test_every_view_of_a_dashboard_opens_in_a_fresh_page(pages: Pages, dashboard: Dashboard) -> None:
     page = pages.open(dashboard.address(), server=dashboard.server)
-    for name, view in VIEWS.items():
+    for name in ("list", "failures", "conversation", "comparison", "history"):
+        view = VIEWS[name]
         go(page, view)
         here = shown(page)
         assert "token" not in page.url
