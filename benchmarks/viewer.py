@@ -103,8 +103,7 @@ class Measurements:
         yield Figure("heap after the search", after_search, 40, "MB")
 
     def dashboard(self, browser: Browser, canary: Canary) -> Iterator[Figure]:
-        """Measure the dashboard: the large eval run, and a small one that grows."""
-        growing = RunInProgress(self.folder, SyntheticRun("support-growing", rows=40, n=5))
+        """Measure the dashboard over the large eval run."""
         with Dashboard(self.folder) as dashboard:
             first = Times()
             for _ in range(self.reps):
@@ -116,19 +115,24 @@ class Measurements:
                 page.evaluate("location.hash = " + json.dumps(f"#/run/{NAME}"))
                 _, over_ms = searched(page, NEEDLE)
                 heap = heap_mb(page)
-            yield Figure(
-                "dashboard: first row, again", min(first.ms) / 1000, 1.0, "s", f"first time {first.ms[0]:.0f} ms"
-            )
+            yield Figure("dashboard: first row, first time", first.ms[0] / 1000, 1.0, "s", "the journal is read")
+            yield Figure("dashboard: first row, again", min(first.ms) / 1000, 1.0, "s")
             yield Figure("dashboard: a conversation, median", conversations.median / 1000, 0.1, "s")
             yield Figure("dashboard: a conversation, most", conversations.most / 1000, 0.1, "s")
             yield Figure("dashboard: search in everything", over_ms / 1000, 4.0, "s")
             yield Figure("dashboard: heap after all that", heap, 40, "MB")
-            address = dashboard.address(f"run/{growing.run.name}")
-            with fresh(browser, canary, address, CELL, server=dashboard.server) as (page, _):
-                shown = Times([shown_after(page, lambda: growing.append(24)) for _ in range(10)])
-            yield Figure("dashboard: appended to shown, median", shown.median / 1000, 1.5, "s")
-            yield Figure("dashboard: appended to shown, most", shown.most / 1000, 1.5, "s", f"of {len(shown.ms)}")
-        growing.journal.close()
+
+    def live(self, browser: Browser, canary: Canary) -> Iterator[Figure]:
+        """Measure how soon a dashboard shows the events of an eval run that goes on."""
+        with tempfile.TemporaryDirectory() as name:
+            growing = RunInProgress(Path(name), SyntheticRun("support-growing", rows=40, n=5))
+            with Dashboard(Path(name)) as dashboard:
+                address = dashboard.address(f"run/{growing.run.name}")
+                with fresh(browser, canary, address, CELL, server=dashboard.server) as (page, _):
+                    shown = Times([shown_after(page, lambda: growing.append(24)) for _ in range(10)])
+            growing.journal.close()
+        yield Figure("dashboard: appended to shown, median", shown.median / 1000, 1.5, "s")
+        yield Figure("dashboard: appended to shown, most", shown.most / 1000, 1.5, "s", f"of {len(shown.ms)}")
 
     def _conversations(self, page: Page, number: int) -> list[float]:
         """Return the milliseconds that opening so many conversations, anywhere in the eval run, takes."""
@@ -181,6 +185,7 @@ def main() -> int:
     with launched() as browser, canaries.serving() as canary:
         note(measurements.report(browser, canary, report))
         note(measurements.dashboard(browser, canary))
+        note(measurements.live(browser, canary))
         note(iter([Figure("requests to other hosts", len(canary.taken()), 0, "")]))
         if not options.no_anchor:
             for line in anchor(browser, canary, folder / f"anchor-{os.getpid()}", journal, measurements.n):
