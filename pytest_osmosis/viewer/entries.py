@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pytest_osmosis.results.entry_table import EntryFigures, EntryTable
 from pytest_osmosis.text.numbers import difference, p_value, plural
 from pytest_osmosis.verdicts.entries import EntryDifference
-from pytest_osmosis.viewer.shapes import EntryRow
+from pytest_osmosis.viewer.shapes import EntryRow, RunRow
 
 _MEANING = {"better": "better", "worse": "worse", "chance": "no more than chance"}
 
 
-def entry_rows(table: EntryTable) -> list[EntryRow]:
-    """Return the rows of the table, the first entry first."""
-    return [_row(entry, is_first=entry.name == table.first) for entry in table.entries]
+def entry_rows(table: EntryTable, runs: Iterable[RunRow]) -> list[EntryRow]:
+    """Return the rows of the table, the first entry first; without a pass rate for those of `runs` that have none."""
+    no_rate = {row["name"] for row in runs if row["pass_rate"] is None}
+    rows = [_row(entry, is_first=entry.name == table.first) for entry in table.entries]
+    return [_without_rate(row) if row["run"] in no_rate else row for row in rows]
+
+
+def _without_rate(row: EntryRow) -> EntryRow:
+    return {**row, "pass_rate": None, "pass_rate_interval": None, "mean": None}
 
 
 def _row(entry: EntryFigures, *, is_first: bool) -> EntryRow:

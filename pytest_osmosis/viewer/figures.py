@@ -29,7 +29,12 @@ def functions_of(document: Mapping[str, Any], results: Results) -> Iterator[Func
 
 
 def curves_of(results: Results) -> Iterator[PassCurve]:
-    """Yield the curves of runs that passed, and then those of each function, for each model; none for one run a row."""
+    """Yield the curves of runs that passed, and then those of each function, for each model.
+
+    There are none for one run a row, and for a part of the plan, whose rates would mislead.
+    """
+    if results.is_fragment:
+        return
     models = [(results.overall, results.by_function)]
     if results.baseline is not None:
         models.append((results.baseline.overall, results.baseline.by_function))

@@ -118,7 +118,8 @@ def _tables(read: Sequence[_Read]) -> list[list[EntryRow]]:
         named = {each.name: found for each in read if (found := _comparable(each.stored)) is not None}
         if len(named) > 1:
             tables[()] = entry_table("", named)
-    return [entry_rows(table) for table in tables.values()]
+    rows = [each.page["head"]["row"] for each in read]
+    return [entry_rows(table, rows) for table in tables.values()]
 
 
 def _comparable(stored: StoredResults) -> Results | None:

@@ -18,6 +18,7 @@ from pytest_osmosis.results.entry_table import EntryPlace, EntryTable
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.run_entry import RolloutCounter, RunEntry, run_entry
 from pytest_osmosis.viewer.entries import entry_rows
+from pytest_osmosis.viewer.run_row import with_fair_rate
 from pytest_osmosis.viewer.run_version import RunVersion, run_version
 from pytest_osmosis.viewer.shapes import SCHEMA_VERSION, EntryRow, IntervalShape, RunRow, RunsPage
 
@@ -64,7 +65,7 @@ class RunList:
 
 def run_row(entry: RunEntry) -> RunRow:
     """Return an eval run of a list as the front end reads it."""
-    return RunRow(
+    row = RunRow(
         name=entry.name,
         eval=entry.eval,
         status=entry.status,
@@ -91,6 +92,7 @@ def run_row(entry: RunEntry) -> RunRow:
         git_commit=entry.git_commit,
         git_dirty=entry.git_dirty,
     )
+    return with_fair_rate(row)
 
 
 def _interval(data: Mapping[str, Any] | None) -> IntervalShape | None:
@@ -116,7 +118,8 @@ def _tables(listed: Sequence[_Listed]) -> list[list[EntryRow]]:
     for each in listed:
         if each.table is not None:
             tables.setdefault((each.table.config, *(entry.run for entry in each.table.entries)), each.table)
-    return [entry_rows(table) for table in tables.values()]
+    rows = [each.row for each in listed]
+    return [entry_rows(table, rows) for table in tables.values()]
 
 
 def _table_of(directory: RunDirectory) -> EntryTable | None:

@@ -24,7 +24,14 @@ def row_of(stored: StoredResults) -> RunRow:
     _add_counts(row, results)
     if not stored.is_from_journal:
         _add_published(row, results, stored.document)
-    return row
+    return with_fair_rate(row)
+
+
+def with_fair_rate(row: RunRow) -> RunRow:
+    """Return an entry without the pass rate of a part: runs are missing that could change it, so it would mislead."""
+    ended, selected = row["ended"], row["selected"]
+    is_cut = row["status"] != "finished" and ended is not None and selected is not None and ended < selected
+    return {**row, "pass_rate": None, "pass_rate_interval": None} if row["partial"] or is_cut else row
 
 
 def _add_counts(row: RunRow, results: Results) -> None:

@@ -65,6 +65,7 @@ class RunRow(TypedDict):
     ended: int | None
     selected: int | None
     pass_rate: float | None
+    """None if no run was measured, and for a part of the plan, or of the selected runs: it would mislead."""
     pass_rate_interval: IntervalShape | None
     gates: Sequence[str]
     """The state of each gate."""

@@ -17,7 +17,7 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import escaped, one_line
 from pytest_osmosis.viewer.chunks import ReportedRun
 from pytest_osmosis.viewer.report_pages import ReportPages
-from pytest_osmosis.viewer.shapes import EntryRow, FunctionShape, IntervalShape, RunHead, RunPage
+from pytest_osmosis.viewer.shapes import EntryRow, FunctionShape, IntervalShape, RunHead, RunPage, RunRow
 
 MOST_RUNS = 50
 REASON_CHARS = 300
@@ -46,7 +46,7 @@ def title_of(report: ReportPages) -> str:
     if len(pages) != 1:
         return plural(len(pages), "eval run")
     row = pages[0]["head"]["row"]
-    return f"{row['eval'] or row['name']}: pass rate {_rate(row['pass_rate'])}"
+    return f"{row['eval'] or row['name']}: {'' if row['pass_rate'] is None else 'pass rate '}{_rate_of(row)}"
 
 
 def reasons_of(run: ReportedRun, redaction: Redaction) -> Reasons:
@@ -75,7 +75,7 @@ def _section(page: RunPage, reasons: Reasons) -> str:
         _lines("facts", [*head["remarks"], *head["account"], *head["circumstances"]]),
     ]
     if head["functions"]:
-        parts.append(_functions(head["functions"], head["models"]))
+        parts.append(_functions(head["functions"], head["models"], is_part=row["pass_rate"] is None))
     parts.append(_runs(page, reasons))
     return "".join([*parts, "</section>\n"])
 
@@ -92,16 +92,18 @@ def _lines(kind: str, lines: Sequence[str]) -> str:
     return f'<p class="{kind}">{"<br>".join(map(_text, lines))}</p>\n' if lines else ""
 
 
-def _functions(functions: Sequence[FunctionShape], models: Sequence[str]) -> str:
+def _functions(functions: Sequence[FunctionShape], models: Sequence[str], *, is_part: bool) -> str:
+    """Return the statistics of functions; for a part of the plan only the means of its runs."""
+    names = ("mean",) if is_part else ("mean", "std", "min", "max", "pass_rate")
     rows = []
     for each in functions:
         found = each["statistics"]
         model = [models[each["model"]]] if len(models) > 1 else []
-        values = [score(found.get(key)) for key in ("mean", "std", "min", "max", "pass_rate")]
+        values = [score(found.get(key) if found.get("measured") else None) for key in names]
         rows.append([each["name"], *model, f"{each['threshold']:g}", *values])
     named = ["model"] if len(models) > 1 else []
-    header = ["function", *named, "threshold", "mean", "std", "min", "max", "pass rate"]
-    return _table("Functions", header, rows, n_numbers=6)
+    header = ["function", *named, "threshold", *(name.replace("_", " ") for name in names)]
+    return _table("Functions", header, rows, n_numbers=1 + len(names))
 
 
 def _runs(page: RunPage, reasons: Reasons) -> str:
@@ -150,7 +152,7 @@ def _evals_table(pages: Sequence[RunPage]) -> str:
     for page in pages:
         row = page["head"]["row"]
         gates = ", ".join(f"{_STATES.get(gate, '!')} {gate}" for gate in row["gates"])
-        rate = f"{_rate(row['pass_rate'])}{_interval(row['pass_rate_interval'])}"
+        rate = f"{_rate_of(row)}{_interval(row['pass_rate_interval'])}"
         rows.append([row["name"], row["status"], row["model"] or "", rate, gates])
     return _table("Eval runs", ["eval run", "status", "model", "pass rate", "gates"], rows)
 
@@ -160,12 +162,17 @@ def _entries_table(entries: Sequence[EntryRow]) -> str:
         [
             each["name"],
             each["model"],
-            f"{_rate(each['pass_rate'])}{_interval(each['pass_rate_interval'])}",
+            f"{_entry_rate(each)}{_interval(each['pass_rate_interval'])}",
             each["finding"],
         ]
         for each in entries
     ]
     return _table(f"Evals compared with {entries[0]['name']}", ["eval", "model", "pass rate", "finding"], rows)
+
+
+def _entry_rate(entry: EntryRow) -> str:
+    is_part = entry["pass_rate"] is None and entry["measured"] > 0
+    return "none, of a part" if is_part else _rate(entry["pass_rate"])
 
 
 def _comparisons(report: ReportPages) -> str:
@@ -174,6 +181,13 @@ def _comparisons(report: ReportPages) -> str:
         for page in report.comparisons.values()
     ]
     return _table("Comparisons", ["eval run (B)", "compared with (A)", "finding"], rows) if rows else ""
+
+
+def _rate_of(row: RunRow) -> str:
+    """Return the pass rate of an eval run; counts for a part of it, whose rate would mislead."""
+    if row["pass_rate"] is None and row["measured"] and row["passed"] is not None and row["counted"] is not None:
+        return f"{count(row['passed'])} of {plural(row['counted'], 'run')} passed"
+    return _rate(row["pass_rate"])
 
 
 def _rate(rate: float | None) -> str:

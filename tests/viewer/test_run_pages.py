@@ -14,9 +14,11 @@ from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_record import fold
+from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.run_entry import run_entry
 from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.stats import gaffke
+from pytest_osmosis.viewer.entries import entry_rows
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.run_list import run_row
 from pytest_osmosis.viewer.shapes import RunPage
@@ -123,7 +125,8 @@ def test_all_statistics_are_those_of_the_results(opened: OpenRun, kinds: Mapping
         assert at | hat == {key: published[key] for key in published if key.startswith(("pass_at_", "pass_hat_"))}
     n_functions = len(results["config"]["eval_fns"])
     assert len(head["functions"]) == n_functions * len(models)
-    assert len(head["curves"]) == (0 if results["config"]["n_runs"] == 1 else (n_functions + 1) * len(models))
+    has_curves = results["config"]["n_runs"] > 1 and not summary["pending"]
+    assert len(head["curves"]) == has_curves * (n_functions + 1) * len(models)
     own = [outcome for (_, _, model), run in runs_of(page).items() if model == 0 for outcome in [run["outcome"]]]
     counts = Counter(own)
     assert counts["passed"] + counts["failed"] == summary["measured"]
@@ -176,6 +179,24 @@ def test_results_in_memory_lead_to_the_same_page(opened: OpenRun, kinds: Mapping
     assert [made.conversation(at) for at in range(len(made.runs))] == [
         opened.conversation(at) for at in range(len(opened.runs))
     ]
+
+
+@pytest.mark.parametrize("kind", ["cut"])
+def test_a_part_has_counts_and_no_rates_which_would_mislead(
+    opened: OpenRun, kinds: Mapping[str, Path], kind: str
+) -> None:
+    summary = read_json(kinds[kind] / "results.json")["summary"]
+    head = opened.page()["head"]
+    row = head["row"]
+
+    assert summary["pending"] > 0
+    assert summary["pass_rate"] is not None
+    assert (row["pass_rate"], row["pass_rate_interval"], row["measured"]) == (None, None, summary["measured"])
+    assert head["curves"] == []
+    assert {each["pass_rate"] for column in head["slices"] for each in column["slices"]} <= {None}
+    results = opened.stored.results
+    assert results is not None
+    assert [each["pass_rate"] for each in entry_rows(entry_table("", {row["name"]: results}), [row])] == [None]
 
 
 @pytest.mark.parametrize("kind", ["killed"])

@@ -1,5 +1,5 @@
 // Numbers as the terminal prints them (pytest_osmosis/text/numbers.py). null is a value that is not known.
-import type { IntervalShape } from "./shapes";
+import type { IntervalShape, RunRow } from "./shapes";
 
 export const UNKNOWN = "-";
 
@@ -55,6 +55,13 @@ export function money(usd: number | null | undefined): string {
   if (usd === 0) return "$0";
   if (usd >= 0.995) return `$${grouped(fixed(usd, 2))}`;
   return `$${fixed(usd, Math.max(2, 1 - Math.floor(Math.log10(usd))))}`;
+}
+
+/** The cost of an eval run; ">=" if that of some runs is unknown. */
+export function runCost(run: RunRow): string {
+  if (run.tokens === null) return UNKNOWN;
+  if (run.cost_usd === null) return "unknown";
+  return run.cost_unknown ? `>= ${money(run.cost_usd)}` : money(run.cost_usd);
 }
 
 /** A size in decimal units: "5.6 MB". */

@@ -4,6 +4,7 @@ import { interval, moment, score } from "../format";
 import type { HistoryPoint } from "../shapes";
 import { written } from "../state/route";
 import type { Tone } from "../ui/chip";
+import { noRate } from "../ui/rate";
 
 const HEIGHT = 220;
 const LEFT = 44, RIGHT = 12, TOP = 14, BOTTOM = 44;
@@ -55,7 +56,7 @@ export function Trend({ points }: { points: HistoryPoint[] }) {
 
 function Point({ point: { row, change }, x, y }: { point: HistoryPoint; x: number; y: (rate: number) => number }) {
   const { pass_rate: rate, pass_rate_interval: bounds } = row;
-  const known = rate === null ? "not measured" : `pass rate ${score(rate)}${bounds ? `, ${interval(bounds)}` : ""}`;
+  const known = rate === null ? noRate(row) : `pass rate ${score(rate)}${bounds ? `, ${interval(bounds)}` : ""}`;
   const title = `${row.name}, ${moment(row.started_at)}: ${known}${row.partial ? ", partial" : ""}${change ? `; ${change.text}` : ""}`;
   const isWhole = row.status === "finished" && !row.partial;
   return (

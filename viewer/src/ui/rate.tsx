@@ -1,5 +1,5 @@
 // A pass rate, printed and drawn with its interval. Python computed both.
-import type { IntervalShape } from "../shapes";
+import type { IntervalShape, RunRow } from "../shapes";
 import { interval, score } from "../format";
 
 interface RateProps {
@@ -20,6 +20,22 @@ export function Rate({ rate, bounds, unknown = "not measured", drawn = true }: R
       {bounds && <span class="rate-interval number muted" title={intervalTitle(bounds)}>{interval(bounds)}</span>}
     </span>
   );
+}
+
+/** The pass rate of an eval run, or the reason why it has none. */
+export function RunRate({ row, drawn }: { row: RunRow; drawn?: boolean }) {
+  return <Rate rate={row.pass_rate} bounds={row.pass_rate_interval} drawn={drawn} unknown={noRate(row)} />;
+}
+
+export function noRate(row: RunRow): string {
+  if (row.status === "running" || row.status === "pending") return "no pass rate yet";
+  if (isPart(row)) return "no pass rate of a part";
+  return "pass rate not measured";
+}
+
+/** True for measured runs without a pass rate: others are missing, which could change it. */
+export function isPart(row: RunRow): boolean {
+  return row.pass_rate === null && !!row.measured;
 }
 
 /** A line from `least` to `most`, with the interval as a bar and the value as a tick; `mark` is a threshold. */

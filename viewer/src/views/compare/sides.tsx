@@ -1,21 +1,21 @@
 // Both eval runs beside each other: what they asked, and what they came to.
 import type { ComponentChildren } from "preact";
-import { count, duration, moment, money, plural } from "../../format";
+import { count, duration, moment, plural, runCost } from "../../format";
 import type { ComparisonPage, RunRow } from "../../shapes";
 import { route, written } from "../../state/route";
 import { GatesChip, StatusChip } from "../../ui/chip";
-import { Rate } from "../../ui/rate";
+import { RunRate } from "../../ui/rate";
 
 const FACTS: [string, (row: RunRow) => ComponentChildren][] = [
   ["eval run", (row) => <a href={written({ name: "run", run: row.name, id: null })}>{row.name}</a>],
   ["status", (row) => <StatusChip row={row} />],
   ["started", (row) => moment(row.started_at)],
   ["model", (row) => row.model ?? "-"],
-  ["pass rate, all rows", (row) => <Rate rate={row.pass_rate} bounds={row.pass_rate_interval} drawn={false} />],
+  ["pass rate, all rows", (row) => <RunRate row={row} drawn={false} />],
   ["passed", passed],
   ["gates", (row) => <GatesChip gates={row.gates} />],
   ["tokens", (row) => count(row.tokens)],
-  ["cost", (row) => money(row.cost_usd) + (row.cost_unknown ? ` (unknown for ${plural(row.cost_unknown, "run")})` : "")],
+  ["cost", (row) => runCost(row)],
   ["time", (row) => duration(row.duration_ms)],
 ];
 

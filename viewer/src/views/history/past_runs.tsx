@@ -1,10 +1,10 @@
 // The eval runs of a history in a table, the newest first, each compared with the one before of its plan.
 import { GLYPHS, toneOf } from "../../charts/trend";
-import { money, moment } from "../../format";
+import { moment, runCost } from "../../format";
 import type { HistoryPage, HistoryPoint } from "../../shapes";
 import { route, setQuery, written } from "../../state/route";
 import { GatesChip, StatusChip } from "../../ui/chip";
-import { Rate } from "../../ui/rate";
+import { RunRate } from "../../ui/rate";
 import { type Column, Table, sorted } from "../../ui/table";
 
 const COLUMNS: Column<HistoryPoint>[] = [
@@ -13,12 +13,12 @@ const COLUMNS: Column<HistoryPoint>[] = [
   ) },
   { name: "status", title: "status", cell: ({ row }) => <StatusChip row={row} /> },
   { name: "rate", title: "pass rate", isNumber: true, first: "down", by: ({ row }) => row.pass_rate,
-    cell: ({ row }) => <Rate rate={row.pass_rate} bounds={row.pass_rate_interval} /> },
+    cell: ({ row }) => <RunRate row={row} /> },
   { name: "change", title: "against the one before", by: ({ change }) => change?.difference ?? null,
     cell: (point) => <Change point={point} /> },
   { name: "gates", title: "gates", cell: ({ row }) => <GatesChip gates={row.gates} /> },
   { name: "model", title: "model", by: ({ row }) => row.model, cell: ({ row }) => row.model ?? "-" },
-  { name: "cost", title: "cost", isNumber: true, first: "down", by: ({ row }) => row.cost_usd, cell: ({ row }) => money(row.cost_usd) },
+  { name: "cost", title: "cost", isNumber: true, first: "down", by: ({ row }) => row.cost_usd, cell: ({ row }) => runCost(row) },
   { name: "commit", title: "commit", cell: ({ row }) => <Commit point={row} /> },
 ];
 

@@ -1,10 +1,9 @@
 // The head of an eval run: its status, its verdict, and what the numbers are not.
 import type { GateShape, RunPage } from "../../shapes";
 import { count } from "../../format";
-import { isGoingOn } from "../../state/live";
 import { written } from "../../state/route";
 import { StatusChip } from "../../ui/chip";
-import { Rate } from "../../ui/rate";
+import { RunRate } from "../../ui/rate";
 
 export function RunHeading({ page, isShort }: { page: RunPage; isShort: boolean }) {
   const { row } = page.head;
@@ -20,7 +19,7 @@ export function RunHeading({ page, isShort }: { page: RunPage; isShort: boolean 
           </span>
         )}
         {isShort
-          ? <Rate rate={row.pass_rate} bounds={row.pass_rate_interval} drawn={false} unknown={unknownRate(page)} />
+          ? <RunRate row={row} drawn={false} />
           : row.eval !== null && <a class="small" href={written({ name: "history", eval: row.eval })}>History of {row.eval}</a>}
       </div>
       {!isShort && (
@@ -38,15 +37,11 @@ export function RunHeading({ page, isShort }: { page: RunPage; isShort: boolean 
   );
 }
 
-function unknownRate(page: RunPage): string {
-  return isGoingOn(page.head.row) ? "no pass rate yet" : "pass rate not measured";
-}
-
 function Verdict({ page }: { page: RunPage }) {
   const { row, verdict, gates } = page.head;
   return (
     <div class="verdict">
-      <div class="verdict-rate"><Rate rate={row.pass_rate} bounds={row.pass_rate_interval} unknown={unknownRate(page)} /></div>
+      <div class="verdict-rate"><RunRate row={row} /></div>
       {verdict.length > 0 && (
         <ul class="verdict-lines">
           {verdict.map((line, at) => <VerdictLine key={at} line={line} gates={gates} isFirst={at === 0} />)}

@@ -3,7 +3,7 @@ import { count, interval, score } from "../../format";
 import { RunCharts } from "../../charts/run_charts";
 import type { FunctionShape, IntervalShape, RunPage } from "../../shapes";
 import { route, written } from "../../state/route";
-import { Interval } from "../../ui/rate";
+import { Interval, isPart } from "../../ui/rate";
 import { type Column, Table } from "../../ui/table";
 import { escaped } from "../conversation/escapes";
 
@@ -14,8 +14,9 @@ export function Statistics({ page }: { page: RunPage }) {
       {functions.length > 0 && (
         <section>
           <h2>Functions</h2>
+          {isPart(page.head.row) && <p class="muted">Of a part: runs are missing that could change all of this, so there are no pass rates and no intervals.</p>}
           <Table caption="Statistics of reward functions" columns={estimates(page)} rows={functions} keyOf={keyOf} />
-          <Table caption="The spread of scores" columns={spread(page)} rows={functions} keyOf={keyOf} />
+          {!isPart(page.head.row) && <Table caption="The spread of scores" columns={spread(page)} rows={functions} keyOf={keyOf} />}
         </section>
       )}
       <section>
@@ -47,6 +48,12 @@ function estimates(page: RunPage): Column<FunctionShape>[] {
     number("threshold", "Threshold", (fn) => `>= ${Number(fn.threshold.toPrecision(12))}`),
     statistic("measured", "Measured", count),
     statistic("mean", "Mean", score),
+    ...(isPart(page.head.row) ? [] : intervals()),
+  ];
+}
+
+function intervals(): Column<FunctionShape>[] {
+  return [
     { name: "mean_interval", title: "95% interval", class: "statistics-interval", cell: (fn) => <Bounds fn={fn} value="mean" bounds="mean_interval" /> },
     statistic("pass_rate", "Pass rate", score),
     { name: "pass_rate_interval", title: "95% interval", class: "statistics-interval", cell: (fn) => <Bounds fn={fn} value="pass_rate" bounds="pass_rate_interval" /> },
@@ -69,13 +76,13 @@ function number(name: string, title: string, cell: (fn: FunctionShape) => string
 }
 
 function statistic(name: string, title: string, text: (value: number | null | undefined) => string): Column<FunctionShape> {
-  return number(name, title, (fn) => text(fn.statistics[name] as number | null | undefined));
+  return number(name, title, (fn) => text(name === "measured" || fn.statistics.measured ? (fn.statistics[name] as number | null | undefined) : null));
 }
 
 function Bounds({ fn, value, bounds }: { fn: FunctionShape; value: string; bounds: string }) {
   const held = (fn.statistics[bounds] ?? null) as IntervalShape | null;
   const at = fn.statistics[value] as number | null | undefined;
-  if (!held || at === null || at === undefined) return <span class="muted">{interval(held)}</span>;
+  if (!held || !fn.statistics.measured || at === null || at === undefined) return <span class="muted">{interval(null)}</span>;
   const isShare = held.low >= 0 && held.high <= 1;
   return (
     <span title={`${Math.round(100 * held.level)}% interval, ${held.method}`}>

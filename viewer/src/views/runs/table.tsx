@@ -1,6 +1,6 @@
 // The table of eval runs. Its numbers are those of `pytest-osmosis runs list`.
 import type { RunRow } from "../../shapes";
-import { count, duration, money, moment, plural, UNKNOWN } from "../../format";
+import { count, duration, moment, plural, runCost, UNKNOWN } from "../../format";
 import { route, setQuery, written } from "../../state/route";
 import { gatesText, GatesChip, StatusChip } from "../../ui/chip";
 import { Rate } from "../../ui/rate";
@@ -10,7 +10,7 @@ import { togglePick } from "./picked";
 export const columns: Column<RunRow>[] = [
   { name: "run", title: "eval run", cell: (run) => <Name run={run} />, isHead: true, by: (run) => run.name, class: "run-name" },
   { name: "status", title: "status", cell: (run) => <Status run={run} />, by: (run) => run.status, class: "run-status" },
-  { name: "rate", title: "pass rate, 95% interval", cell: (run) => <PassRate run={run} />, by: (run) => (run.partial ? null : run.pass_rate), class: "run-rate" },
+  { name: "rate", title: "pass rate, 95% interval", cell: (run) => <PassRate run={run} />, by: (run) => run.pass_rate, class: "run-rate" },
   { name: "gates", title: "gates", cell: (run) => <GatesChip gates={run.gates} />, by: (run) => (run.gates.length ? gatesText(run.gates) : null), class: "run-gates" },
   { name: "model", title: "model", cell: (run) => <Model run={run} />, by: (run) => run.model, class: "run-model",
     also: [{ name: "dataset", title: "dataset", by: (run) => run.dataset }] },
@@ -57,7 +57,7 @@ function Status({ run }: { run: RunRow }) {
   );
 }
 
-/** The pass rate; for a part of the plan counts, since its rate would say nothing about the whole. */
+/** The pass rate; for a part counts, since its rate would say nothing about the whole. */
 function PassRate({ run }: { run: RunRow }) {
   if (run.counted === null) return <Progress run={run} />;
   const unmeasured = run.counted - (run.measured ?? 0);
@@ -65,7 +65,7 @@ function PassRate({ run }: { run: RunRow }) {
     : `${count(run.passed)} of ${count(run.counted)} passed${unmeasured ? `, ${count(unmeasured)} not measured` : ""}`;
   return (
     <>
-      {!run.partial && run.pass_rate !== null && <Rate rate={run.pass_rate} bounds={run.pass_rate_interval} />}
+      {run.pass_rate !== null && <Rate rate={run.pass_rate} bounds={run.pass_rate_interval} />}
       <span class="run-counts cell-line cell-small number">{counts}</span>
     </>
   );
@@ -81,12 +81,6 @@ function Progress({ run }: { run: RunRow }) {
   );
 }
 
-function cost(run: RunRow): string {
-  if (run.tokens === null) return UNKNOWN;
-  if (run.cost_usd === null) return "unknown";
-  return run.cost_unknown ? `>= ${money(run.cost_usd)}` : money(run.cost_usd);
-}
-
 function Model({ run }: { run: RunRow }) {
   return (
     <>
@@ -99,7 +93,7 @@ function Model({ run }: { run: RunRow }) {
 function Cost({ run }: { run: RunRow }) {
   return (
     <>
-      <span class="cell-line">{cost(run)}</span>
+      <span class="cell-line">{runCost(run)}</span>
       <span class="cell-line cell-small">{run.tokens === null ? UNKNOWN : plural(run.tokens, "token")}</span>
     </>
   );
