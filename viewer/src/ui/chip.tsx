@@ -29,7 +29,7 @@ interface ToggleChipProps extends ChipProps {
 /** A chip that turns something on and off, as a filter. */
 export function ToggleChip({ tone = "neutral", glyph, title, children, pressed, onClick }: ToggleChipProps) {
   return (
-    <button type="button" class={`chip chip-button chip-${tone}`} aria-pressed={pressed} title={title} onClick={onClick}>
+    <button class={`chip chip-button chip-${tone}`} aria-pressed={pressed} title={title} onClick={onClick}>
       {glyph && <span aria-hidden="true" class="chip-glyph">{glyph}</span>}
       {children}
     </button>
@@ -41,7 +41,7 @@ export function FilterChip({ children, onRemove, label }: { children: ComponentC
   return (
     <span class="chip chip-accent">
       {children}
-      <button type="button" class="chip-remove" aria-label={`remove ${label}`} onClick={onRemove}>×</button>
+      <button class="chip-remove" aria-label={`remove ${label}`} onClick={onRemove}>×</button>
     </span>
   );
 }

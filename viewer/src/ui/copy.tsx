@@ -10,7 +10,7 @@ export function CopyButton({ text, label = "Copy", class: extra = "" }: { text: 
     setDone(true);
     setTimeout(() => setDone(false), 1500);
   };
-  return <button type="button" class={`button button-small ${extra}`} onClick={copy}>{done ? "✓ Copied" : label}</button>;
+  return <button class={`button button-small ${extra}`} onClick={copy}>{done ? "✓ Copied" : label}</button>;
 }
 
 /** Copy a text; false if the browser refuses. */

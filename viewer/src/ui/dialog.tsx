@@ -15,7 +15,7 @@ export function Dialog({ title, onClose, children }: { title: string; onClose():
       <div class="dialog-body">
         <header class="dialog-head">
           <h2 id="dialog-title">{title}</h2>
-          <button type="button" class="button button-quiet" aria-label="Close" onClick={() => dialog.current!.close()}>×</button>
+          <button class="button button-quiet" aria-label="Close" onClick={() => dialog.current!.close()}>×</button>
         </header>
         {children}
       </div>

@@ -73,7 +73,7 @@ function Head<T>({ column, sort, onSort }: { column: Column<T>; sort?: string; o
 function SortButton<T>({ order, state, onSort }: { order: Order<T>; state?: "ascending" | "descending"; onSort(sort: string): void }) {
   const down = state === "ascending" || (!state && order.first === "down");
   return (
-    <button type="button" class="sort" aria-pressed={state !== undefined} onClick={() => onSort((down ? "-" : "") + order.name)}>
+    <button class="sort" aria-pressed={state !== undefined} onClick={() => onSort((down ? "-" : "") + order.name)}>
       {order.title}{state && <span aria-hidden="true">{state === "ascending" ? "↑" : "↓"}</span>}
     </button>
   );

@@ -23,7 +23,7 @@ export function Tabs({ label, tabs, current, onSelect }: { label: string; tabs: 
   return (
     <div class="tabs" role="tablist" aria-label={label} onKeyDown={move}>
       {tabs.map((tab) => (
-        <button key={tab.id} type="button" role="tab" id={`tab-${tab.id}`} aria-controls={`panel-${tab.id}`} class="tab"
+        <button key={tab.id} role="tab" id={`tab-${tab.id}`} aria-controls={`panel-${tab.id}`} class="tab"
           aria-selected={tab.id === current} tabIndex={tab.id === current ? 0 : -1} onClick={() => onSelect(tab.id)}>
           {tab.title}{tab.count !== undefined && <span class="tab-count">{tab.count}</span>}
         </button>

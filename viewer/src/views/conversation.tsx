@@ -79,8 +79,8 @@ function Whole({ page, conversation, isMarkdown, toggleMarkdown }: WholeProps) {
       <div class="conversation-bar">
         <h3>Conversation</h3>
         <div class="text-modes" role="group" aria-label="texts">
-          <button type="button" class="button button-small" aria-pressed={!isMarkdown} onClick={() => isMarkdown && toggleMarkdown()}>Raw</button>
-          <button type="button" class="button button-small" aria-pressed={isMarkdown} onClick={() => isMarkdown || toggleMarkdown()}>Markdown</button>
+          <button class="button button-small" aria-pressed={!isMarkdown} onClick={() => isMarkdown && toggleMarkdown()}>Raw</button>
+          <button class="button button-small" aria-pressed={isMarkdown} onClick={() => isMarkdown || toggleMarkdown()}>Markdown</button>
         </div>
       </div>
       {sought.texts.length > 0 && <Hits root={whole} sought={sought} of={String(isMarkdown)} />}

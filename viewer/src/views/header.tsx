@@ -22,9 +22,9 @@ export function Header() {
       </nav>
       <div class="header-tools">
         {source().isLive && <Connection />}
-        <button type="button" class="button button-quiet" onClick={switchTheme} aria-label={`Use ${isDark() ? "light" : "dark"} colours`}
+        <button class="button button-quiet" onClick={switchTheme} aria-label={`Use ${isDark() ? "light" : "dark"} colours`}
           title={`Use ${isDark() ? "light" : "dark"} colours`}>{isDark() ? "☀" : "☾"}</button>
-        <button type="button" class="button button-quiet" aria-label="Keys" title="Keys (?)" onClick={() => { helpIsOpen.value = true; }}>?</button>
+        <button class="button button-quiet" aria-label="Keys" title="Keys (?)" onClick={() => { helpIsOpen.value = true; }}>?</button>
       </div>
     </header>
   );

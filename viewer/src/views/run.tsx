@@ -63,7 +63,7 @@ function NoRuns({ page }: { page: RunPage }) {
   if (!page.runs.row.length) return <Empty title="No run has begun">{page.head.row.reason ?? page.head.row.problem}</Empty>;
   return (
     <Empty title="No run is like this">
-      <button type="button" class="button" onClick={() => setQuery({ q: null })}>Clear the query</button>
+      <button class="button" onClick={() => setQuery({ q: null })}>Clear the query</button>
     </Empty>
   );
 }

@@ -62,9 +62,9 @@ function Runs({ page }: { page: RunsPage }) {
       <EntryTables tables={page.tables} />
       <Filters runs={page.runs} shown={rows.length} />
       {rows.length ? <RunsTable rows={shown} pair={pair} />
-        : <Empty title="No eval run matches the filters"><button type="button" class="button" onClick={clear}>Show all {page.runs.length}</button></Empty>}
+        : <Empty title="No eval run matches the filters"><button class="button" onClick={clear}>Show all {page.runs.length}</button></Empty>}
       {shown.length < rows.length && (
-        <p class="more-runs"><button type="button" class="button" onClick={() => setQuery({ all: "yes" })}>Show all {count(rows.length)} eval runs</button></p>
+        <p class="more-runs"><button class="button" onClick={() => setQuery({ all: "yes" })}>Show all {count(rows.length)} eval runs</button></p>
       )}
       <PickedRuns pair={pair} />
     </>

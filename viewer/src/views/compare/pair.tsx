@@ -33,7 +33,7 @@ export function PairView({ page, row, rows }: { page: ComparisonPage; row: Keyed
         <span class="pair-steps">
           <Step page={page} to={listed[at - 1]} title="Previous row" sign="↑" />
           <Step page={page} to={listed[at + 1]} title="Next row" sign="↓" />
-          <button type="button" class="button button-small" onClick={close}>Close <kbd>Esc</kbd></button>
+          <button class="button button-small" onClick={close}>Close <kbd>Esc</kbd></button>
         </span>
       </header>
       {both.view(([a, b]) => <Pair a={a} b={b} row={row} />)}
@@ -42,7 +42,7 @@ export function PairView({ page, row, rows }: { page: ComparisonPage; row: Keyed
 }
 
 function Step({ page, to, title, sign }: { page: ComparisonPage; to: KeyedRow | undefined; title: string; sign: string }) {
-  return <button type="button" class="button button-small" aria-label={title} title={title} disabled={!to} onClick={() => to && openRow(page, to, true)}>{sign}</button>;
+  return <button class="button button-small" aria-label={title} title={title} disabled={!to} onClick={() => to && openRow(page, to, true)}>{sign}</button>;
 }
 
 function Pair({ a, b, row }: { a: RunPage; b: RunPage; row: KeyedRow }) {

@@ -82,7 +82,7 @@ export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage
         </div>
       )}
       {listed.length > limit && (
-        <p><button type="button" class="button" onClick={() => setMost(limit + AT_ONCE)}>Show {count(Math.min(AT_ONCE, listed.length - limit))} more</button></p>
+        <p><button class="button" onClick={() => setMost(limit + AT_ONCE)}>Show {count(Math.min(AT_ONCE, listed.length - limit))} more</button></p>
       )}
       <Unmatched letter="A" rows={page.only_a} run={page.a.name} />
       <Unmatched letter="B" rows={page.only_b} run={page.b.name} />

@@ -91,7 +91,7 @@ function Runs({ side: { letter, page, runs, at, choose } }: { side: SideRun }) {
   return (
     <div class="pair-runs" role="group" aria-label={`Runs of ${letter}`}>
       {runs.map((each) => (
-        <button key={each} type="button" class="pair-run" aria-pressed={each === at} onClick={() => choose(each)}>
+        <button key={each} class="pair-run" aria-pressed={each === at} onClick={() => choose(each)}>
           <OutcomeMark outcome={page.head.outcomes[page.runs.outcome[each]]} word={each === at} />
           <span class="muted">{each === at ? `run${page.runs.run[each]}` : page.runs.run[each]}</span>
         </button>

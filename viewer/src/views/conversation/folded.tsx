@@ -16,7 +16,7 @@ export function Fold({ label, children, isOpen = false, class: name = "" }: Fold
   const id = useId();
   return (
     <div class={`fold ${name}`}>
-      <button type="button" class="fold-button" aria-expanded={open} aria-controls={id} onClick={() => setOpen(!open)}>
+      <button class="fold-button" aria-expanded={open} aria-controls={id} onClick={() => setOpen(!open)}>
         <span class="fold-mark" aria-hidden="true">{open ? "▾" : "▸"}</span> {label}
       </button>
       <UntilFound id={id} isOpen={open} open={() => setOpen(true)}>{children}</UntilFound>

@@ -38,11 +38,11 @@ export function Head({ page, at, toggleMarkdown, scroll }: HeadProps) {
       <OutcomeMark outcome={outcome} />
       <Siblings page={page} at={at} />
       <div class="conversation-steps">
-        <button type="button" class="button button-small" onClick={() => toFailure(-1)} title="previous failure (p)">‹<span class="visually-hidden"> previous failure</span></button>
+        <button class="button button-small" onClick={() => toFailure(-1)} title="previous failure (p)">‹<span class="visually-hidden"> previous failure</span></button>
         <span class="aside" aria-hidden="true">failures</span>
-        <button type="button" class="button button-small" onClick={() => toFailure(1)} title="next failure (n)">›<span class="visually-hidden"> next failure</span></button>
-        <button type="button" class="button button-small" onClick={() => void copyLink()} title="copy a link to this run (y)">Copy link</button>
-        <button type="button" class="button button-small button-quiet" onClick={() => closeRun(page)} title="close (Esc)"><span aria-hidden="true">×</span><span class="visually-hidden">close</span></button>
+        <button class="button button-small" onClick={() => toFailure(1)} title="next failure (n)">›<span class="visually-hidden"> next failure</span></button>
+        <button class="button button-small" onClick={() => void copyLink()} title="copy a link to this run (y)">Copy link</button>
+        <button class="button button-small button-quiet" onClick={() => closeRun(page)} title="close (Esc)"><span aria-hidden="true">×</span><span class="visually-hidden">close</span></button>
       </div>
     </header>
   );

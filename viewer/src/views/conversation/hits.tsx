@@ -69,9 +69,9 @@ export function Hits({ root, sought, of }: HitsProps) {
       <span>{texts.map((text) => `“${text}”`).join(", ")}: {plural(ranges.length, "hit")}{ranges.length === MOST && " or more"} in this conversation</span>
       {ranges.length > 1 && (
         <>
-          <button type="button" class="button button-small" onClick={() => step(-1)}>‹<span class="visually-hidden"> previous hit</span></button>
+          <button class="button button-small" onClick={() => step(-1)}>‹<span class="visually-hidden"> previous hit</span></button>
           <span>{current + 1}</span>
-          <button type="button" class="button button-small" onClick={() => step(1)}>›<span class="visually-hidden"> next hit</span></button>
+          <button class="button button-small" onClick={() => step(1)}>›<span class="visually-hidden"> next hit</span></button>
         </>
       )}
     </div>

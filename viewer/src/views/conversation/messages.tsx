@@ -66,7 +66,7 @@ function MessageItem({ message, isMarkdown, isFirstOfRollout }: MessageItemProps
         {name && <span class="message-name"><Escaped text={name} /></span>}
         <span class="message-number">{message.index}</span>
         <CopyText message={message} />
-        <button type="button" class="plain-button" aria-pressed={isRaw} onClick={() => setRaw(!isRaw)}>JSON</button>
+        <button class="plain-button" aria-pressed={isRaw} onClick={() => setRaw(!isRaw)}>JSON</button>
       </div>
       {isRaw ? <Stored message={message} /> : <Body message={message} isMarkdown={isMarkdown} />}
     </li>
@@ -80,7 +80,7 @@ function CopyText({ message }: { message: Shown }) {
     const text = texts.length ? texts.join("\n") : JSON.stringify(message.raw, null, 2);
     notify((await copyText(text)) ? "Copied" : "The browser refused to copy. Select the text and copy it.");
   };
-  return <button type="button" class="plain-button" onClick={copy}>Copy</button>;
+  return <button class="plain-button" onClick={copy}>Copy</button>;
 }
 
 /** A message, and the results that are joined to it, as they are stored. */

@@ -28,7 +28,7 @@ export function Text({ text, class: name = "", keep = "start", lines = LINES, ch
   const folded = keep === "start" ? rest : first;
   const body = <UntilFound id={id} isOpen={isOpen} open={() => setOpen(true)}><Blocks text={folded} /></UntilFound>;
   const button = (
-    <button type="button" class="more" aria-expanded={isOpen} aria-controls={id} onClick={() => setOpen(!isOpen)}>
+    <button class="more" aria-expanded={isOpen} aria-controls={id} onClick={() => setOpen(!isOpen)}>
       {isOpen ? "Show less" : `Show ${sizeOf(folded)} ${keep === "start" ? "more" : "before"}`}
     </button>
   );

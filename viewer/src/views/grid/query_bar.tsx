@@ -68,7 +68,7 @@ function SearchLine({ search, page }: { search: TextSearch; page: RunPage }) {
       {search.state === "cancelled" ? "(cancelled)" : (
         <>
           <progress aria-label="Search" max={total} value={search.searched} />
-          <button type="button" class="button button-small" onClick={cancelSearches}>Cancel</button>
+          <button class="button button-small" onClick={cancelSearches}>Cancel</button>
         </>
       )}
     </p>

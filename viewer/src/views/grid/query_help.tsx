@@ -17,7 +17,7 @@ export function QueryHelp({ page, onPick }: { page: RunPage; onPick(term: string
         <ul>
           {examples(page).map(({ term, means }) => (
             <li key={term}>
-              <button type="button" class="query-example" onClick={(event) => { event.currentTarget.closest("details")!.open = false; onPick(term); }}>
+              <button class="query-example" onClick={(event) => { event.currentTarget.closest("details")!.open = false; onPick(term); }}>
                 <code>{term}</code>
               </button>
               <span class="muted">{means}</span>

@@ -39,7 +39,7 @@ export function FlippingRows({ page }: { page: HistoryPage }) {
         </table>
       </div>
       {page.rows.length > most && (
-        <p><button type="button" class="button" onClick={() => setMost(most + AT_ONCE)}>Show {count(Math.min(AT_ONCE, page.rows.length - most))} more</button></p>
+        <p><button class="button" onClick={() => setMost(most + AT_ONCE)}>Show {count(Math.min(AT_ONCE, page.rows.length - most))} more</button></p>
       )}
     </section>
   );

@@ -37,8 +37,8 @@ export function PickedRuns({ pair }: { pair: string[] }) {
       <span class="picked-names">{b ? <><b>{b}</b> <span class="muted">compared with</span> <b>{a}</b></> : <><b>{a}</b> <span class="muted">tick another one to compare</span></>}</span>
       <span class="row">
         {b && <a class="button button-primary" href={written({ name: "compare", a, b, digest: null })}>Compare <kbd>c</kbd></a>}
-        {b && <button type="button" class="button" onClick={() => go({ name: "compare", a: b, b: a, digest: null })}>Other way round</button>}
-        <button type="button" class="button button-quiet" onClick={() => setQuery({ pick: null })}>Clear</button>
+        {b && <button class="button" onClick={() => go({ name: "compare", a: b, b: a, digest: null })}>Other way round</button>}
+        <button class="button button-quiet" onClick={() => setQuery({ pick: null })}>Clear</button>
       </span>
     </div>
   );
