@@ -126,10 +126,12 @@ def _event(line: bytes) -> Event:
     """Return the event of a line about a session, or of a short one; empty for any other line."""
     try:
         event = parsed(line.decode("ascii"))
+        if not isinstance(event, dict):
+            return {}
         check_event(event)
     except (ValueError, TypeError, KeyError):
         return {}
-    return event if isinstance(event, dict) else {}
+    return event
 
 
 def _size(path: Path) -> int:

@@ -6,6 +6,9 @@ from datetime import datetime
 
 from pytest_osmosis.record.run_record import Event
 
+_WITH_MOMENTS = frozenset({"began", "start", "rollout", "ended"})
+"""The kinds of events whose moments are checked when a journal is read. Those of other kinds may be anything."""
+
 
 class SessionTimes:
     """The time of each session, from its begin to the last moment that it noted, without the time between sessions.
@@ -19,7 +22,7 @@ class SessionTimes:
     def apply(self, event: Event) -> None:
         """Take the moment of an event, if it has one."""
         at = event.get("at")
-        if at is None:
+        if at is None or event["ev"] not in _WITH_MOMENTS:
             return
         if event["ev"] == "began" or not self._spans:
             self._spans.append([at, at])

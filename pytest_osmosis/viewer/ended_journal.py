@@ -14,7 +14,7 @@ from typing import Any
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import RunRecord, Settling
+from pytest_osmosis.record.run_record import FOLDS, RunRecord, Settling
 from pytest_osmosis.results.stored_results import POSITION, Replayed, Replaying
 from pytest_osmosis.viewer.journal_index import ChangedRuns, ConversationIndex, ConversationPlaces, excerpt_of
 
@@ -67,10 +67,10 @@ class EndedJournal:
         for line in lines:
             if _PASSED_OVER.match(line) is None:
                 event = {**self._event(line), POSITION: position}
-                if "run" not in event:
+                if event["ev"] not in FOLDS:
                     self._replaying.apply(event, position)
                 for each in settling.apply(event):
-                    if "run" in each:
+                    if each["ev"] in FOLDS:
                         self._conversations.take(RunId.of(each), each)
             position += len(line)
 

@@ -6,22 +6,24 @@ whole. The journal of another eval run at the same path is read from its begin.
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+from weakref import finalize
 
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.record.journal import events_from
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Event, RunRecord
+from pytest_osmosis.record.run_record import FOLDS, Event, RunRecord
 from pytest_osmosis.results.stored_results import POSITION, Replayed, Replaying
 from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.safe import escaped
 
 EXCERPT_CHARS = 120
 _LOOKED_AT_CHARS = 1000
+_READ_BYTES = 1 << 14
 
 
 class ChangedRuns(NamedTuple):
@@ -119,7 +121,7 @@ class JournalIndex:
         for event, end in events_from(self.journal, self._end, self._n_lines + 1):
             position, self._end, self._n_lines = self._end, end, self._n_lines + 1
             for each in self._replaying.apply(event, position):
-                if "run" in each:
+                if each["ev"] in FOLDS:
                     run = RunId.of(each)
                     self._take(run, each)
                     changed.add(run)
@@ -174,11 +176,14 @@ def _is_asked(message: Mapping[str, Any]) -> bool:
 
 
 class JournalSlices:
-    """Cuts conversations out of a journal without parsing them. A journal may grow meanwhile."""
+    """Cuts conversations out of a journal without parsing them. A journal may grow meanwhile.
+
+    It is read, not mapped: a file that is cut short under a map kills its readers.
+    """
 
     def __init__(self, journal: Path) -> None:
         self._path = journal
-        self._map: mmap.mmap | None = None
+        self._file: FileIO | None = None
 
     def __enter__(self) -> JournalSlices:
         return self
@@ -187,34 +192,36 @@ class JournalSlices:
         self.close()
 
     def close(self) -> None:
-        if self._map is not None:
-            self._map.close()
-            self._map = None
+        if self._file is not None:
+            self._closing()
+            self._file = None
 
     def conversation(self, places: ConversationPlaces) -> bytes:
         """Return the JSON of a `Conversation`, whose events are as they stand in the journal.
 
-        Raises `JournalError` if the file cannot be read.
+        Raises `JournalError` if the file cannot be read, or has no lines at these places any more.
         """
         rollout = b"null" if places.rollout is None else self._line(places.rollout)
         return b'{"rollout":%b,"scores":[%b]}' % (rollout, b",".join(map(self._line, places.scores)))
 
     def _line(self, position: int) -> bytes:
-        content = self._content(position)
-        end = content.find(b"\n", position)
-        if end < 0:  # it was torn when the journal was mapped
-            self.close()
-            content = self._content(position)
-            end = content.find(b"\n", position)
-        return content[position : len(content) if end < 0 else end]
+        """Return the line that begins at a position, which follows the end of another one."""
+        before = min(position, 1)
+        try:
+            file = self._opened()
+            file.seek(position - before)
+            read = file.read(_READ_BYTES)
+            while (end := read.find(b"\n", before)) < 0 and (more := file.read(max(_READ_BYTES, len(read)))):
+                read += more
+        except (FileFault, OSError) as error:
+            raise JournalError(f"{self._path}: cannot be read: {error}") from error
+        line = read[before:end]
+        if end < 0 or read[:before] not in (b"", b"\n") or not (line.startswith(b"{") and line.endswith(b"}")):
+            raise JournalError(f"{self._path}: the file was changed while it was read; open the eval run again")
+        return line
 
-    def _content(self, position: int) -> mmap.mmap:
-        """Return the content of the journal, mapped again if it has grown beyond what is mapped."""
-        if self._map is None or position >= len(self._map):
-            self.close()
-            try:
-                with self._path.open("rb") as file:
-                    self._map = mmap.mmap(file.fileno(), os.fstat(file.fileno()).st_size, access=mmap.ACCESS_READ)
-            except (OSError, ValueError) as error:
-                raise JournalError(f"{self._path}: cannot be read: {error}") from error
-        return self._map
+    def _opened(self) -> FileIO:
+        if self._file is None:
+            self._file = cast(FileIO, open_file(self._path).detach())
+            self._closing = finalize(self, self._file.close)
+        return self._file

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pytest_osmosis.files.strict_json import parsed
+
 _UNSEEN = frozenset(
     (
         *("ev", "row", "run", "model_tag", "attempt", "at", "ms", "n_prompt", "systemic", "role"),
@@ -78,7 +80,7 @@ def _arguments(text: str) -> Iterator[str]:
     """Yield the arguments of a tool call, which are JSON in a text, as they are written and as they are laid out."""
     yield text
     try:
-        value = json.loads(text)
+        value = parsed(text)
     except ValueError:
         return
     yield json.dumps(value, indent=2, ensure_ascii=False)

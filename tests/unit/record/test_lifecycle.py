@@ -146,6 +146,14 @@ def test_a_torn_last_line_is_no_end(tmp_path: Path) -> None:
     assert lifecycle_of(directory).was_killed
 
 
+@pytest.mark.parametrize("line", ["3", "[]", "null", "{}", '"ended"', "[" * 9999, '{"ev": 1}', "\xff"])
+def test_a_damaged_last_line_is_no_end(tmp_path: Path, line: str) -> None:
+    directory = written(tmp_path, [began(0), *SESSION])
+    with directory.journal.open("a", encoding="latin-1") as journal:
+        journal.write(f"{line}\n")
+    assert lifecycle_of(directory).was_killed
+
+
 def test_the_reason_in_a_word_comes_from_results_of_the_same_session(tmp_path: Path) -> None:
     events = [began(0), *SESSION, STOPPED]
     same = results(4, "stopped", "interrupt", "interrupted")

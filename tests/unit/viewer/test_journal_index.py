@@ -216,3 +216,46 @@ def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> 
         assert second is not None
         assert json.loads(slices.conversation(second))["rollout"] == rollout(1)
         assert slices.conversation(first) == one_place[0]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}\n" * 9, b" " * 10_000, b"\n".join([b"x" * 30] * 99)])
+def test_a_journal_that_is_changed_in_place_has_no_conversation(journal: Path, content: bytes) -> None:
+    """An editor does that, and so does `cp` of another journal over it."""
+    journal.write_bytes(b"".join(map(encode, (began(), loaded(), rollout(0), rollout(1)))))
+    index = JournalIndex(journal)
+    index.read()
+    places = index.places(RunId(1, 0))
+    assert places is not None
+    with JournalSlices(journal) as slices:
+        assert slices.conversation(places)
+        journal.write_bytes(content)
+        with pytest.raises(JournalError, match="the file was changed while it was read"):
+            slices.conversation(places)
+
+
+def test_a_line_that_replaces_a_torn_one_is_read_as_it_is_now(journal: Path) -> None:
+    whole = b"".join(map(encode, (began(), loaded(), rollout(0))))
+    journal.write_bytes(whole + encode(rollout(1))[:99])
+    index = JournalIndex(journal)
+    index.read()
+    first = index.places(RunId(0, 0))
+    assert first is not None
+    with JournalSlices(journal) as slices:
+        slices.conversation(first)
+        with journal.open("r+b") as file:
+            file.truncate(len(whole))
+            file.seek(len(whole))
+            file.write(encode(rollout(2, text="other")))
+        index.read()
+        second = index.places(RunId(2, 0))
+        assert second is not None
+        assert json.loads(slices.conversation(second))["rollout"] == rollout(2, text="other")
+
+
+@pytest.mark.parametrize("fields", [{"run": 0}, {"row": 0, "run": {}}, {"row": 0, "run": 0, "attempt": "x", "at": ""}])
+def test_an_event_of_an_unknown_kind_is_passed_over(journal: Path, fields: Event) -> None:
+    journal.write_bytes(b"".join(map(encode, (began(), loaded(), rollout(0), {"ev": "later", **fields}))))
+    index = JournalIndex(journal)
+    assert index.read().runs == {RunId(0, 0)}
+    assert index.found == replayed(journal)
+    assert len(index.found.session_ms) == 1

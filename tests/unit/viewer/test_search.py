@@ -63,5 +63,14 @@ def test_a_conversation_without_a_piece_of_the_text_is_not_parsed() -> None:
     assert not TextSearch("elsewhere").is_in(b'{"rollout":not JSON')
 
 
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, "[NaN]"])
+def test_arguments_that_no_parser_takes_are_searched_as_they_are(arguments: str) -> None:
+    call = {"function": {"arguments": f"needle {arguments}"}}, {"function": {"arguments": arguments}}
+    event = encode({"ev": "rollout", "messages": [{"role": "assistant", "tool_calls": call}]})
+    assert TextSearch("needle").is_in(b'{"rollout":%b,"scores":[]}' % event)
+    assert not TextSearch("a needle").is_in(b'{"rollout":%b,"scores":["a needl e"]}' % event)
+    assert TextSearch(arguments[:50]).is_in(b'{"rollout":%b,"scores":[]}' % event)
+
+
 def test_a_run_that_has_only_a_score_is_searched() -> None:
     assert TextSearch("too long").is_in(b'{"rollout":null,"scores":[%b]}' % encode(SCORE))
