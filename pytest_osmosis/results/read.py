@@ -47,6 +47,8 @@ DEEPEST = 100
 """The deepest nesting of results, which hold settings and numbers."""
 ROWS = '  "rows": '
 """The beginning of the line where the rows begin; everything before it is small."""
+PENDING = '  "pending": '
+"""The beginning of the line where the runs begin that never ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,8 @@ def read_row_runs(path: Path) -> list[RowRuns]:
     try:
         with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
             for line in file:
+                if line.startswith(PENDING):  # they look like rows
+                    break
                 if _DIGEST_OF_ROW.match(line):
                     row = json.loads(line.strip().rstrip(","))
                     rows.append(RowRuns(row["row_index"], row["row_digest"], [*_passes(row["runs"])]))

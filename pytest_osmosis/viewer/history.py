@@ -50,8 +50,12 @@ class PastRun(NamedTuple):
 
     @property
     def is_fair_sample(self) -> bool:
-        """True if its rows are all that its plan asks for: others may have been chosen by their outcome."""
-        return self.row["status"] == "finished" and not self.row["partial"]
+        """True if its runs are all that its plan asks for: others may have been chosen by their outcome.
+
+        So are those of an eval run that stopped once its gates were decided.
+        """
+        row = self.row
+        return row["status"] == "finished" and not row["partial"] and row["ended"] == row["selected"]
 
 
 def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
@@ -168,9 +172,9 @@ def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
     flipping, n_steady = [], 0
     for key in keys:
         measured = {at: rows[key] for at, rows in enumerate(found) if key in rows and rows[key][1].measured}
-        passed = [_passes_mostly(each) for _, each in measured.values()]
-        flips = sum(now != then for then, now in pairwise(passed))
-        n_steady += len(passed) > 1 and not flips
+        sides = [side for _, each in measured.values() if (side := _passes_mostly(each)) is not None]
+        flips = sum(now != then for then, now in pairwise(sides))
+        n_steady += len(measured) > 1 and not flips
         if flips:
             last = max(measured)
             each = [measured.get(at) for at in range(len(runs))]
@@ -205,8 +209,10 @@ class _Prompts:
         return ""
 
 
-def _passes_mostly(row: Passes) -> bool:
-    return 2 * row.passed > row.measured
+def _passes_mostly(row: Passes) -> bool | None:
+    """Return True if most runs of a row passed, False if most failed, None if as many passed as failed."""
+    half = 2 * row.passed - row.measured
+    return None if half == 0 else half > 0
 
 
 def _share(row: Passes) -> float:

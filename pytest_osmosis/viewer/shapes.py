@@ -357,7 +357,8 @@ class HistoryPoint(TypedDict):
 class FlippingRow(TypedDict):
     """A row that passed in some eval runs and not in others.
 
-    A row passes if more than half of its measured runs do. The lists have one entry for each `HistoryPoint`; None if it
+    A row passes if more than half of its measured runs do, and fails if fewer do. With half of them it does neither: it
+    is passed over where `flips` are counted. The lists have one entry for each `HistoryPoint`; None if it
     did not measure the row. `row_index` is that of the last eval run that did.
     """
 

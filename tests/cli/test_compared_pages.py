@@ -13,8 +13,10 @@ from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.comparison_json import comparison_json
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
+from pytest_osmosis.results.publish import text_of
 from pytest_osmosis.results.read import read_earlier_results, read_row_runs
 from pytest_osmosis.results.stored_results import read_stored
+from pytest_osmosis.verdicts.matching import RowRuns
 from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page
 from pytest_osmosis.viewer.history import PastRun, history_page, past_run, past_run_of
 from pytest_osmosis.viewer.shapes import ComparisonPage, RunRow
@@ -32,7 +34,7 @@ def run_at(path: Path) -> StoredEvalRun:
 
 def head_of(path: Path, **changes: Any) -> RunRow:
     """The line of an eval run in the list, as far as these pages read it."""
-    row: Any = {"name": path.name, "status": "finished", "partial": False}
+    row: Any = {"name": path.name, "status": "finished", "partial": False, "ended": 1, "selected": 1}
     row |= {"started_at": run_at(path).manifest.started_at, **changes}
     return cast(RunRow, row)
 
@@ -117,6 +119,11 @@ def test_rows_of_results_are_read_line_by_line_as_they_are_whole(copied: RealRun
     assert read_row_runs(written) == read_earlier_results(written).row_runs() == read_row_runs(laid_out)
     assert len(read_row_runs(written)) == 9
 
+    results = json.loads(written.read_text())
+    pending = {key: results["rows"][0][key] for key in ("row_index", "row_digest")} | {"run_index": 7, "reason": ""}
+    written.write_text("".join(text_of({**results, "pending": [pending]})))
+    assert len(read_row_runs(written)) == 9
+
 
 def test_a_history_compares_each_eval_run_with_the_one_before_of_its_plan(copied: RealRuns) -> None:
     page = history_page("x", [past(copied.now), past(copied.other), past(copied.then)])
@@ -137,12 +144,13 @@ def test_a_history_compares_each_eval_run_with_the_one_before_of_its_plan(copied
 
 
 def test_an_eval_run_is_compared_with_the_whole_one_before(copied: RealRuns) -> None:
-    stopped = past(copied.now, status="stopped")
+    stopped, decided = past(copied.now, status="stopped"), past(copied.now, ended=1, selected=2)
     again = past(copied.now, started_at="3")
 
-    points = history_page("x", [past(copied.then), stopped, again])["points"]
+    points = history_page("x", [past(copied.then), stopped, decided, again])["points"]
 
-    assert [point["change"]["before"] for point in points if point["change"]] == [copied.then.name] * 2
+    assert [point["change"]["before"] for point in points if point["change"]] == [copied.then.name] * 3
+    assert [point["change"]["meaning"] for point in points if point["change"]] == [None, None, "chance"]
 
 
 def test_p_of_a_history_is_corrected_for_all_its_comparisons(copied: RealRuns) -> None:
@@ -163,6 +171,23 @@ def test_rows_that_flip_come_first_by_their_flips_with_the_newest_prompt_that_is
     assert page["rows"][1]["measured"] == [2, 2, 2]
     assert page["rows"][1]["row_indices"] == [2, 2, 2]
     assert page["n_steady"] == 1  # row 4 was never measured
+
+
+def test_a_row_of_which_half_the_runs_passed_has_neither_passed_nor_failed(copied: RealRuns) -> None:
+    all_of, half, none = (True, True), (True, False, None), (False,)
+    orders = (all_of, half, all_of), (half, half, half), (all_of, half, none), (half, all_of, none), (none, half, none)
+    eval_runs = [
+        past(copied.then, started_at=str(at))._replace(
+            rows=[RowRuns(row, f"{row}", order[at]) for row, order in enumerate(orders)]
+        )
+        for at in range(3)
+    ]
+
+    page = history_page("x", eval_runs)
+
+    assert [(row["row_index"], row["flips"]) for row in page["rows"]] == [(2, 1), (3, 1)]
+    assert (page["rows"][0]["passed"], page["rows"][0]["measured"]) == ([2, 1, 0], [2, 2, 1])
+    assert page["n_steady"] == 3
 
 
 def test_a_history_holds_eval_runs_that_did_not_end_and_says_which_cannot_be_read(copied: RealRuns) -> None:

@@ -58,7 +58,7 @@ function Point({ point: { row, change }, x, y }: { point: HistoryPoint; x: numbe
   const { pass_rate: rate, pass_rate_interval: bounds } = row;
   const known = rate === null ? noRate(row) : `pass rate ${score(rate)}${bounds ? `, ${interval(bounds)}` : ""}`;
   const title = `${row.name}, ${moment(row.started_at)}: ${known}${row.partial ? ", partial" : ""}${change ? `; ${change.text}` : ""}`;
-  const isWhole = row.status === "finished" && !row.partial;
+  const isWhole = row.status === "finished" && !row.partial && row.ended === row.selected;
   return (
     <a class="trend-point" href={written({ name: "run", run: row.name, id: null })} aria-label={title}>
       <title>{title}</title>

@@ -6,6 +6,7 @@ import { useKeys } from "../../state/keys";
 import { written } from "../../state/route";
 
 const AT_ONCE = 100;
+const GLYPHS = { passed: "✓", failed: "✗", half: "½" };
 
 export function FlippingRows({ page }: { page: HistoryPage }) {
   const [most, setMost] = useState(AT_ONCE);
@@ -23,12 +24,13 @@ export function FlippingRows({ page }: { page: HistoryPage }) {
   ]);
   const isWide = page.rows.some((row) => row.measured.some((each) => each !== null && each > 1));
   const steady = `${plural(page.n_steady, "row")} never flipped.`;
+  const plans = new Set(page.points.map((point) => point.plan)).size;
   if (!page.rows.length) return <p class="muted">No row passed in one eval run and failed in another. {steady}</p>;
   return (
     <section class="flips" aria-label="Rows that flip">
       <div class="history-head">
         <h2>{plural(page.rows.length, "row")} that flip</h2>
-        <span class="muted small">A row passes if more than half of its measured runs do. {steady}</span>
+        <span class="muted small">A row passes if more than half of its measured runs do, and fails if fewer do; half is neither. {plans > 1 && "Eval runs of all plans count. "}Rows that pass only sometimes flip by chance. {steady}</span>
       </div>
       <div class="table-frame" tabIndex={0} role="region" aria-label="Rows that flip, by eval run">
         <table class="flip-rows">
@@ -61,11 +63,11 @@ function Cell({ page, row, at }: { page: HistoryPage; row: FlippingRow; at: numb
   const passed = row.passed[at], measured = row.measured[at], index = row.row_indices[at];
   if (passed === null || measured === null || index === null)
     return <span class="flip-cell flip-unmeasured" title={`${name}: not measured`}><span aria-hidden="true">·</span><span class="visually-hidden">not measured</span></span>;
-  const passes = 2 * passed > measured;
+  const side = 2 * passed === measured ? "half" : 2 * passed > measured ? "passed" : "failed";
   const text = `${name}: ${passed} of ${measured} passed`;
   return (
-    <a class={`flip-cell flip-${passes ? "passed" : "failed"}`} href={written({ name: "run", run: name, id: `row${index}-run0` })} title={text} aria-label={`${passed}/${measured} passed in ${name}`}>
-      <span aria-hidden="true">{passes ? "✓" : "✗"}{measured > 1 && passed > 0 && passed < measured && <small>{passed}/{measured}</small>}</span>
+    <a class={`flip-cell flip-${side}`} href={written({ name: "run", run: name, id: `row${index}-run0` })} title={text} aria-label={`${passed}/${measured} passed in ${name}`}>
+      <span aria-hidden="true">{GLYPHS[side]}{measured > 1 && passed > 0 && passed < measured && <small>{passed}/{measured}</small>}</span>
     </a>
   );
 }
