@@ -25,7 +25,7 @@ from pytest_osmosis.results.compared_runs import (
 from pytest_osmosis.results.run_differences import config_diff, run_differences
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.verdicts.matching import Pair, RowRuns, passes
-from pytest_osmosis.viewer.shapes import SCHEMA_VERSION, ComparedRow, ComparisonPage, DifferenceShape, RunRow
+from pytest_osmosis.viewer.shapes import ComparedRow, ComparisonPage, DifferenceShape, RunRow
 
 
 class ComparedRun(NamedTuple):
@@ -39,7 +39,6 @@ class ComparedRun(NamedTuple):
 def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
     """Return the page on B compared with A."""
     page = ComparisonPage(
-        schema_version=SCHEMA_VERSION,
         a=a.row,
         b=b.row,
         problem="",

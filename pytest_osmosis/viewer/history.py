@@ -21,7 +21,6 @@ from pytest_osmosis.stats import ALPHA, PairedTest
 from pytest_osmosis.text.numbers import difference, p_value, plural
 from pytest_osmosis.verdicts.matching import Passes, RowRuns, by_content, matched, passes
 from pytest_osmosis.viewer.shapes import (
-    SCHEMA_VERSION,
     FlippingRow,
     HistoryChange,
     HistoryPage,
@@ -88,7 +87,6 @@ def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:
     shown = ordered[-MOST_RUNS:]
     flipping, n_steady = _flipping(shown)
     return HistoryPage(
-        schema_version=SCHEMA_VERSION,
         eval=eval_name,
         points=[
             HistoryPoint(row=run.row, plan=run.plan, change=change, problem=run.problem)

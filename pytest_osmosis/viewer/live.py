@@ -59,8 +59,7 @@ class LiveRun:
     def changes(self, since: int) -> Changes:
         """Return the changes since the page with the number `since`."""
         with self._lock:
-            live = self._read()
-            return live.changes(since, is_over=self._open.stored.lifecycle.has_ended)
+            return self._read().changes(since)
 
     def conversation(self, at: int) -> bytes | None:
         """Return the conversation of the run at a position of the page, None if nothing of it is stored.

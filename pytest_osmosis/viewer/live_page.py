@@ -8,7 +8,7 @@ ones are added behind.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pytest_osmosis.viewer.shapes import Changes, RowColumns, RunColumns, RunPage
 
@@ -16,13 +16,6 @@ _NAMED = {"outcome": "outcomes", "boundary": "boundaries", "error": "errors", "f
 """The columns that hold positions in a list of names, and the list in the head."""
 OTHER_PAGE = -1
 """The `seq` that tells a browser to ask for the whole page."""
-
-
-class _Version(NamedTuple):
-    """The page after a change, which has the number `seq`."""
-
-    seq: int
-    page: RunPage
 
 
 class LivePage:
@@ -73,9 +66,9 @@ class LivePage:
         self.page = cast(RunPage, {**page, "seq": seq, "head": {**page["head"], **names}})
         self.seq = seq
 
-    def changes(self, since: int, *, is_over: bool) -> Changes:
+    def changes(self, since: int) -> Changes:
         """Return the changes since the page with the number `since`."""
-        nothing = Changes(seq=self.seq, is_over=is_over, head=None, at=[], runs=None, rows_at=[], rows=None)
+        nothing = Changes(seq=self.seq, head=None, at=[], runs=None, rows_at=[], rows=None)
         if since == self.seq:
             return nothing
         if not self.first_seq <= since < self.seq:

@@ -27,7 +27,7 @@ from pytest_osmosis.viewer.history import history_page, past_run_of
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.report_file import WrittenReport, write_report
 from pytest_osmosis.viewer.report_pages import ReportPages
-from pytest_osmosis.viewer.shapes import SCHEMA_VERSION, ComparisonPage, EntryRow, HistoryPage, RunPage, RunsPage
+from pytest_osmosis.viewer.shapes import ComparisonPage, EntryRow, HistoryPage, RunPage, RunsPage
 
 ALL_PAIRS = 6
 LARGE = 50_000_000
@@ -98,7 +98,6 @@ def _list(read: Sequence[_Read]) -> RunsPage:
     workspaces = dict.fromkeys(each.stored.run.workspace.name for each in read)
     rows = [each.page["head"]["row"] for each in reversed(read)]
     return {
-        "schema_version": SCHEMA_VERSION,
         "workspace": ", ".join(workspaces),
         "runs": rows,
         "tables": _tables(read),

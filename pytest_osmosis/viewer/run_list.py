@@ -20,7 +20,7 @@ from pytest_osmosis.results.run_entry import RolloutCounter, RunEntry, run_entry
 from pytest_osmosis.viewer.entries import entry_rows
 from pytest_osmosis.viewer.run_row import with_fair_rate
 from pytest_osmosis.viewer.run_version import RunVersion, run_version
-from pytest_osmosis.viewer.shapes import SCHEMA_VERSION, EntryRow, IntervalShape, RunRow, RunsPage
+from pytest_osmosis.viewer.shapes import EntryRow, IntervalShape, RunRow, RunsPage
 
 
 class _Listed(NamedTuple):
@@ -42,7 +42,6 @@ class RunList:
         listed = [self._listed(folder) for folder in sorted(folders, key=listing_order)]
         self._kept = {folder: kept for folder, kept in self._kept.items() if folder in {*folders}}
         return RunsPage(
-            schema_version=SCHEMA_VERSION,
             workspace=workspace,
             runs=[each.row for each in listed],
             tables=_tables(listed),

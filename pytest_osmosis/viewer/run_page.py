@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import get_args
 
 from pytest_osmosis.files.shapes import ShapeFault
 from pytest_osmosis.record.plan import MOST_RUNS
@@ -26,7 +26,6 @@ from pytest_osmosis.viewer.figures import curves_of, functions_of
 from pytest_osmosis.viewer.rerun_command import rerun_command
 from pytest_osmosis.viewer.run_row import row_of
 from pytest_osmosis.viewer.shapes import (
-    SCHEMA_VERSION,
     GateShape,
     Outcome,
     RowColumns,
@@ -195,22 +194,17 @@ def _metrics(records: Sequence[RunRecord]) -> dict[str, list[float | None]]:
 def head_of(stored: StoredResults, texts: SharedTexts, slices: Slices, html_conversations: str = "all") -> RunHead:
     """Return the head of an eval run's page."""
     manifest, results = stored.run.manifest, stored.results
-    extra: Mapping[str, Any] = manifest.subject.extra
     baseline = None if manifest.baseline is None else manifest.baseline.model
     return RunHead(
-        schema_version=SCHEMA_VERSION,
         row=row_of(stored),
         path=shown(stored.run.directory.path),
-        baseline_model=baseline,
         models=[manifest.subject.model, *([] if baseline is None else [baseline])],
-        selection=extra["selection"],
-        n_runs=manifest.subject.n,
         decide=results.pass_rule.decide if results is not None else (manifest.pass_rule or {}).get("decide", "all"),
         circumstances=_plain(circumstances(stored)),
         remarks=_plain(remarks(stored)),
         verdict=[NO_THRESHOLDS] if results is None else _plain(verdict_lines(results)),
         account=[] if results is None else _plain(account_lines(results)),
-        gates=[] if results is None else [_gate(each) for each in stored.document["gates"]],
+        gates=[GateShape(gate=gate["gate"], state=gate["state"]) for gate in stored.document.get("gates", ())],
         functions=[] if results is None else list(functions_of(stored.document, results)),
         curves=[] if results is None else list(curves_of(results)),
         slices=slices.slices,
@@ -228,7 +222,3 @@ def head_of(stored: StoredResults, texts: SharedTexts, slices: Slices, html_conv
 def _plain(lines: Iterable[str]) -> list[str]:
     """Return lines without their styles."""
     return [str.__str__(line) for line in lines]
-
-
-def _gate(gate: Mapping[str, Any]) -> GateShape:
-    return GateShape(gate=gate["gate"], state=gate["state"], finding=gate["finding"], value=gate["value"])

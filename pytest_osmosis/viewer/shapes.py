@@ -14,9 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-SCHEMA_VERSION = 1
-"""The version of these shapes."""
-
 StatusName = Literal["pending", "running", "finished", "failed", "stopped", "unreadable"]
 Outcome = Literal["passed", "failed", "unmeasured", "removed", "running", "pending"]
 """The end of a run: it passed or not, says nothing about the model, was taken out by its Grader, is in flight, or
@@ -33,12 +30,10 @@ class IntervalShape(TypedDict):
 
 
 class GateShape(TypedDict):
-    """A gate and its verdict."""
+    """A gate and its verdict, in one word."""
 
     gate: str
     state: str
-    finding: str
-    value: float | None
 
 
 # -- the list of eval runs ---------------------------------------------------------------------------------
@@ -100,7 +95,6 @@ class RunsPage(TypedDict):
     `tables` are those over evals of one config that ran together, and in a report over all its eval runs.
     """
 
-    schema_version: int
     workspace: str
     runs: Sequence[RunRow]
     tables: Sequence[Sequence[EntryRow]]
@@ -194,14 +188,10 @@ class RunColumns(TypedDict):
 class RunHead(TypedDict):
     """An eval run without its rows and runs: what may change while it goes on is all here."""
 
-    schema_version: int
     row: RunRow
     path: str
-    baseline_model: str | None
     models: Sequence[str]
     """The eval's own model, and that of its baseline."""
-    selection: str
-    n_runs: int
     decide: str
     circumstances: Sequence[str]
     """Lines on config, model, rows and start."""
@@ -247,7 +237,6 @@ class Changes(TypedDict):
     """
 
     seq: int
-    is_over: bool
     head: RunHead | None
     at: Sequence[int]
     runs: RunColumns | None
@@ -309,7 +298,6 @@ class ComparisonPage(TypedDict):
     unmatched rows hold their indices in the dataset.
     """
 
-    schema_version: int
     a: RunRow
     b: RunRow
     problem: str
@@ -374,7 +362,6 @@ class FlippingRow(TypedDict):
 class HistoryPage(TypedDict):
     """The eval runs of one eval, and the rows that flip between them, those that flip most often first."""
 
-    schema_version: int
     eval: str
     points: Sequence[HistoryPoint]
     rows: Sequence[FlippingRow]

@@ -217,7 +217,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for row in range(len(pairs))
     ]  # fmt: skip
     page = ComparisonPage(
-        schema_version=1, a=both[0]["head"]["row"], b=both[1]["head"]["row"], problem="made by hand", meaning=None,
+        a=both[0]["head"]["row"], b=both[1]["head"]["row"], problem="made by hand", meaning=None,
         sentence="", caveats=[], remarks=[], differs=[], config_diff=[], numbers=None, rows=rows, only_a=[], only_b=[1],
     )  # fmt: skip
     listed = pages_of(*both)

@@ -30,7 +30,7 @@ def row(name: str, **values: Any) -> RunRow:
 def report(path: Path, rows: Sequence[RunRow], pages: Mapping[str, RunPage] | None = None) -> str:
     """Write a report with a list of eval runs, and return its address."""
     made = pages or {}
-    listed = ReportPages({"schema_version": 1, "workspace": "w", "runs": rows, "tables": []}, made)
+    listed = ReportPages({"workspace": "w", "runs": rows, "tables": []}, made)
     write_report(path, listed, [ReportedRun(page, lambda _: None) for page in made.values()], Redaction())
     return path.as_uri()
 

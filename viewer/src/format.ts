@@ -64,29 +64,9 @@ export function runCost(run: RunRow): string {
   return run.cost_unknown ? `>= ${money(run.cost_usd)}` : money(run.cost_usd);
 }
 
-/** A size in decimal units: "5.6 MB". */
-export function byteSize(nBytes: number): string {
-  let value = nBytes;
-  for (const unit of ["B", "kB", "MB", "GB"]) {
-    if (value < 999.5) return unit === "B" ? `${nBytes} B` : `${fixed(value, 1)} ${unit}`;
-    value /= 1000;
-  }
-  return `${grouped(fixed(value, 1))} TB`;
-}
-
-/** A p-value with "=" or "<": "= 0.66", "< 0.001". */
-export function pValue(p: number): string {
-  return p < 0.001 ? "< 0.001" : `= ${Number(p.toPrecision(2))}`;
-}
-
 /** A moment in UTC, to the minute: "2026-11-20 14:03 UTC". */
 export function moment(iso: string | null | undefined): string {
   return iso ? `${iso.slice(0, 16).replace("T", " ")} UTC` : UNKNOWN;
-}
-
-/** The time of day of a moment: "14:03:59 UTC". */
-export function clockTime(iso: string): string {
-  return `${iso.slice(11, 19)} UTC`;
 }
 
 /** A duration in readable units: "0.01 s", "3.2 s", "1 min 15 s", "2 h 1 min". */
@@ -98,15 +78,6 @@ export function duration(ms: number | null | undefined): string {
   const rounded = Number(fixed(seconds, 0));
   const minutes = Math.floor(rounded / 60);
   return minutes < 60 ? `${minutes} min ${rounded % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}
-
-/** How long ago a moment was, in one unit: "4 min ago". */
-export function ago(iso: string, now: number): string {
-  const minutes = Math.max(0, Math.round((now - Date.parse(iso)) / 60000));
-  if (minutes < 1) return "just now";
-  if (minutes < 60) return `${minutes} min ago`;
-  if (minutes < 48 * 60) return `${Math.round(minutes / 60)} h ago`;
-  return `${Math.round(minutes / 1440)} days ago`;
 }
 
 /** A number with six significant digits, as `%g` prints it: "0.333333", "1e-05". */

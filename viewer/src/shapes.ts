@@ -14,8 +14,6 @@ export interface IntervalShape {
 export interface GateShape {
   gate: string;
   state: string;
-  finding: string;
-  value: number | null;
 }
 
 export interface RunRow {
@@ -62,7 +60,6 @@ export interface EntryRow {
 }
 
 export interface RunsPage {
-  schema_version: number;
   workspace: string;
   runs: RunRow[];
   tables: EntryRow[][];
@@ -124,13 +121,9 @@ export interface RunColumns {
 }
 
 export interface RunHead {
-  schema_version: number;
   row: RunRow;
   path: string;
-  baseline_model: string | null;
   models: string[];
-  selection: string;
-  n_runs: number;
   decide: string;
   circumstances: string[];
   remarks: string[];
@@ -159,7 +152,6 @@ export interface RunPage {
 
 export interface Changes {
   seq: number;
-  is_over: boolean;
   head: RunHead | null;
   at: number[];
   runs: RunColumns | null;
@@ -199,7 +191,6 @@ export interface DifferenceShape {
 }
 
 export interface ComparisonPage {
-  schema_version: number;
   a: RunRow;
   b: RunRow;
   problem: string;
@@ -242,7 +233,6 @@ export interface FlippingRow {
 }
 
 export interface HistoryPage {
-  schema_version: number;
   eval: string;
   points: HistoryPoint[];
   rows: FlippingRow[];

@@ -26,10 +26,10 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
     return {
         "seq": 0,
         "head": {
-            "schema_version": 1, "row": run_row(name), "path": f".osmosis/runs/{name}", "baseline_model": None,
-            "models": ["m"], "selection": "all rows", "n_runs": 1, "decide": "run", "circumstances": [],
+            "row": run_row(name), "path": f".osmosis/runs/{name}",
+            "models": ["m"], "decide": "run", "circumstances": [],
             "remarks": [], "verdict": ["gate pass_rate >= 0.9: FAILS: 0.5"], "account": [],
-            "gates": [{"gate": "pass_rate >= 0.9", "state": "fails", "finding": "0.5", "value": 0.5}],
+            "gates": [{"gate": "pass_rate >= 0.9", "state": "fails"}],
             "functions": [{"name": "reward", "model": 0, "threshold": 1.0, "decides": True, "statistics": {}}],
             "curves": [], "slices": [], "no_slices": "", "results": None, "outcomes": OUTCOMES,
             "boundaries": ["provider"], "errors": ["401 <b>no key</b>"], "finish_reasons": [], "rerun": None,
@@ -49,5 +49,5 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
 
 def pages_of(*pages: RunPage) -> ReportPages:
     rows = [page["head"]["row"] for page in pages]
-    listed: RunsPage = {"schema_version": 1, "workspace": "w", "runs": rows, "tables": []}
+    listed: RunsPage = {"workspace": "w", "runs": rows, "tables": []}
     return ReportPages(listed, {page["head"]["row"]["name"]: page for page in pages})

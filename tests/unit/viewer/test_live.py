@@ -58,7 +58,7 @@ def test_a_page_follows_its_eval_run_to_the_end(going_on: RunInProgress) -> None
     assert {**page["head"], "errors": 0} == {**fresh["head"], "errors": 0}
     assert page["rows"] == fresh["rows"]
     assert page["runs"]["scores"] == fresh["runs"]["scores"]
-    assert live.changes(page["seq"])["is_over"]
+    assert live.changes(page["seq"])["head"] is None
 
 
 def test_runs_with_new_events_are_shown_before_the_statistics_are_made_again(
@@ -119,7 +119,7 @@ def test_an_eval_run_whose_process_dies_is_over(going_on: RunInProgress) -> None
     page: Any = copy.deepcopy(live.page())
     going_on.journal.close()  # as if its process were gone: nobody holds the lock, and no session has ended
     page = newer(live, page)
-    assert (page["head"]["row"]["status"], live.changes(page["seq"])["is_over"]) == ("failed", True)
+    assert page["head"]["row"]["status"] == "failed"
     assert "running" not in outcomes(page)
 
 

@@ -102,18 +102,18 @@ def test_changes_lead_from_any_earlier_page_to_the_newest() -> None:
     assert [page["seq"] for page in pages] == [10, 11, 14]
     assert named(live.page) == named(THIRD)
     for earlier in pages:
-        assert applied(earlier, live.changes(earlier["seq"], is_over=False)) == live.page
+        assert applied(earlier, live.changes(earlier["seq"])) == live.page
 
 
 def test_only_what_changed_is_told() -> None:
     live = LivePage(BEGUN, 1)
     live.renew(SECOND, 2)
     live.renew(THIRD, 3)
-    changes = live.changes(2, is_over=True)
-    assert (changes["at"], changes["rows_at"], changes["is_over"]) == ([2], [1], True)
+    changes = live.changes(2)
+    assert (changes["at"], changes["rows_at"]) == ([2], [1])
     assert changes["runs"] is not None
     assert changes["runs"]["scores"] == {"f": [None]}
-    assert live.changes(3, is_over=True)["head"] is None
+    assert live.changes(3)["head"] is None
 
 
 def test_positions_of_names_stay() -> None:
@@ -126,9 +126,9 @@ def test_positions_of_names_stay() -> None:
 def test_a_page_with_other_runs_is_asked_for_as_a_whole() -> None:
     live = LivePage(BEGUN, 1)
     live.renew(page_with(index_1=8), 2)
-    assert live.changes(1, is_over=False)["seq"] == OTHER_PAGE
-    assert live.changes(2, is_over=False)["seq"] == 2
-    assert live.changes(99, is_over=False)["seq"] == OTHER_PAGE
+    assert live.changes(1)["seq"] == OTHER_PAGE
+    assert live.changes(2)["seq"] == 2
+    assert live.changes(99)["seq"] == OTHER_PAGE
 
 
 def test_scores_of_a_new_function_are_told() -> None:
@@ -136,5 +136,5 @@ def test_scores_of_a_new_function_are_told() -> None:
     newer = page_with(score_1=0.5)
     newer["runs"]["scores"]["g"] = [None, 0.25, None]
     live.renew(newer, 2)
-    changes = live.changes(1, is_over=False)
+    changes = live.changes(1)
     assert (changes["at"], changes["runs"] and changes["runs"]["scores"]) == ([1], {"f": [0.5], "g": [0.25]})

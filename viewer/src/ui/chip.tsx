@@ -36,16 +36,6 @@ export function ToggleChip({ tone = "neutral", glyph, title, children, pressed, 
   );
 }
 
-/** A filter that holds now, with a button that takes it away. */
-export function FilterChip({ children, onRemove, label }: { children: ComponentChildren; label: string; onRemove(): void }) {
-  return (
-    <span class="chip chip-accent">
-      {children}
-      <button class="chip-remove" aria-label={`remove ${label}`} onClick={onRemove}>×</button>
-    </span>
-  );
-}
-
 const STATUSES: Record<StatusName, { tone: Tone; glyph: string }> = {
   pending: { tone: "neutral", glyph: "·" },
   running: { tone: "accent", glyph: "▶" },
@@ -67,12 +57,6 @@ const GATES: Record<string, { tone: Tone; glyph: string }> = {
   fails: { tone: "failed", glyph: "✗" },
   "not measured": { tone: "unmeasured", glyph: "!" },
 };
-
-/** The state of one gate. */
-export function GateChip({ state, title }: { state: string; title?: string }) {
-  const { tone, glyph } = GATES[state] ?? { tone: "neutral", glyph: "·" };
-  return <Chip tone={tone} glyph={glyph} title={title}>{state}</Chip>;
-}
 
 /** The states of all gates of an eval run in few words, as `pytest-osmosis runs list` has them. */
 export function gatesText(gates: readonly string[]): string {
