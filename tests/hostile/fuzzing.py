@@ -32,8 +32,8 @@ MOST_CHARS = 20_000
 """The longest message of an error."""
 
 
-def fuzz(name: str, target: Callable[[bytes], None], inputs: SearchStrategy[bytes]) -> int:
-    """Feed the kept inputs, then generated ones, to `target` until SECONDS are over; return their number.
+def fuzz(name: str, target: Callable[[bytes], None], inputs: SearchStrategy[bytes], share: float = 1.0) -> int:
+    """Feed the kept inputs, then generated ones, to `target` for a share of SECONDS; return their number.
 
     Rounds are seeded by their number, so that every machine walks the same way.
     """
@@ -46,7 +46,7 @@ def fuzz(name: str, target: Callable[[bytes], None], inputs: SearchStrategy[byte
 
     for kept in sorted((SEEDS / name).glob("*")):
         count(kept.read_bytes())
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + SECONDS * share
     number = FIRST_SEED
     while time.monotonic() < end and (BY_HAND or number < FIRST_SEED + ROUNDS):
         _round(count, inputs, number)
