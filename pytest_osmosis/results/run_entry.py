@@ -17,7 +17,8 @@ from pytest_osmosis.results.read import read_head
 from pytest_osmosis.text.paths import shown
 
 _ROLLOUT = b'{"ev":"rollout"'
-"""The beginning of the journal's line on a rollout, as it is written."""
+"""The beginning of the journal's line on a rollout, as it is written: the run follows, up to `_ATTEMPT`."""
+_ATTEMPT = b',"attempt":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,29 +121,30 @@ def _entry(
 
 
 class RolloutCounter:
-    """Counts the rollouts in journals, in each only the lines that are new since it was counted last.
+    """Counts the runs with a rollout in journals, in each only the lines that are new since it was counted last.
 
-    Lines are not parsed, because there may be many large ones.
+    A run that broke and was rolled out again counts once. Lines are not parsed, because there may be many large ones.
     """
 
     def __init__(self) -> None:
-        self._counted: dict[Path, tuple[int, int, int]] = {}
+        self._counted: dict[Path, tuple[int, int, set[bytes]]] = {}
 
     def count(self, journal: Path) -> int | None:
-        """Return the number of rollouts in a journal, None if it cannot be read."""
+        """Return the number of runs with a rollout in a journal, None if it cannot be read."""
         try:
             with open_file(journal) as file:
                 status = os.fstat(file.fileno())
-                number, position, n = self._counted.get(journal, (0, 0, 0))
+                number, position, runs = self._counted.get(journal, (0, 0, set()))
                 if number != status.st_ino or position > status.st_size:
-                    position = n = 0
+                    position, runs = 0, set()
                 file.seek(position)
                 for line in file:
                     if not line.endswith(b"\n"):
                         break
                     position += len(line)
-                    n += line.startswith(_ROLLOUT)
+                    if line.startswith(_ROLLOUT):
+                        runs.add(line[len(_ROLLOUT) : line.find(_ATTEMPT)])
         except (FileFault, OSError):
             return None
-        self._counted[journal] = status.st_ino, position, n
-        return n
+        self._counted[journal] = status.st_ino, position, runs
+        return len(runs)

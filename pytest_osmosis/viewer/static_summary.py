@@ -172,7 +172,7 @@ def _entries_table(entries: Sequence[EntryRow]) -> str:
 
 def _entry_rate(entry: EntryRow) -> str:
     is_part = entry["pass_rate"] is None and entry["measured"] > 0
-    return "none, of a part" if is_part else _rate(entry["pass_rate"])
+    return "none for a part" if is_part else _rate(entry["pass_rate"])
 
 
 def _comparisons(report: ReportPages) -> str:

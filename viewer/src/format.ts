@@ -80,6 +80,11 @@ export function duration(ms: number | null | undefined): string {
   return minutes < 60 ? `${minutes} min ${rounded % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** A duration on an axis: short ones in milliseconds, so that they differ. */
+export function latency(ms: number): string {
+  return ms < 1000 ? `${plain(ms)} ms` : duration(ms);
+}
+
 /** A number with six significant digits, as `%g` prints it: "0.333333", "1e-05". */
 export function short(value: number): string {
   if (value === 0 || !Number.isFinite(value)) return Object.is(value, -0) ? "-0" : String(value);

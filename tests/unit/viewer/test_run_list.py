@@ -92,6 +92,10 @@ def test_the_list_follows_an_eval_run(tmp_path: Path, monkeypatch: pytest.Monkey
     made.append(12)
     status, ended, _ = row()
     assert (status, ended) == ("running", made.directory.journal.read_bytes().count(b'{"ev":"rollout"'))
+    lines = made.directory.journal.read_bytes().splitlines(keepends=True)
+    again = next(line for line in lines if line.startswith(b'{"ev":"rollout"'))
+    made.journal.append(again)
+    assert row()[:2] == ("running", ended), "a run counts once, however often it was rolled out"
     n_read = len(read)
     assert row()[:2] == ("running", ended)
     assert len(read) == n_read, "nothing had changed"

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { FunctionShape, PassCurve, RunPage } from "../shapes";
-import { count, duration, money, plain } from "../format";
+import { count, latency, money, plain, plural } from "../format";
 import { Choice } from "../ui/choice";
 import { Empty } from "../ui/empty";
 import { PassCurves } from "./curves";
@@ -27,7 +27,7 @@ export function RunCharts({ page }: { page: RunPage }) {
     ...curvesOf(head.curves.filter((each) => each.model === model && each.k.length > 1)).map((each) => (
       <PassCurves key={`curve ${each.function}`} curve={each} title={each.function || "runs that pass"} />
     )),
-    <Amounts key="ms" title="latency" note="time of a rollout" values={runs.duration_ms} partOf={byOutcome} text={duration} linkTo={over("ms")} />,
+    <Amounts key="ms" title="latency" note="time of a rollout" values={runs.duration_ms} partOf={byOutcome} text={latency} linkTo={over("ms")} />,
     <Amounts key="tokens" title="tokens" note="of a run" values={runs.tokens} partOf={byOutcome} text={count} linkTo={over("tokens")} />,
     <Amounts key="cost" title="cost" note="of a run" values={runs.cost_usd} partOf={byOutcome} text={money} linkTo={over("cost")} />,
     <Amounts key="turns" title="turns" note="of a run" values={runs.turns} partOf={byOutcome} text={plain} linkTo={over("turns")} />,
@@ -76,9 +76,11 @@ function Patterns() {
 function Scores({ page, of, linkTo }: { page: RunPage; of: FunctionShape; linkTo(low: number, high: number | null): string }) {
   const values = page.runs.scores[of.name] ?? [];
   const parts: Part[] = [{ name: "reach the threshold", tone: "passed" }, { name: "below it", tone: "failed" }];
+  const ended = page.head.outcomes.map((outcome) => ["passed", "failed", "unmeasured"].includes(outcome));
+  const missing = page.runs.outcome.filter((outcome, at) => ended[outcome] && page.runs.model[at] === of.model && (values[at] ?? null) === null).length;
   const isShare = values.every((value) => value === null || (value >= 0 && value <= 1));
   return (
-    <Histogram title={of.name} note={of.decides ? "score, decides" : "score"} values={values} parts={parts} text={plain} threshold={of.threshold}
+    <Histogram title={of.name} note={`score${of.decides ? ", decides" : ""}${missing ? `; ${plural(missing, "run")} without one` : ""}`} values={values} parts={parts} text={plain} threshold={of.threshold}
       partOf={(at) => (page.runs.model[at] !== of.model ? -1 : values[at]! >= of.threshold ? 0 : 1)} bounds={isShare ? [0, 1] : undefined} linkTo={linkTo} />
   );
 }

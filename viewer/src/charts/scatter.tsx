@@ -1,7 +1,7 @@
 // Each run as a point, by two of its numbers. A click opens a run, a box asks the grid for the runs in it.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { RunPage } from "../shapes";
-import { count, duration, money, plain } from "../format";
+import { count, latency, money, plain } from "../format";
 import { go } from "../state/route";
 import { runId } from "../state/run_ids";
 import { Choice } from "../ui/choice";
@@ -55,7 +55,7 @@ export function Scatter({ page, partOf }: { page: RunPage; partOf(at: number): n
 /** The numbers of runs that differ between them. */
 function axesOf({ head, runs }: RunPage): Axis[] {
   const all: Axis[] = [
-    { name: "latency", term: "ms", values: runs.duration_ms, text: duration },
+    { name: "latency", term: "ms", values: runs.duration_ms, text: latency },
     { name: "tokens", term: "tokens", values: runs.tokens, text: count },
     { name: "cost", term: "cost", values: runs.cost_usd, text: money },
     { name: "turns", term: "turns", values: runs.turns, text: plain },

@@ -29,7 +29,7 @@ export function RunRate({ row, drawn }: { row: RunRow; drawn?: boolean }) {
 
 export function noRate(row: RunRow): string {
   if (row.status === "running" || row.status === "pending") return "no pass rate yet";
-  if (isPart(row)) return "no pass rate of a part";
+  if (isPart(row)) return "no pass rate for a part";
   return "pass rate not measured";
 }
 

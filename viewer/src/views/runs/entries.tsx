@@ -25,7 +25,7 @@ function columnsOf(table: readonly EntryRow[]): Column<EntryRow>[] {
   return [
     { name: "eval", title: "eval", isHead: true, cell: (entry) => <a href={written({ name: "run", run: entry.run, id: null })}>{entry.name}</a> },
     { name: "model", title: "model", cell: (entry) => entry.model },
-    { name: "rate", title: "pass rate, 95% interval", cell: (entry) => <Rate rate={entry.pass_rate} bounds={entry.pass_rate_interval} unknown={entry.measured ? "no pass rate of a part" : undefined} />, class: "run-rate" },
+    { name: "rate", title: "pass rate, 95% interval", cell: (entry) => <Rate rate={entry.pass_rate} bounds={entry.pass_rate_interval} unknown={entry.measured ? "no pass rate for a part" : undefined} />, class: "run-rate" },
     { name: "mean", title: "mean", cell: (entry) => score(entry.mean), isNumber: true },
     { name: "finding", title: "to the first", cell: (entry) => <Finding entry={entry} first={first} />, class: "entry-finding" },
     { name: "measured", title: "measured", cell: (entry) => `${count(entry.measured)} of ${count(entry.runs)}`, isNumber: true },
