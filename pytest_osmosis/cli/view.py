@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import getpass
 import os
 import secrets
@@ -28,6 +29,8 @@ PORT = 8642
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BACKLOG = 128
 SSH_PORT = "22"
+COLLECT_AFTER = 100_000
+"""Python looks for garbage after so many new objects. An eval run is a million of them, which stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class ViewRequest:
 def view(folder: Path, request: ViewRequest, output: CommandOutput) -> None:
     """Serve the dashboard until Ctrl-C. Raises `OsmosisError` if no run has that name, or the port is in use."""
     dashboard, run = _dashboard(folder, request.run)
+    gc.set_threshold(COLLECT_AFTER)
     access = Access(token=secrets.token_hex(16), hosts=request.allowed_hosts)
     with _listening(request) as listening:
         server = DashboardServer(dashboard, access, output.outlet)
