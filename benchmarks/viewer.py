@@ -25,6 +25,13 @@ from playwright.sync_api import Browser, Page
 from benchmarks import viewer_anchor
 from benchmarks.viewer_pages import Times, acted, fresh, heap_mb, launched, searched, shown_after
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
+from pytest_osmosis.plugin.many_objects import uncollected
+from pytest_osmosis.record.find_run import stored
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.results.stored_results import read_stored
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.viewer.report import RunToReport
+from pytest_osmosis.viewer.report import report as make_report
 from tests.browser import canary as canaries
 from tests.browser.canary import Canary
 from tests.browser.dashboards import Dashboard, write_report
@@ -63,7 +70,8 @@ class Measurements:
         self._chance = random.Random(0)
 
     def writing(self, report: Path) -> Iterator[Figure]:
-        """Measure the command that writes the report: everything from its start to its end counts."""
+        """Measure what the report adds to a session, and the command that writes it, from its start to its end."""
+        yield Figure("write, at the end of a session", self._added_to_session(report), 0.3, "ms CPU each")
         cpu, wall = Times(), Times()
         for _ in range(min(3, self.reps)):
             before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -77,6 +85,18 @@ class Measurements:
         yield Figure("size", size / self.n / 1000, 3.0, "kB each", f"{size / 1e6:.1f} MB")
         bundle = sum(path.stat().st_size for path in ASSETS.iterdir())
         yield Figure("front end", bundle / 1e6, 0.2, "MB")
+
+    def _added_to_session(self, report: Path) -> float:
+        """Return the CPU of a report on results that were just made, in ms a rollout."""
+        directory = RunDirectory(self.folder / ".osmosis" / "runs" / NAME)
+        results = read_stored(stored(directory)).results
+        redaction, cpu = Redaction({"OPENAI_API_KEY": "sk-" + "7f3k" * 8}), Times()
+        for _ in range(min(3, self.reps)):
+            began = time.process_time()
+            with uncollected():
+                make_report(report, [RunToReport(directory, results=results)], redaction)
+            cpu.ms.append((time.process_time() - began) * 1000)
+        return cpu.median / self.n
 
     def report(self, browser: Browser, canary: Canary, report: Path) -> Iterator[Figure]:
         """Measure the report, opened from its file."""
