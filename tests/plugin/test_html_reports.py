@@ -136,6 +136,7 @@ def test_a_journal_that_cannot_be_read_back_costs_only_the_report(plain_workspac
         ("mine.html", "*HTML report mine.html: exists, and pytest-osmosis did not write it*--osmosis-overwrite*"),
         ("data/x.jsonl", "*HTML report data/x.jsonl: is the dataset of x *, which is never overwritten*"),
         ("configs", "*--osmosis-html=configs: cannot be written: it is a folder*"),
+        ("out/{name}.html", "*--osmosis-html=out/{name}.html: *of each eval, pass --osmosis-set='output.html=out/*"),
     ],
 )
 def test_a_file_of_others_is_kept(plain_workspace: Workspace, path: str, problem: str) -> None:

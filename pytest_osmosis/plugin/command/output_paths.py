@@ -68,6 +68,7 @@ class OutputPaths:
         inputs = [each for prepared in evals for each in inputs_of(prepared)]
         baselines = [each for prepared in evals for each in baseline_inputs(prepared)]
         return [
+            *self._of_one_report(),
             *output_problems(
                 [*outputs, *_comparisons(evals), *_html_reports(evals), *self._of_session()],
                 [*inputs, *self._read_by_session()],
@@ -77,6 +78,14 @@ class OutputPaths:
             *(problem for prepared in evals for problem in problems_of_saving(prepared)),
             *dict.fromkeys(problem for prepared in evals for problem in problems_of_push(prepared)),
         ]
+
+    def _of_one_report(self) -> Iterator[Problem]:
+        """Yield a problem if the report on all evals is to be named like one of them."""
+        html = self._options.html
+        if html is not None and "{name}" in str(html):
+            path = shown(html)
+            text = f"this report holds all evals; for one of each eval, pass --osmosis-set='output.html={path}'"
+            yield Problem(f"--osmosis-html={path}", text)
 
     def _of_session(self) -> Iterator[OutputFile]:
         if self._options.markdown is not None:
