@@ -84,7 +84,7 @@ def circumstances(stored: StoredResults) -> Iterator[str]:
     manifest = stored.run.manifest
     extra: Mapping[str, Any] = manifest.subject.extra
     config = stored.document.get("config", {})
-    model = manifest.subject.model + (f" and {manifest.baseline.model}" if manifest.baseline is not None else "")
+    model = manifest.subject.model + (f", baseline {manifest.baseline.model}" if manifest.baseline is not None else "")
     n = f", n = {manifest.subject.n}" if manifest.subject.n > 1 else ""
     yield f"{config.get('path', extra['path'])}, model {model}, {extra['dataset']} (rows: {extra['selection']}){n}"
     if overridden := config.get("overridden", extra["overridden"]):

@@ -138,9 +138,11 @@ def test_show_prints_a_run_of_the_baseline(
     monkeypatch.chdir(workspace.root)
 
     main(["show", "x.toml::x[row0-run0-baseline]"])
+    main(["show", "x"])
 
     shown = capsys.readouterr().out
     assert "row0-run0-baseline: passed" in shown
+    assert "model new, baseline old, " in shown
     assert "$7.00" in shown
     assert workspace.results()["summary"]["cost_usd"] == 7.0
 

@@ -51,7 +51,7 @@ function tokensOf(usage: unknown, sum: number | null): ComponentChildren {
   if (numberOf(input) === null && numberOf(output) === null) return sum === null ? "unknown" : count(sum);
   const more = Object.entries(others).filter(([, value]) => numberOf(value));
   const title = more.map(([name, value]) => `${name.replaceAll("_", " ")} ${count(numberOf(value))}`).join(", ");
-  return <span title={title || undefined}>{count(numberOf(input) ?? 0)} + {count(numberOf(output) ?? 0)}</span>;
+  return <span title={title || undefined}>{count(numberOf(input) ?? 0)} in, {count(numberOf(output) ?? 0)} out</span>;
 }
 
 function storedOf(stored: unknown): string | null {

@@ -34,7 +34,7 @@ const WORDS = { worse: "worse", better: "better", chance: "no more than chance" 
 
 /** The comparison with the one before, which is a link to it. */
 function Change({ point: { row, change, problem } }: { point: HistoryPoint }) {
-  if (problem) return <span class="tone-unmeasured" title={problem}>! its rows cannot be read</span>;
+  if (problem) return <span class="tone-unmeasured" title={problem}>! its rows are not known</span>;
   if (!change) return <span class="muted">-</span>;
   const { meaning } = change;
   const [, ...numbers] = change.text.split(": ");
