@@ -34,7 +34,7 @@ SHARE = 0.25
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of an eval run, beside one that is not broken, in a workspace with their dataset."""
+    """Return the folder of an eval run, next to an intact copy of it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     rows = [{"user_prompt": "1 + 1?", "ground_truth": "2", "level": level} for level in "aabb"]
