@@ -202,6 +202,13 @@ def test_the_list_works_by_keyboard(pages: Pages, tmp_path: Path) -> None:
     page.wait_for_url(re.compile("#/compare/run2/run0"))
     page.keyboard.press("Escape")
     page.locator("a.run-link").first.wait_for()
+    keys_at_once = """(keys) => keys.map((key) => {
+      document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+      return location.hash.split("?")[0];
+    })"""  # before any view is laid out in between
+    for key in ("j", "x", "j", "x"):
+        page.keyboard.press(key)
+    assert page.evaluate(keys_at_once, ["c", "Escape"]) == ["#/compare/run1/run0", "#/"]
 
     page.keyboard.press("/")
     page.keyboard.type("run1jx?")

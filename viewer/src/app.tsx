@@ -16,7 +16,7 @@ export function App() {
   useNewView(pageOf(view), title);
   useKeys("Everywhere", [
     { keys: ["?"], does: "list the keys", run: () => { helpIsOpen.value = true; } },
-    { keys: ["Escape"], does: "one level up", run: () => up(view) },
+    { keys: ["Escape"], does: "one level up", run: () => up(route.peek().view) },
   ], "page");
   return (
     <>

@@ -1,13 +1,13 @@
 // Addresses of the runs that a chart counts: queries of the grid.
 import type { RunPage } from "../shapes";
-import { route, written } from "../state/route";
+import { route, runAddress } from "../state/route";
 
 /** The address of this eval run with a query in its grid. */
 export function linkToRuns(page: RunPage, query: string): string {
   const next = new URLSearchParams(route.value.query);
   next.delete("tab");
   next.set("q", query);
-  return written({ name: "run", run: page.head.row.name, id: null }, next);
+  return runAddress(page.head.row.name, null, next);
 }
 
 export function rangeOf(name: string, low: number, high: number | null): string {

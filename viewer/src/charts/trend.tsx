@@ -2,7 +2,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { interval, moment, score } from "../format";
 import type { HistoryPoint } from "../shapes";
-import { written } from "../state/route";
+import { runAddress } from "../state/route";
 import type { Tone } from "../ui/chip";
 import { noRate } from "../ui/rate";
 
@@ -60,7 +60,7 @@ function Point({ point: { row, change }, x, y }: { point: HistoryPoint; x: numbe
   const title = `${row.name}, ${moment(row.started_at)}: ${known}${row.partial ? ", partial" : ""}${change ? `; ${change.text}` : ""}`;
   const isWhole = row.status === "finished" && !row.partial && row.ended === row.selected;
   return (
-    <a class="trend-point" href={written({ name: "run", run: row.name, id: null })} aria-label={title}>
+    <a class="trend-point" href={runAddress(row.name)} aria-label={title}>
       <title>{title}</title>
       <rect class="trend-target" x={x - 11} y={TOP} width={22} height={HEIGHT - TOP - BOTTOM + 18} />
       {rate === null

@@ -1,6 +1,6 @@
 // The orders of the grid's rows.
 import type { RunPage } from "../shapes";
-import { gridLayout } from "../state/run_ids";
+import { gridLayout, outcomeOf } from "../state/run_ids";
 import { functionNames } from "./parse";
 
 /** Orders by name, as the address has them. One by a function is "fn:NAME". */
@@ -50,7 +50,7 @@ export function countsOf(page: RunPage, row: number): Counts {
   const counts = { passed: 0, failed: 0, unmeasured: 0 };
   for (const at of runsOf(page, row)) {
     if (page.runs.model[at] > 0) continue;
-    const outcome = page.head.outcomes[page.runs.outcome[at]];
+    const outcome = outcomeOf(page, at);
     if (outcome in counts) counts[outcome as keyof Counts]++;
   }
   return counts;

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { source } from "../source/source";
+import { Loading, Problem } from "../ui/parts";
 
 export type PageState<T> = { value: T } | { problem: string } | undefined;
 
@@ -42,8 +43,8 @@ export function pageOf<T>(state: PageState<T>): Page<T> {
   return {
     value: state && "value" in state ? state.value : undefined,
     view(layout) {
-      if (!state) return <p class="loading" role="status">Loading…</p>;
-      return "value" in state ? layout(state.value) : <p class="problem" role="alert">{state.problem}</p>;
+      if (!state) return <Loading />;
+      return "value" in state ? layout(state.value) : <Problem>{state.problem}</Problem>;
     },
   };
 }

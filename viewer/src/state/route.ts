@@ -32,6 +32,11 @@ export function written(view: View, query?: URLSearchParams): string {
   return `#/${path}${text ? `?${text}` : ""}`;
 }
 
+/** The address of an eval run, or of a run of it. */
+export function runAddress(run: string, id: string | null = null, query?: URLSearchParams): string {
+  return written({ name: "run", run, id }, query);
+}
+
 const hash = signal("");
 /** The view before this one; null in a fresh page. */
 let before: View | null = null;

@@ -1,5 +1,5 @@
 // The names of runs, as everywhere in the project ("row3-run1", "row3-run1-baseline"), and their positions.
-import type { RunPage } from "../shapes";
+import type { Outcome, RunPage } from "../shapes";
 
 const NAME = /^row(\d+)-run(\d+)(-baseline)?$/;
 
@@ -51,4 +51,9 @@ export function gridLayout(page: RunPage): GridLayout {
   const layout = { columns, cells };
   layouts.set(page.rows, layout);
   return layout;
+}
+
+/** What became of the run at a position. */
+export function outcomeOf(page: RunPage, at: number): Outcome {
+  return page.head.outcomes[page.runs.outcome[at]];
 }

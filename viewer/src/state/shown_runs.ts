@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import type { RunPage } from "../shapes";
 import { go, route } from "./route";
-import { gridLayout, runId } from "./run_ids";
+import { gridLayout, outcomeOf, runId } from "./run_ids";
 
 export interface ShownRuns {
   /** Positions in `RunPage.rows`, in the order of the grid. */
@@ -68,7 +68,7 @@ export function nextFailure(page: RunPage, at: number | null, step: 1 | -1): num
 
 /** True for a run that failed or was not measured. */
 export function isLost(page: RunPage, at: number): boolean {
-  const outcome = page.head.outcomes[page.runs.outcome[at]];
+  const outcome = outcomeOf(page, at);
   return outcome === "failed" || outcome === "unmeasured";
 }
 

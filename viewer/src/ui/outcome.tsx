@@ -1,5 +1,6 @@
 // What became of a run: a glyph and a word, never a colour alone.
 import type { Outcome } from "../shapes";
+import { Glyph, Unseen } from "./parts";
 
 export const GLYPHS: Record<Outcome, string> = {
   passed: "✓", failed: "✗", unmeasured: "!", removed: "–", running: "…", pending: "·",
@@ -8,8 +9,8 @@ export const GLYPHS: Record<Outcome, string> = {
 export function OutcomeMark({ outcome, word = true }: { outcome: Outcome; word?: boolean }) {
   return (
     <span class={`outcome outcome-${outcome}`}>
-      <span aria-hidden="true">{GLYPHS[outcome]}</span>
-      {word ? ` ${outcome}` : <span class="visually-hidden">{outcome}</span>}
+      <Glyph>{GLYPHS[outcome]}</Glyph>
+      {word ? ` ${outcome}` : <Unseen>{outcome}</Unseen>}
     </span>
   );
 }

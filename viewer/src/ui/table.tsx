@@ -1,5 +1,6 @@
 // A table that scrolls inside itself, with orders to choose by its heads.
 import type { ComponentChildren } from "preact";
+import { Glyph } from "./parts";
 
 export interface Order<T> {
   /** Its name in the address, as in `?sort=cost`. */
@@ -74,7 +75,7 @@ function SortButton<T>({ order, state, onSort }: { order: Order<T>; state?: "asc
   const down = state === "ascending" || (!state && order.first === "down");
   return (
     <button class="sort" aria-pressed={state !== undefined} onClick={() => onSort((down ? "-" : "") + order.name)}>
-      {order.title}{state && <span aria-hidden="true">{state === "ascending" ? "↑" : "↓"}</span>}
+      {order.title}{state && <Glyph>{state === "ascending" ? "↑" : "↓"}</Glyph>}
     </button>
   );
 }

@@ -11,6 +11,7 @@ import { PairView } from "./compare/pair";
 import { ComparedRows } from "./compare/rows";
 import { keyedRows } from "./compare/row_keys";
 import { Sides } from "./compare/sides";
+import { Problem } from "../ui/parts";
 
 export function CompareView({ a, b, digest }: { a: string; b: string; digest: string | null }) {
   const page = usePage(() => source().comparison(a, b), [a, b], (compared) => isGoingOn(compared.a) || isGoingOn(compared.b));
@@ -24,7 +25,7 @@ function Comparison({ page, digest }: { page: ComparisonPage; digest: string | n
   return (
     <div class="compare" data-open={shown ? "true" : undefined}>
       <div class="compare-main">
-        <div class="compare-head">
+        <div class="row compare-head">
           <Title>Comparison of two eval runs</Title>
           {source().isLive && <a class="button button-small" href={written({ name: "compare", a: page.b.name, b: page.a.name, digest: null })}>⇄ Swap A and B</a>}
         </div>
@@ -34,7 +35,7 @@ function Comparison({ page, digest }: { page: ComparisonPage; digest: string | n
         </div>
         <Differences page={page} />
         {(page.rows.length > 0 || page.only_a.length + page.only_b.length > 0) && <ComparedRows page={page} rows={rows} shown={shown} />}
-        {digest !== null && !shown && <p class="problem" role="alert">No compared row has the digest {digest}.</p>}
+        {digest !== null && !shown && <Problem>No compared row has the digest {digest}.</Problem>}
       </div>
       {shown && <PairView page={page} row={shown} rows={rows} />}
     </div>

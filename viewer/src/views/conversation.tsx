@@ -4,7 +4,7 @@ import { useEffect, useErrorBoundary, useLayoutEffect, useRef } from "preact/hoo
 import type { Conversation, RunPage } from "../shapes";
 import { source } from "../source/source";
 import { route, setQuery } from "../state/route";
-import { positionOf } from "../state/run_ids";
+import { outcomeOf, positionOf } from "../state/run_ids";
 import { Empty } from "../ui/empty";
 import { Answer } from "./conversation/answer";
 import { scoredBy } from "./conversation/events";
@@ -16,6 +16,7 @@ import { useConversation } from "./conversation/load";
 import { Messages } from "./conversation/messages";
 import { Records } from "./conversation/records";
 import { Scores } from "./conversation/scores";
+import { Loading, Problem } from "../ui/parts";
 
 export { Messages };
 
@@ -45,7 +46,7 @@ function RunOfRow({ name, page, at }: { name: string; page: RunPage; at: number 
   useLayoutEffect(() => element.current?.parentElement?.scrollTo({ top: 0 }), [at]);
   const scroll = (share: number) => element.current?.parentElement?.scrollBy({ top: share * element.current.parentElement.clientHeight });
   const conversation = loaded.state === "there" ? loaded.conversation : null;
-  const outcome = page.head.outcomes[page.runs.outcome[at]];
+  const outcome = outcomeOf(page, at);
   const hasEnded = outcome !== "running" && outcome !== "pending";
   return (
     <article class="conversation" ref={element}>
@@ -55,8 +56,8 @@ function RunOfRow({ name, page, at }: { name: string; page: RunPage; at: number 
       {conversation?.rollout && !conversation.rollout.boundary && <Answer conversation={conversation} />}
       <Facts page={page} at={at} conversation={conversation} />
       <Rerun page={page} at={at} />
-      {loaded.state === "loading" && <p class="loading" role="status">Loading…</p>}
-      {loaded.state === "problem" && <p class="problem" role="alert">{loaded.problem}</p>}
+      {loaded.state === "loading" && <Loading />}
+      {loaded.state === "problem" && <Problem>{loaded.problem}</Problem>}
       {loaded.state === "absent" && <Absent page={page} at={at} />}
       {conversation && <Whole key={at} page={page} conversation={conversation} isMarkdown={isMarkdown} toggleMarkdown={toggleMarkdown} />}
     </article>

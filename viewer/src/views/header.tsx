@@ -1,9 +1,10 @@
 // The head of every page: where the reader is, the state of the connection, theme and help.
 import { source } from "../source/source";
 import { connection } from "../state/live";
-import { type View, route, written } from "../state/route";
+import { route, runAddress, type View, written } from "../state/route";
 import { isDark, switchTheme } from "../state/theme";
 import { helpIsOpen } from "./help";
+import { Glyph } from "../ui/parts";
 
 export function Header() {
   const trail = trailOf(route.value.view);
@@ -33,7 +34,7 @@ export function Header() {
 function Connection() {
   const { state, problem } = connection.value;
   if (state === "gone") return <span class="connection connection-gone" role="alert" title={problem}>⚠ {problem}</span>;
-  if (state === "live") return <span class="connection connection-live"><span aria-hidden="true">●</span> live</span>;
+  if (state === "live") return <span class="connection connection-live"><Glyph>●</Glyph> live</span>;
   return null;
 }
 
@@ -45,7 +46,7 @@ interface Step {
 function trailOf(view: View): Step[] {
   const home = { title: "Eval runs", address: written({ name: "runs" }) };
   if (view.name === "run") {
-    const run = { title: view.run, address: written({ name: "run", run: view.run, id: null }) };
+    const run = { title: view.run, address: runAddress(view.run) };
     return view.id ? [home, run, { title: view.id }] : [home, run];
   }
   if (view.name === "compare") return [home, { title: `${view.a} and ${view.b}` }];

@@ -19,7 +19,7 @@ function History({ page }: { page: HistoryPage }) {
   const plans = new Set(page.points.map((point) => point.plan)).size;
   return (
     <div class="history">
-      <div class="history-head">
+      <div class="row history-head">
         <h1>{page.eval}</h1>
         <span class="muted">{plural(page.points.length, "eval run")}{page.n_earlier > 0 && `, the newest; ${count(page.n_earlier)} earlier`}</span>
       </div>

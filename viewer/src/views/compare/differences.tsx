@@ -2,6 +2,7 @@
 import { plural } from "../../format";
 import type { ComparisonPage, DifferenceShape } from "../../shapes";
 import { Disclosure } from "../../ui/disclosure";
+import { Glyph } from "../../ui/parts";
 
 export function Differences({ page }: { page: ComparisonPage }) {
   const { differs, config_diff: lines } = page;
@@ -11,7 +12,7 @@ export function Differences({ page }: { page: ComparisonPage }) {
   return (
     <Disclosure summary={plural(differs.length, "difference")} open={differs.length <= 6}
       note={differs.map((each) => each.what).slice(0, 4).join(", ") + (differs.length > 4 ? ", …" : "")}>
-      {scored && <p class="finding-caveat tone-unmeasured"><span aria-hidden="true">! </span>The runs were scored differently, so their pass rates do not mean the same.</p>}
+      {scored && <p class="finding-caveat tone-unmeasured"><Glyph>! </Glyph>The runs were scored differently, so their pass rates do not mean the same.</p>}
       <div class="table-frame" tabIndex={0} role="region" aria-label="Differences">
         <table class="differs">
           <thead><tr><th scope="col">what differs</th><th scope="col">A</th><th scope="col">B</th></tr></thead>

@@ -4,6 +4,7 @@ import type { ComparisonPage, IntervalShape } from "../../shapes";
 import type { Tone } from "../../ui/chip";
 import { Interval } from "../../ui/rate";
 import { Notes } from "./notes";
+import { Glyph } from "../../ui/parts";
 
 const MEANINGS: Record<string, { glyph: string; word: string; tone: Tone }> = {
   worse: { glyph: "▼", word: "B is worse", tone: "failed" },
@@ -26,7 +27,7 @@ export function Finding({ page }: { page: ComparisonPage }) {
   const most = Math.min(1, Math.max(0.05, 1.15 * Math.max(Math.abs(bounds.low), Math.abs(bounds.high))));
   return (
     <section class={`finding tone-${tone}`} aria-label="Finding">
-      <p class="finding-word"><span aria-hidden="true">{glyph}</span> {word}</p>
+      <p class="finding-word"><Glyph>{glyph}</Glyph> {word}</p>
       <p class="finding-sentence">{withoutMeaning(page.sentence)}</p>
       <Notes caveats={page.caveats} remarks={page.remarks} />
       <table class="finding-numbers">

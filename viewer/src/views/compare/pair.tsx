@@ -5,11 +5,12 @@ import { source } from "../../source/source";
 import { useKeys } from "../../state/keys";
 import { usePage } from "../../state/page";
 import { go, route, setQuery } from "../../state/route";
-import { gridLayout } from "../../state/run_ids";
+import { gridLayout, outcomeOf } from "../../state/run_ids";
 import { Chip } from "../../ui/chip";
 import { type KeyedRow, listedRows, rowName } from "./row_keys";
 import { CHANGES, openRow } from "./rows";
 import { TwoRuns } from "./two_runs";
+import { Problem } from "../../ui/parts";
 
 export function PairView({ page, row, rows }: { page: ComparisonPage; row: KeyedRow; rows: KeyedRow[] }) {
   const both = usePage(() => Promise.all([source().run(page.a.name), source().run(page.b.name)]), [page.a.name, page.b.name]);
@@ -25,7 +26,7 @@ export function PairView({ page, row, rows }: { page: ComparisonPage; row: Keyed
   const close = () => go({ name: "compare", a: page.a.name, b: page.b.name, digest: null }, withoutRuns());
   return (
     <aside class="compare-pair" ref={panel} aria-label={`${rowName(row)} in A and B`} tabIndex={-1}>
-      <header class="pair-head">
+      <header class="row pair-head">
         <h1>{rowName(row)}</h1>
         <Chip tone={tone} glyph={glyph}>{word}</Chip>
         <span class="muted small number">A {row.a_passed} of {row.a_measured}, B {row.b_passed} of {row.b_measured} passed</span>
@@ -64,7 +65,7 @@ function Pair({ a, b, row }: { a: RunPage; b: RunPage; row: KeyedRow }) {
     { keys: ["L"], does: "next run of A", run: () => step(1, false) },
     { keys: ["H"], does: "previous run of A", run: () => step(-1, false) },
   ], "panel");
-  if (chosenA === undefined || chosenB === undefined) return <p class="problem" role="alert">No run of this row is there.</p>;
+  if (chosenA === undefined || chosenB === undefined) return <Problem>No run of this row is there.</Problem>;
   return (
     <TwoRuns
       a={{ letter: "A", page: a, runs: runsA, at: chosenA, choose: (at) => choose(at, chosenB) }}
@@ -83,7 +84,7 @@ function runsOf(page: RunPage, index: number): number[] {
 
 /** The first run that tells of the change: one that passed or one that failed; else the first that is measured. */
 function telling(page: RunPage, runs: number[], passed: boolean): number | undefined {
-  const outcome = (at: number) => page.head.outcomes[page.runs.outcome[at]];
+  const outcome = (at: number) => outcomeOf(page, at);
   return runs.find((at) => outcome(at) === (passed ? "passed" : "failed"))
     ?? runs.find((at) => ["passed", "failed"].includes(outcome(at))) ?? runs[0];
 }

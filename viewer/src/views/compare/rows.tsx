@@ -4,10 +4,11 @@ import { count, difference, plural } from "../../format";
 import type { ComparedRow, ComparisonPage } from "../../shapes";
 import { source } from "../../source/source";
 import { useKeys } from "../../state/keys";
-import { go, route, setQuery, written } from "../../state/route";
+import { go, route, runAddress, setQuery, written } from "../../state/route";
 import { ToggleChip, type Tone } from "../../ui/chip";
 import { Disclosure } from "../../ui/disclosure";
 import { type KeyedRow, type Shown, listedRows, rowName, shownOf } from "./row_keys";
+import { Glyph } from "../../ui/parts";
 
 export const CHANGES: Record<ComparedRow["change"], { glyph: string; word: string; tone: Tone }> = {
   worse: { glyph: "▼", word: "worse", tone: "failed" },
@@ -55,7 +56,7 @@ export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage
 
   return (
     <section class="compared" aria-label="Rows">
-      <div class="compared-tools">
+      <div class="row compared-tools">
         <Filters rows={rows} shown={shown} />
         <label class="choice"><span class="choice-label">Find</span>
           <input ref={field} type="search" value={query.get("q") ?? ""} placeholder="prompt or row7" onInput={(event) => setQuery({ q: event.currentTarget.value })}
@@ -94,7 +95,7 @@ function Row({ page, row, isOpen }: { page: ComparisonPage; row: KeyedRow; isOpe
   const { glyph, word, tone } = CHANGES[row.change];
   return (
     <tr aria-current={isOpen ? "true" : undefined} onClick={(event) => { if (!(event.target as HTMLElement).closest("a")) openRow(page, row, isOpen); }}>
-      <td class={`change tone-${tone}`}><span aria-hidden="true">{glyph}</span> {word}</td>
+      <td class={`change tone-${tone}`}><Glyph>{glyph}</Glyph> {word}</td>
       <th scope="row"><a href={written(viewOf(page, row), route.value.query)}>{rowName(row)}</a></th>
       <td class="number">{row.a_passed} of {row.a_measured}</td>
       <td class="number">{row.b_passed} of {row.b_measured}</td>
@@ -129,7 +130,7 @@ function Unmatched({ letter, rows, run }: { letter: string; rows: number[]; run:
   return (
     <Disclosure summary={`${plural(rows.length, "row")} only in ${letter}`} note="their content is in no row of the other">
       <div class="compared-unmatched">
-        {rows.slice(0, 1000).map((row) => <a key={row} href={written({ name: "run", run, id: `row${row}-run0` })}>row{row}</a>)}
+        {rows.slice(0, 1000).map((row) => <a key={row} href={runAddress(run, `row${row}-run0`)}>row{row}</a>)}
         {rows.length > 1000 && <span class="muted">and {count(rows.length - 1000)} more</span>}
       </div>
     </Disclosure>

@@ -2,12 +2,12 @@
 import type { ComponentChildren } from "preact";
 import { count, duration, moment, plural, runCost } from "../../format";
 import type { ComparisonPage, RunRow } from "../../shapes";
-import { route, written } from "../../state/route";
+import { route, runAddress } from "../../state/route";
 import { GatesChip, StatusChip } from "../../ui/chip";
 import { RunRate } from "../../ui/rate";
 
 const FACTS: [string, (row: RunRow) => ComponentChildren][] = [
-  ["eval run", (row) => <a href={written({ name: "run", run: row.name, id: null })}>{row.name}</a>],
+  ["eval run", (row) => <a href={runAddress(row.name)}>{row.name}</a>],
   ["status", (row) => <StatusChip row={row} />],
   ["started", (row) => moment(row.started_at)],
   ["model", (row) => row.model ?? "-"],

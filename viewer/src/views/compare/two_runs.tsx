@@ -1,8 +1,8 @@
 // Two runs beside each other: outcome, scores, the words in which the answers differ, and both conversations.
 import { useMemo } from "preact/hooks";
 import type { Conversation, RunPage } from "../../shapes";
-import { written } from "../../state/route";
-import { runId } from "../../state/run_ids";
+import { runAddress } from "../../state/route";
+import { outcomeOf, runId } from "../../state/run_ids";
 import { OutcomeMark } from "../../ui/outcome";
 import { asText } from "../conversation/chat_shapes";
 import { expectedOf, scoredBy } from "../conversation/events";
@@ -13,6 +13,7 @@ import { Messages } from "../conversation/messages";
 import { Scores } from "../conversation/scores";
 import { Escaped, Text } from "../conversation/text";
 import { type Part, shareInCommon, wordDiff } from "../word_diff";
+import { Glyph, Loading, Problem } from "../../ui/parts";
 
 /** Longer answers with less in common than this are shown without marks, which would be everywhere. */
 const LEAST_IN_COMMON = 0.15;
@@ -39,10 +40,10 @@ export function TwoRuns({ a, b }: { a: SideRun; b: SideRun }) {
   return (
     <>
       {expected !== null && expected !== undefined && (
-        <section class="pair-expected" aria-label="Expected answer"><h2>Expected</h2><Text text={asText(expected).trim()} /></section>
+        <section class="panel pair-expected" aria-label="Expected answer"><h2>Expected</h2><Text text={asText(expected).trim()} /></section>
       )}
-      {isSame && <p class="pair-same"><span aria-hidden="true">=</span> Both gave the same answer.</p>}
-      {isOther && <p class="pair-same"><span aria-hidden="true">≠</span> The answers have few words in common, so no words are marked.</p>}
+      {isSame && <p class="pair-same"><Glyph>=</Glyph> Both gave the same answer.</p>}
+      {isOther && <p class="pair-same"><Glyph>≠</Glyph> The answers have few words in common, so no words are marked.</p>}
       <div class="pair">
         <Result side={a} loaded={loadedA} parts={isOther ? undefined : diff?.a} isSame={isSame} />
         <Result side={b} loaded={loadedB} parts={isOther ? undefined : diff?.b} isSame={isSame} />
@@ -62,10 +63,10 @@ function Result({ side, loaded, parts, isSame }: { side: SideRun; loaded: Loaded
   const name = page.head.row.name;
   return (
     <article class="conversation pair-side" aria-label={`${letter}: ${runId(page, at)}`}>
-      <header class="pair-side-head">
+      <header class="row pair-side-head">
         <strong>{letter}</strong>
         <Runs side={side} />
-        <a class="small" href={written({ name: "run", run: name, id: runId(page, at) })}>open {runId(page, at)}</a>
+        <a class="small" href={runAddress(name, runId(page, at))}>open {runId(page, at)}</a>
       </header>
       <Failure page={page} at={at} conversation={conversation} />
       <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0 && conversation?.rollout !== null} />
@@ -92,7 +93,7 @@ function Runs({ side: { letter, page, runs, at, choose } }: { side: SideRun }) {
     <div class="pair-runs" role="group" aria-label={`Runs of ${letter}`}>
       {runs.map((each) => (
         <button key={each} class="pair-run" aria-pressed={each === at} onClick={() => choose(each)}>
-          <OutcomeMark outcome={page.head.outcomes[page.runs.outcome[each]]} word={each === at} />
+          <OutcomeMark outcome={outcomeOf(page, each)} word={each === at} />
           <span class="muted">{each === at ? `run${page.runs.run[each]}` : page.runs.run[each]}</span>
         </button>
       ))}
@@ -101,8 +102,8 @@ function Runs({ side: { letter, page, runs, at, choose } }: { side: SideRun }) {
 }
 
 function Answer({ letter, answer, loaded, parts }: { letter: "A" | "B"; answer: string | null; loaded: Loaded; parts: Part[] | undefined }) {
-  if (loaded.state === "loading") return <p class="loading" role="status">Loading…</p>;
-  if (loaded.state === "problem") return <p class="problem" role="alert">{loaded.problem}</p>;
+  if (loaded.state === "loading") return <Loading />;
+  if (loaded.state === "problem") return <Problem>{loaded.problem}</Problem>;
   if (loaded.state === "absent") return <p class="aside">This report does not hold this conversation.</p>;
   if (answer === null) return <p class="aside">There is no answer.</p>;
   if (answer === "") return <p class="aside">The answer is empty.</p>;

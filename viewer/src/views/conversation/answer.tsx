@@ -5,6 +5,7 @@ import { expectedOf, messagesOf, promptLength } from "./events";
 import { answerOf } from "./joined";
 import { JsonValue } from "./json";
 import { Text } from "./text";
+import { Glyph } from "../../ui/parts";
 
 /** Most answers say at their end what they come to, and the conversation has the whole. */
 const SHORT = { keep: "end", lines: 4, chars: 300 } as const;
@@ -40,9 +41,9 @@ export function Answer({ conversation }: { conversation: Conversation }) {
 
 /** Only about the texts: the functions decide what is right. */
 function Sameness({ answer, expected }: { answer: string; expected: string }) {
-  if (answer === expected) return <span class="sameness same"><span aria-hidden="true">=</span> the same text</span>;
+  if (answer === expected) return <span class="sameness same"><Glyph>=</Glyph> the same text</span>;
   const isPart = answer.includes(expected);
-  return <span class="sameness"><span aria-hidden="true">{isPart ? "⊂" : "≠"}</span> {isPart ? "contained in the answer" : "not the same text"}</span>;
+  return <span class="sameness"><Glyph>{isPart ? "⊂" : "≠"}</Glyph> {isPart ? "contained in the answer" : "not the same text"}</span>;
 }
 
 function isByAssistant(message: unknown): boolean {

@@ -1,13 +1,14 @@
 // The head of a conversation: which run it is, the other runs of its row, and the ways to the next one.
 import { useKeys } from "../../state/keys";
-import { route, written } from "../../state/route";
-import { runId } from "../../state/run_ids";
+import { route, runAddress } from "../../state/route";
+import { outcomeOf, runId } from "../../state/run_ids";
 import { closeRun, nextFailure, openRun, siblings } from "../../state/shown_runs";
 import type { RunPage } from "../../shapes";
 import { copyText } from "../../ui/copy";
 import { announce, notify } from "../../ui/notice";
 import { GLYPHS, OutcomeMark } from "../../ui/outcome";
 import { useEffect } from "preact/hooks";
+import { Glyph, Unseen } from "../../ui/parts";
 
 interface HeadProps {
   page: RunPage;
@@ -18,7 +19,7 @@ interface HeadProps {
 }
 
 export function Head({ page, at, toggleMarkdown, scroll }: HeadProps) {
-  const outcome = page.head.outcomes[page.runs.outcome[at]];
+  const outcome = outcomeOf(page, at);
   const row = page.rows.index[page.runs.row[at]];
   const toFailure = (step: 1 | -1) => {
     const next = nextFailure(page, at, step);
@@ -33,16 +34,16 @@ export function Head({ page, at, toggleMarkdown, scroll }: HeadProps) {
   ], "panel");
   useEffect(() => announce(`${runId(page, at)}, ${outcome}`), [at, outcome]);
   return (
-    <header class="conversation-head">
+    <header class="row conversation-head">
       <h2 class="conversation-title">Row {row}, run {page.runs.run[at]}{page.runs.model[at] > 0 && " of the baseline"}</h2>
       <OutcomeMark outcome={outcome} />
       <Siblings page={page} at={at} />
       <div class="conversation-steps">
-        <button class="button button-small" onClick={() => toFailure(-1)} title="previous failure (p)">‹<span class="visually-hidden"> previous failure</span></button>
+        <button class="button button-small" onClick={() => toFailure(-1)} title="previous failure (p)">‹<Unseen> previous failure</Unseen></button>
         <span class="aside" aria-hidden="true">failures</span>
-        <button class="button button-small" onClick={() => toFailure(1)} title="next failure (n)">›<span class="visually-hidden"> next failure</span></button>
+        <button class="button button-small" onClick={() => toFailure(1)} title="next failure (n)">›<Unseen> next failure</Unseen></button>
         <button class="button button-small" onClick={() => void copyLink()} title="copy a link to this run (y)">Copy link</button>
-        <button class="button button-small button-quiet" onClick={() => closeRun(page)} title="close (Esc)"><span aria-hidden="true">×</span><span class="visually-hidden">close</span></button>
+        <button class="button button-small button-quiet" onClick={() => closeRun(page)} title="close (Esc)"><Glyph>×</Glyph><Unseen>close</Unseen></button>
       </div>
     </header>
   );
@@ -57,13 +58,13 @@ function Siblings({ page, at }: { page: RunPage; at: number }) {
     <nav class="siblings" aria-label="runs of this row">
       {all.map((each) => {
         const id = runId(page, each);
-        const outcome = page.head.outcomes[page.runs.outcome[each]];
+        const outcome = outcomeOf(page, each);
         const title = `run ${page.runs.run[each]}${page.runs.model[each] > 0 ? " of the baseline" : ""}: ${outcome}`;
         return (
-          <a key={each} class={`sibling outcome-${outcome}`} href={written({ name: "run", run: name, id }, route.value.query)}
+          <a key={each} class={`sibling outcome-${outcome}`} href={runAddress(name, id, route.value.query)}
             aria-current={each === at ? "true" : undefined} aria-label={title} title={title}
             onClick={(event) => { if (!event.ctrlKey && !event.metaKey && !event.shiftKey) { event.preventDefault(); openRun(page, each); } }}>
-            <span aria-hidden="true">{GLYPHS[outcome]}</span>
+            <Glyph>{GLYPHS[outcome]}</Glyph>
           </a>
         );
       })}

@@ -5,6 +5,7 @@ import { plural } from "../../format";
 import { parsedQuery } from "../../query/parse";
 import type { RunPage } from "../../shapes";
 import { useKeys } from "../../state/keys";
+import { Unseen } from "../../ui/parts";
 
 const MOST = 1_000;
 
@@ -65,13 +66,13 @@ export function Hits({ root, sought, of }: HitsProps) {
   ], "panel");
   if (!ranges.length && !sought.isInConversations) return null;
   return (
-    <div class="hits">
+    <div class="row hits">
       <span>{texts.map((text) => `“${text}”`).join(", ")}: {plural(ranges.length, "hit")}{ranges.length === MOST && " or more"} in this conversation</span>
       {ranges.length > 1 && (
         <>
-          <button class="button button-small" onClick={() => step(-1)}>‹<span class="visually-hidden"> previous hit</span></button>
+          <button class="button button-small" onClick={() => step(-1)}>‹<Unseen> previous hit</Unseen></button>
           <span>{current + 1}</span>
-          <button class="button button-small" onClick={() => step(1)}>›<span class="visually-hidden"> next hit</span></button>
+          <button class="button button-small" onClick={() => step(1)}>›<Unseen> next hit</Unseen></button>
         </>
       )}
     </div>

@@ -9,7 +9,7 @@ import { Escaped, Text } from "./text";
 export function Scores({ scores, isScored }: { scores: Scored[]; isScored: boolean }) {
   if (!scores.length) return null;
   return (
-    <ul class="scores" aria-label="scores">
+    <ul class="panel scores" aria-label="scores">
       {scores.map((each) => <ScoreItem key={each.name} scored={each} isScored={isScored} />)}
     </ul>
   );

@@ -2,6 +2,7 @@
 import type { RunPage } from "../../shapes";
 import { gridLayout } from "../../state/run_ids";
 import type { GridSizes } from "./sizes";
+import { Unseen } from "../../ui/parts";
 
 export function GridHead({ page, sizes }: { page: RunPage; sizes: GridSizes }) {
   const { columns } = gridLayout(page);
@@ -26,7 +27,7 @@ export function GridHead({ page, sizes }: { page: RunPage; sizes: GridSizes }) {
         <div class="grid-prompt" role="columnheader" aria-colindex={1}>Row</div>
         {columns.map((column, at) => (
           <div key={at} role="columnheader" aria-colindex={at + 2}>
-            {sizes.cell === "slim" ? <><span class="visually-hidden">run </span>{column.run}</> : `run ${column.run}`}
+            {sizes.cell === "slim" ? <><Unseen>run </Unseen>{column.run}</> : `run ${column.run}`}
           </div>
         ))}
         <div class="number" role="columnheader" aria-colindex={columns.length + 2} title={`Runs of the row${rows > 1 ? ` by ${page.head.models[0]}` : ""} that passed, of those that were measured`}>passed</div>

@@ -2,8 +2,8 @@
 import { score as scoreText } from "../../format";
 import { countsOf } from "../../query/order";
 import type { Outcome, RunPage } from "../../shapes";
-import { route, written } from "../../state/route";
-import { gridLayout, runId } from "../../state/run_ids";
+import { route, runAddress } from "../../state/route";
+import { gridLayout, outcomeOf, runId } from "../../state/run_ids";
 import { memo } from "../../ui/memo";
 import { GLYPHS } from "../../ui/outcome";
 import { escaped } from "../conversation/escapes";
@@ -27,7 +27,7 @@ export const GridRow = memo(function GridRow({ page, row, place, sizes, fn, hold
   const own = cells.subarray(row * columns.length, (row + 1) * columns.length);
   const { passed, failed } = countsOf(page, row);
   const first = own.find((at) => at >= 0 && holds[at] === 1);
-  const isKnown = own.some((at) => at >= 0 && !["pending", "running"].includes(page.head.outcomes[page.runs.outcome[at]]));
+  const isKnown = own.some((at) => at >= 0 && !["pending", "running"].includes(outcomeOf(page, at)));
   const prompt = escaped(page.rows.prompt[row]);
   return (
     <div class={`grid-line grid-row${open !== null ? " grid-row-open" : ""}`} role="row" aria-rowindex={place + 1 + sizes.headRows(page)}
@@ -59,7 +59,7 @@ interface CellProps {
 }
 
 function Cell({ page, at, sizes, fn, holds, isCurrent, isOpen, onOpen }: CellProps) {
-  const outcome = page.head.outcomes[page.runs.outcome[at]];
+  const outcome = outcomeOf(page, at);
   const id = runId(page, at);
   const text = cellText(page, at, outcome, fn);
   const open = (event: MouseEvent) => {
@@ -69,7 +69,7 @@ function Cell({ page, at, sizes, fn, holds, isCurrent, isOpen, onOpen }: CellPro
   };
   return (
     <a class={`cell cell-${outcome}${holds ? "" : " cell-other"}${isOpen ? " cell-open" : ""}`} tabIndex={isCurrent ? 0 : -1}
-      href={written({ name: "run", run: page.head.row.name, id }, route.value.query)} onClick={open}
+      href={runAddress(page.head.row.name, id, route.value.query)} onClick={open}
       aria-label={`${id}: ${outcome}${text && text !== outcome ? `, ${text}` : ""}`} aria-current={isOpen ? "true" : undefined}
       title={titleOf(page, at, `${id}: ${outcome}`)}>
       <span class="cell-glyph" aria-hidden="true">{GLYPHS[outcome]}</span>

@@ -3,7 +3,8 @@ import { useRef, useState } from "preact/hooks";
 import { count, plural } from "../../format";
 import type { FlippingRow, HistoryPage } from "../../shapes";
 import { useKeys } from "../../state/keys";
-import { written } from "../../state/route";
+import { runAddress } from "../../state/route";
+import { Glyph, Unseen } from "../../ui/parts";
 
 const AT_ONCE = 100;
 const GLYPHS = { passed: "✓", failed: "✗", half: "½" };
@@ -29,7 +30,7 @@ export function FlippingRows({ page }: { page: HistoryPage }) {
   if (!page.rows.length) return <p class="muted">No row passed in one eval run and failed in another. {steady}</p>;
   return (
     <section class="flips" aria-label="Rows that flip">
-      <div class="history-head">
+      <div class="row history-head">
         <h2>{plural(page.rows.length, "row")} that flip</h2>
         <span class="muted small">A row passes if more than half of its measured runs do, and fails if fewer do; half is neither. {plans > 1 && "Eval runs of all plans count. "}Rows that pass only sometimes flip by chance. {steady}</span>
       </div>
@@ -63,12 +64,12 @@ function Cell({ page, row, at }: { page: HistoryPage; row: FlippingRow; at: numb
   const { name } = page.points[at].row;
   const passed = row.passed[at], measured = row.measured[at], index = row.row_indices[at];
   if (passed === null || measured === null || index === null)
-    return <span class="flip-cell flip-unmeasured" title={`${name}: not measured`}><span aria-hidden="true">·</span><span class="visually-hidden">not measured</span></span>;
+    return <span class="flip-cell flip-unmeasured" title={`${name}: not measured`}><Glyph>·</Glyph><Unseen>not measured</Unseen></span>;
   const side = 2 * passed === measured ? "half" : 2 * passed > measured ? "passed" : "failed";
   const text = `${name}: ${passed} of ${measured} passed`;
   return (
-    <a class={`flip-cell flip-${side}`} href={written({ name: "run", run: name, id: `row${index}-run0` })} title={text} aria-label={`${passed}/${measured} passed in ${name}`}>
-      <span aria-hidden="true">{GLYPHS[side]}{measured > 1 && passed > 0 && passed < measured && <small>{passed}/{measured}</small>}</span>
+    <a class={`flip-cell flip-${side}`} href={runAddress(name, `row${index}-run0`)} title={text} aria-label={`${passed}/${measured} passed in ${name}`}>
+      <Glyph>{GLYPHS[side]}{measured > 1 && passed > 0 && passed < measured && <small>{passed}/{measured}</small>}</Glyph>
     </a>
   );
 }

@@ -2,14 +2,15 @@
 import { GLYPHS, toneOf } from "../../charts/trend";
 import { moment, runCost } from "../../format";
 import type { HistoryPage, HistoryPoint } from "../../shapes";
-import { route, setQuery, written } from "../../state/route";
+import { route, runAddress, setQuery, written } from "../../state/route";
 import { GatesChip, StatusChip } from "../../ui/chip";
 import { RunRate } from "../../ui/rate";
 import { type Column, Table, sorted } from "../../ui/table";
+import { Glyph } from "../../ui/parts";
 
 const COLUMNS: Column<HistoryPoint>[] = [
   { name: "started", title: "eval run", isHead: true, by: ({ row }) => row.started_at, first: "down", cell: ({ row }) => (
-    <span class="history-run"><a href={written({ name: "run", run: row.name, id: null })}>{row.name}</a><span class="muted number">{moment(row.started_at)}</span></span>
+    <span class="history-run"><a href={runAddress(row.name)}>{row.name}</a><span class="muted number">{moment(row.started_at)}</span></span>
   ) },
   { name: "status", title: "status", cell: ({ row }) => <StatusChip row={row} /> },
   { name: "rate", title: "pass rate", isNumber: true, first: "down", by: ({ row }) => row.pass_rate,
@@ -40,7 +41,7 @@ function Change({ point: { row, change, problem } }: { point: HistoryPoint }) {
   const [, ...numbers] = change.text.split(": ");
   return (
     <a class="history-change" href={written({ name: "compare", a: change.before, b: row.name, digest: null })} title={`compared with ${change.before}: ${change.text}`}>
-      <span class={`tone-${toneOf(meaning)}`}><span aria-hidden="true">{meaning ? GLYPHS[meaning] : "!"}</span> {meaning ? WORDS[meaning] : "decides nothing"}</span>
+      <span class={`tone-${toneOf(meaning)}`}><Glyph>{meaning ? GLYPHS[meaning] : "!"}</Glyph> {meaning ? WORDS[meaning] : "decides nothing"}</span>
       <span class="muted number">{numbers.join(": ")}</span>
     </a>
   );

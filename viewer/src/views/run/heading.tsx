@@ -9,7 +9,7 @@ export function RunHeading({ page, isShort }: { page: RunPage; isShort: boolean 
   const { row } = page.head;
   return (
     <div class="run-head">
-      <div class="run-title">
+      <div class="row run-title">
         <h1 title={page.head.path}>{row.name}</h1>
         <StatusChip row={row} />
         {row.status === "running" && row.ended !== null && row.selected !== null && (

@@ -1,7 +1,7 @@
 // The slices of the dataset, each of which leads to its runs.
 import { count } from "../../format";
 import type { RunPage, SlicesShape, SliceShape } from "../../shapes";
-import { route, written } from "../../state/route";
+import { route, runAddress } from "../../state/route";
 import { Empty } from "../../ui/empty";
 import { Rate } from "../../ui/rate";
 import { type Column, sorted, Table } from "../../ui/table";
@@ -41,5 +41,5 @@ function addressOf(page: RunPage, column: string, slice: SliceShape): string {
   const query = new URLSearchParams(route.value.query);
   query.delete("tab");
   query.set("q", sliceTerm(column, slice.value));
-  return written({ name: "run", run: page.head.row.name, id: null }, query);
+  return runAddress(page.head.row.name, null, query);
 }

@@ -2,7 +2,7 @@
 import { count, interval, score } from "../../format";
 import { RunCharts } from "../../charts/run_charts";
 import type { FunctionShape, IntervalShape, RunPage } from "../../shapes";
-import { route, written } from "../../state/route";
+import { route, runAddress } from "../../state/route";
 import { Interval, isPart } from "../../ui/rate";
 import { type Column, Table } from "../../ui/table";
 import { escaped } from "../conversation/escapes";
@@ -149,5 +149,5 @@ function Causes({ page }: { page: RunPage }) {
 }
 
 function addressOf(page: RunPage, id: string): string {
-  return written({ name: "run", run: page.head.row.name, id }, route.value.query);
+  return runAddress(page.head.row.name, id, route.value.query);
 }

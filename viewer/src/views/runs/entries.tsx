@@ -2,7 +2,7 @@
 import type { EntryRow } from "../../shapes";
 import { count, duration, money, score } from "../../format";
 import { source } from "../../source/source";
-import { written } from "../../state/route";
+import { runAddress, written } from "../../state/route";
 import { Disclosure } from "../../ui/disclosure";
 import { Rate } from "../../ui/rate";
 import { type Column, Table } from "../../ui/table";
@@ -23,7 +23,7 @@ export function EntryTables({ tables }: { tables: readonly EntryRow[][] }) {
 function columnsOf(table: readonly EntryRow[]): Column<EntryRow>[] {
   const first = table[0];
   return [
-    { name: "eval", title: "eval", isHead: true, cell: (entry) => <a href={written({ name: "run", run: entry.run, id: null })}>{entry.name}</a> },
+    { name: "eval", title: "eval", isHead: true, cell: (entry) => <a href={runAddress(entry.run)}>{entry.name}</a> },
     { name: "model", title: "model", cell: (entry) => entry.model },
     { name: "rate", title: "pass rate, 95% interval", cell: (entry) => <Rate rate={entry.pass_rate} bounds={entry.pass_rate_interval} unknown={entry.measured ? "no pass rate for a part" : undefined} />, class: "run-rate" },
     { name: "mean", title: "mean", cell: (entry) => score(entry.mean), isNumber: true },

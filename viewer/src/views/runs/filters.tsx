@@ -26,7 +26,7 @@ export function Filters({ runs, shown }: { runs: readonly RunRow[]; shown: numbe
   const { query } = route.value;
   const isFiltered = KEYS.some((key) => query.has(key)) || query.has("text");
   return (
-    <div class="filters" role="search">
+    <div class="row filters" role="search">
       <input type="search" id="filter-text" autocomplete="off" placeholder="Filter by name" aria-label="Filter by name" value={query.get("text") ?? ""}
         onInput={(event) => setQuery({ text: event.currentTarget.value || null })}
         onKeyDown={(event) => { if (event.key === "Escape") { event.currentTarget.blur(); event.stopPropagation(); } }} />

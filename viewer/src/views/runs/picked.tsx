@@ -33,7 +33,7 @@ export function PickedRuns({ pair }: { pair: string[] }) {
   if (!pair.length) return null;
   const [a, b] = pair;
   return (
-    <div class="picked panel" role="region" aria-label="Compare">
+    <div class="picked panel row" role="region" aria-label="Compare">
       <span class="picked-names">{b ? <><b>{b}</b> <span class="muted">compared with</span> <b>{a}</b></> : <><b>{a}</b> <span class="muted">tick another one to compare</span></>}</span>
       <span class="row">
         {b && <a class="button button-primary" href={written({ name: "compare", a, b, digest: null })}>Compare <kbd>c</kbd></a>}

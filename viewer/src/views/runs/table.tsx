@@ -1,11 +1,12 @@
 // The table of eval runs. Its numbers are those of `pytest-osmosis runs list`.
 import type { RunRow } from "../../shapes";
 import { count, duration, moment, plural, runCost, UNKNOWN } from "../../format";
-import { route, setQuery, written } from "../../state/route";
+import { route, runAddress, setQuery, written } from "../../state/route";
 import { gatesText, GatesChip, StatusChip } from "../../ui/chip";
 import { Rate } from "../../ui/rate";
 import { type Column, Table } from "../../ui/table";
 import { togglePick } from "./picked";
+import { Unseen } from "../../ui/parts";
 
 export const columns: Column<RunRow>[] = [
   { name: "run", title: "eval run", cell: (run) => <Name run={run} />, isHead: true, by: (run) => run.name, class: "run-name" },
@@ -24,7 +25,7 @@ export function RunsTable({ rows, pair }: { rows: readonly RunRow[]; pair: strin
   const { query } = route.value;
   const tick: Column<RunRow> = {
     name: "pick",
-    title: <span class="visually-hidden">compare</span>,
+    title: <Unseen>compare</Unseen>,
     class: "run-pick",
     cell: (run) => (
       <input type="checkbox" aria-label={`compare ${run.name}`} checked={pair.includes(run.name)} onChange={() => togglePick(run.name)} />
@@ -41,7 +42,7 @@ export function RunsTable({ rows, pair }: { rows: readonly RunRow[]; pair: strin
 function Name({ run }: { run: RunRow }) {
   return (
     <>
-      <a class="run-link cell-line" data-run={run.name} href={written({ name: "run", run: run.name, id: null })}>{run.name}</a>
+      <a class="run-link cell-line" data-run={run.name} href={runAddress(run.name)}>{run.name}</a>
       {run.eval && <a class="run-eval cell-line cell-small" href={written({ name: "history", eval: run.eval })} title={`History of ${run.eval}`}>{run.eval}</a>}
     </>
   );
