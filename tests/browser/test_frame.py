@@ -103,7 +103,7 @@ def test_a_long_list_is_shown_whole_on_request(pages: Pages, tmp_path: Path) -> 
 
 def test_a_partial_eval_run_has_counts_and_no_pass_rate(pages: Pages, tmp_path: Path) -> None:
     rows = [
-        row("part", partial=True),
+        row("part", partial=True, pass_rate=None),
         row("whole"),
         row("broken", passed=None, pass_rate=None, measured=0, counted=2),
         row("begun", status="running", counted=None, passed=None, pass_rate=None, ended=17, selected=200),
