@@ -9,8 +9,8 @@ from playwright.sync_api import expect
 
 from pytest_osmosis.text.numbers import score
 from tests.browser.dashboards import Dashboard
-from tests.browser.pages import Pages, settled
-from tests.browser.viewed import NOW, PAIRED, THEN, VIEWS, Viewed
+from tests.browser.pages import Pages, go, settled
+from tests.browser.viewed import EVAL, KILLED, NOW, PAIRED, THEN, VIEWS, Viewed
 
 
 def outcome_of(run: dict[str, Any]) -> str:
@@ -72,3 +72,16 @@ def test_the_list_of_a_dashboard_has_the_numbers_of_results(pages: Pages, viewed
         row = page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
         expect(row).to_contain_text(score(summary["pass_rate"]))
         expect(row).to_contain_text("finished")
+
+
+def test_a_killed_eval_run_has_counts_and_nowhere_a_pass_rate(pages: Pages, dashboard: Dashboard) -> None:
+    page = pages.open(dashboard.address(f"run/{KILLED}"), server=dashboard.server)
+    settled(page)
+    expect(page.locator(".verdict-rate")).to_have_text("no pass rate for a part")
+    expect(page.locator(".verdict-lines")).to_contain_text(" runs passed")
+    go(page, f"run/{KILLED}?tab=statistics")
+    expect(page.get_by_role("table", name="Statistics of reward functions")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Pass rate")).to_have_count(0)
+    go(page, f"history/{EVAL}")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=KILLED, exact=True))
+    expect(row).to_contain_text("pass rate not known")

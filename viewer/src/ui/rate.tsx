@@ -30,7 +30,7 @@ export function RunRate({ row, drawn }: { row: RunRow; drawn?: boolean }) {
 export function noRate(row: RunRow): string {
   if (row.status === "running" || row.status === "pending") return "no pass rate yet";
   if (isPart(row)) return "no pass rate for a part";
-  return "pass rate not measured";
+  return row.measured === null ? "pass rate not known" : "pass rate not measured";
 }
 
 /** True for measured runs without a pass rate: others are missing, which could change it. */
