@@ -89,6 +89,7 @@ class DashboardServer:
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)  # more connections than files may be open: that passes
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(NotImplementedError):  # Windows, where Ctrl-C arrives as KeyboardInterrupt
                 loop.add_signal_handler(number, stopped.set)

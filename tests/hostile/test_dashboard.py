@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +126,17 @@ def test_many_connections_that_say_nothing_delay_no_request(running: RunningDash
     finally:
         for connection in silent:
             connection.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the limit of another process")
+def test_more_connections_than_files_may_be_open_print_nothing(tmp_path: Path) -> None:
+    with dashboard(tmp_path, "--no-open") as other:
+        resource.prlimit(other.process.pid, resource.RLIMIT_NOFILE, (30, 30))
+        silent = [socket.create_connection(("127.0.0.1", other.port)) for _ in range(60)]
+        for connection in silent:
+            connection.close()
+        assert other.api("runs").status == 200
+        assert other.interrupt() == (0, "")
 
 
 def test_nothing_of_this_is_printed(running: RunningDashboard, tmp_path: Path) -> None:
