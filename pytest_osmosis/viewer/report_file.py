@@ -37,7 +37,7 @@ _POLICY = (
     "require-trusted-types-for 'script'",
     "trusted-types 'none'",
 )
-_OWN_KEYS = frozenset({"status", "outcomes", "boundaries", "html_conversations", "change", "state"})
+OWN_KEYS = frozenset({"status", "outcomes", "boundaries", "html_conversations", "change", "state"})
 """Keys of pages whose values are words of ours."""
 
 
@@ -103,7 +103,7 @@ def _redacted(pages: ReportPages, redaction: Redaction) -> ReportPages:
     """Return pages without secrets. The names by which they are found stay."""
 
     def clean(page: Any) -> Any:
-        return redaction.value(page, unchanged=_OWN_KEYS) if redaction.may_be_in(_json(page)) else page
+        return redaction.value(page, unchanged=OWN_KEYS) if redaction.may_be_in(_json(page)) else page
 
     return ReportPages(
         clean(pages.list),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import logging
 import signal
 import socket
@@ -24,6 +25,7 @@ from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.viewer.access import TOKEN_PATH, Access
 from pytest_osmosis.viewer.bundle import read_bundle
 from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError, encoded
+from pytest_osmosis.viewer.report_file import OWN_KEYS
 
 THREADS = 16
 """More than read at once: requests for an eval run wait while it is read, and must delay no other one."""
@@ -159,13 +161,22 @@ class DashboardServer:
     def _problem(self, status: int, text: str) -> web.Response:
         return web.Response(status=status, text=self._outlet.shown(text))
 
+    def _clean(self, body: bytes) -> bytes:
+        """Return a page without secrets: keys of providers that were set after the eval run wrote its files."""
+        redaction = self._outlet.redaction
+        if not redaction.may_be_in(body):
+            return body
+        return encoded(redaction.value(json.loads(body), unchanged=OWN_KEYS))
+
     def _answering(self, made: Callable[[web.Request], bytes]) -> Handler:
         """Return a handler that answers with JSON, which `made` returns in a thread."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             loop = asyncio.get_running_loop()
             packs = "gzip" in request.headers.get("Accept-Encoding", "")
-            body, headers = await loop.run_in_executor(self._threads, lambda: _packed(made(request), packs=packs))
+            body, headers = await loop.run_in_executor(
+                self._threads, lambda: _packed(self._clean(made(request)), packs=packs)
+            )
             return web.Response(body=body, content_type="application/json", headers=headers)
 
         return handle

@@ -119,6 +119,18 @@ def test_whoever_lacks_the_token_gets_no_data(running: RunningDashboard, request
     assert running.process.poll() is None
 
 
+def test_a_key_that_the_journal_has_is_not_told(tmp_path: Path) -> None:
+    """A text that becomes secret after the run, because it is a key by then."""
+    directory = write_run(tmp_path, SyntheticRun(NAME, rows=2, n=1))
+    lines = directory.journal.read_bytes()
+    directory.journal.write_bytes(lines.replace(b'"content":"', b'"content":"' + SECRET.encode() + b" "))
+    with dashboard(tmp_path, "--no-open", OPENAI_API_KEY=SECRET) as running:
+        page = running.api(f"runs/{NAME}").json
+        texts = [running.api(f"runs/{NAME}/conversations/{at}").text for at in range(len(page["runs"]["row"]))]
+    assert all("[OPENAI_API_KEY] " in text for text in (*texts, json.dumps(page["rows"])))
+    assert SECRET not in json.dumps([page, texts])
+
+
 def test_many_connections_that_say_nothing_delay_no_request(running: RunningDashboard) -> None:
     silent = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(200)]
     try:
