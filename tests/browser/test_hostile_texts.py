@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,15 @@ def test_a_dashboard_shows_texts_as_they_are(pages: Pages, hostile: Path, canary
             assert foreign(page) == []
         assert assigned_html(page) == ["TypeError", "TypeError"]
         pages.faults.refused.clear()
+
+
+def test_a_folder_whose_name_is_no_text_hides_no_other(pages: Pages, hostile: Path, tmp_path: Path) -> None:
+    runs = tmp_path / ".osmosis/runs"
+    for name in (b"fine", b"bad\xff"):
+        shutil.copytree(hostile, runs / os.fsdecode(name))
+    with Dashboard(tmp_path) as dashboard:
+        page = pages.open(dashboard.address(), server=dashboard.server)
+        expect(page.get_by_role("link", name="fine", exact=True)).to_be_visible()
 
 
 def test_a_report_can_be_read_without_scripts(pages: Pages, report: Path, canary: Canary) -> None:

@@ -27,7 +27,7 @@ export function written(view: View, query?: URLSearchParams): string {
     compare: () => { const pair = view as View & { name: "compare" }; return ["compare", pair.a, pair.b, pair.digest]; },
     history: () => ["history", (view as View & { name: "history" }).eval],
   };
-  const path = parts[view.name]().filter((part): part is string => part !== null).map(encodeURIComponent).join("/");
+  const path = parts[view.name]().filter((part): part is string => part !== null).map(inAddress).join("/");
   const text = query?.toString();
   return `#/${path}${text ? `?${text}` : ""}`;
 }
@@ -92,4 +92,9 @@ function decoded(part: string): string {
   } catch {
     return part;
   }
+}
+
+/** A part of an address. A folder's name may hold bytes that are no text, which an address cannot. */
+function inAddress(part: string): string {
+  return encodeURIComponent(part.replace(/\p{Cs}/gu, "\ufffd"));
 }
