@@ -62,13 +62,13 @@ function Status({ run }: { run: RunRow }) {
 function PassRate({ run }: { run: RunRow }) {
   if (run.counted === null) return <Progress run={run} />;
   const unmeasured = run.counted - (run.measured ?? 0);
-  const counts = run.passed === null ? (run.counted ? `none of ${count(run.counted)} measured` : UNKNOWN)
+  const counts = run.passed === null ? (run.counted ? `none of ${count(run.counted)} measured` : "")
     : `${count(run.passed)} of ${count(run.counted)} passed${unmeasured ? `, ${count(unmeasured)} not measured` : ""}`;
   const missing = (run.selected ?? 0) - (run.ended ?? 0); // others are not needed where gates are decided
   return (
     <>
       {run.pass_rate !== null && <Rate rate={run.pass_rate} bounds={run.pass_rate_interval} />}
-      <span class="run-counts cell-line cell-small number">{counts}{missing > 0 && `, ${count(missing)} did not run`}</span>
+      <span class="run-counts cell-line cell-small number">{[counts, missing > 0 && `${count(missing)} did not run`].filter(Boolean).join(", ") || UNKNOWN}</span>
     </>
   );
 }
