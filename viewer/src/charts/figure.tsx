@@ -70,7 +70,7 @@ interface AxesProps {
 export function Axes({ x, y, xTicks, yTicks, frame = FRAME }: AxesProps) {
   const floor = frame.height - frame.bottom;
   return (
-    <g class="axes" aria-hidden="true">
+    <g aria-hidden="true">
       {yTicks.map(({ at, text }) => (
         <g key={at}>
           <line class="grid-line" x1={frame.left} x2={frame.width - frame.right} y1={y(at)} y2={y(at)} />

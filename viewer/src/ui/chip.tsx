@@ -1,6 +1,7 @@
 // A word in a small frame: a state, a filter, a fact.
 import type { ComponentChildren } from "preact";
 import type { RunRow, StatusName } from "../shapes";
+import { Glyph } from "./parts";
 
 export type Tone = "passed" | "failed" | "unmeasured" | "accent" | "neutral";
 
@@ -15,7 +16,7 @@ interface ChipProps {
 export function Chip({ tone = "neutral", glyph, title, children }: ChipProps) {
   return (
     <span class={`chip chip-${tone}`} title={title}>
-      {glyph && <span aria-hidden="true" class="chip-glyph">{glyph}</span>}
+      {glyph && <Glyph>{glyph}</Glyph>}
       {children}
     </span>
   );
@@ -30,7 +31,7 @@ interface ToggleChipProps extends ChipProps {
 export function ToggleChip({ tone = "neutral", glyph, title, children, pressed, onClick }: ToggleChipProps) {
   return (
     <button class={`chip chip-button chip-${tone}`} aria-pressed={pressed} title={title} onClick={onClick}>
-      {glyph && <span aria-hidden="true" class="chip-glyph">{glyph}</span>}
+      {glyph && <Glyph>{glyph}</Glyph>}
       {children}
     </button>
   );

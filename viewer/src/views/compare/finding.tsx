@@ -38,7 +38,7 @@ export function Finding({ page }: { page: ComparisonPage }) {
               <th scope="row">{side.toUpperCase()}</th>
               <td class="number finding-value">{score(numbers[side].pass_rate)}</td>
               <td class="number muted">{interval(numbers[side].pass_rate_interval)}</td>
-              <td class="finding-drawn"><Interval rate={numbers[side].pass_rate} bounds={numbers[side].pass_rate_interval} /></td>
+              <td><Interval rate={numbers[side].pass_rate} bounds={numbers[side].pass_rate_interval} /></td>
               <td class="finding-scale muted">0 to 1</td>
             </tr>
           ))}
@@ -46,7 +46,7 @@ export function Finding({ page }: { page: ComparisonPage }) {
             <th scope="row">B − A</th>
             <td class="number finding-value">{difference(numbers.difference)}</td>
             <td class="number muted">{difference(bounds.low)} to {difference(bounds.high)}</td>
-            <td class="finding-drawn"><Interval rate={numbers.difference} bounds={bounds} least={-most} most={most} mark={0} /></td>
+            <td><Interval rate={numbers.difference} bounds={bounds} least={-most} most={most} mark={0} /></td>
             <td class="finding-scale muted">dashed: 0</td>
           </tr>
         </tbody>

@@ -20,7 +20,7 @@ export function Failure({ page, at, conversation }: { page: RunPage; at: number;
     <section class={`failure failure-${boundary || error ? outcome : "none"}`} aria-label={boundary || error ? "error" : "bound"}>
       {boundary && <p class="failure-boundary">broke at boundary <strong><Escaped text={boundary} /></strong></p>}
       {error && <Text class="error-message" text={error} />}
-      {!isBoundTold && <p class="failure-bound">It met <Escaped text={bound} />: the model was not asked again.</p>}
+      {!isBoundTold && <p>It met <Escaped text={bound} />: the model was not asked again.</p>}
       {details && <Text class="code traceback" keep="end" lines={20} text={details} />}
     </section>
   );

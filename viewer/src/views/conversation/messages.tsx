@@ -34,7 +34,7 @@ export function Messages({ conversation, isMarkdown = false }: MessagesProps) {
       isFirstOfRollout={ofPrompt > 0 && message.index >= ofPrompt && (messages[position - 1]?.index ?? -1) < ofPrompt}
     />
   )), [messages, isMarkdown]);
-  if (!messages.length) return <p class="no-messages">No messages.</p>;
+  if (!messages.length) return <p class="aside">No messages.</p>;
   return <ol class="messages">{items.slice(0, made)}</ol>;
 }
 
@@ -136,7 +136,7 @@ function CallItem({ call, result, isMarkdown }: { call: Call; result: Message | 
       {sent && sent.trim() !== "{}" && <div class="call-arguments"><JsonText text={sent} /></div>}
       {result
         ? <div class="call-result"><Result message={result} isMarkdown={isMarkdown} /></div>
-        : <p class="aside call-open">no result with this id follows</p>}
+        : <p class="aside">no result with this id follows</p>}
     </div>
   );
 }

@@ -30,7 +30,7 @@ export function Toolbar({ page, shown }: { page: RunPage; shown: RunQuery }) {
             ))}
           </div>
         </div>
-        <div class="row toolbar-choices">
+        <div class="row">
           {functions.length > 1 && (
             <Choice label="Scores" value={shown.fn} options={[...(decidesAlone ? [] : [{ value: "", title: "the one that decided" }]), ...functions.map((name) => ({ value: name, title: name }))]}
               onChange={(value) => setQuery({ score: value })} />

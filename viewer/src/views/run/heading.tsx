@@ -61,7 +61,7 @@ const MARKS: Record<string, [glyph: string, tone: string]> = {
 function VerdictLine({ line, gates, isFirst }: { line: string; gates: GateShape[]; isFirst: boolean }) {
   const gate = gates.find((each) => line.startsWith(`gate ${each.gate}:`));
   const [glyph, tone] = gate ? (MARKS[gate.state] ?? ["·", "pending"]) : ["", ""];
-  const kind = line.startsWith(" ") ? "verdict-more muted" : isFirst ? "verdict-first" : "";
+  const kind = line.startsWith(" ") ? "muted" : isFirst ? "verdict-first" : "";
   return (
     <li class={kind}>
       <span class={`verdict-mark${tone && ` outcome-${tone}`}`} aria-hidden="true">{glyph}</span>
