@@ -53,7 +53,7 @@ export function StatusChip({ row }: { row: Pick<RunRow, "status" | "reason" | "p
   return <Chip tone={tone} glyph={glyph} title={row.problem ?? row.reason ?? undefined}>{[row.status, ...marks].join(", ")}</Chip>;
 }
 
-const GATES: Record<string, { tone: Tone; glyph: string }> = {
+export const GATES: Record<string, { tone: Tone; glyph: string }> = {
   holds: { tone: "passed", glyph: "✓" },
   fails: { tone: "failed", glyph: "✗" },
   "not measured": { tone: "unmeasured", glyph: "!" },

@@ -8,6 +8,7 @@ import { Glyph } from "../ui/parts";
 
 export function Header() {
   const trail = trailOf(route.value.view);
+  const theme = `Use ${isDark() ? "light" : "dark"} colours`;
   return (
     <header class="header">
       <nav aria-label="Breadcrumb">
@@ -23,8 +24,8 @@ export function Header() {
       </nav>
       <div class="header-tools">
         {source().isLive && <Connection />}
-        <button class="button button-quiet" onClick={switchTheme} aria-label={`Use ${isDark() ? "light" : "dark"} colours`}
-          title={`Use ${isDark() ? "light" : "dark"} colours`}>{isDark() ? "☀" : "☾"}</button>
+        <button class="button button-quiet" onClick={switchTheme} aria-label={theme}
+          title={theme}>{isDark() ? "☀" : "☾"}</button>
         <button class="button button-quiet" aria-label="Keys" title="Keys (?)" onClick={() => { helpIsOpen.value = true; }}>?</button>
       </div>
     </header>

@@ -2,7 +2,7 @@
 import type { GateShape, RunPage } from "../../shapes";
 import { count } from "../../format";
 import { written } from "../../state/route";
-import { StatusChip } from "../../ui/chip";
+import { GATES, StatusChip } from "../../ui/chip";
 import { RunRate } from "../../ui/rate";
 
 export function RunHeading({ page, isShort }: { page: RunPage; isShort: boolean }) {
@@ -51,16 +51,10 @@ function Verdict({ page }: { page: RunPage }) {
   );
 }
 
-const MARKS: Record<string, [glyph: string, tone: string]> = {
-  holds: ["✓", "passed"],
-  fails: ["✗", "failed"],
-  "not measured": ["!", "unmeasured"],
-};
-
 /** A line of the verdict, as the terminal prints it, with the mark of the gate that it is about. */
 function VerdictLine({ line, gates, isFirst }: { line: string; gates: GateShape[]; isFirst: boolean }) {
   const gate = gates.find((each) => line.startsWith(`gate ${each.gate}:`));
-  const [glyph, tone] = gate ? (MARKS[gate.state] ?? ["·", "pending"]) : ["", ""];
+  const { glyph, tone } = gate ? (GATES[gate.state] ?? { glyph: "·", tone: "pending" }) : { glyph: "", tone: "" };
   const kind = line.startsWith(" ") ? "muted" : isFirst ? "verdict-first" : "";
   return (
     <li class={kind}>
