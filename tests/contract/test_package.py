@@ -124,7 +124,7 @@ def test_pyproject_and_the_package_have_the_same_version(project: dict[str, Any]
 
 # -- files ------------------------------------------------------------------------------------------------
 
-FOLDERS = ("pytest_osmosis", "tests", "examples", "configs", "docs", "benchmarks", ".ci", ".github")
+FOLDERS = ("pytest_osmosis", "tests", "examples", "configs", "docs", "benchmarks", "viewer", ".ci", ".github")
 MACHINE = re.compile(
     "|".join(
         [
@@ -145,13 +145,18 @@ def published_files() -> list[Path]:
         *REPOSITORY.glob("*.md"),
         *(REPOSITORY / name for name in (".pre-commit-config.yaml", "pyproject.toml", "Makefile", "noxfile.py")),
     ]
-    return [path for path in files if not {".osmosis", "__pycache__"} & {*path.parts} and path != Path(__file__)]
+    return [
+        path
+        for path in files
+        if not {".osmosis", "__pycache__", "node_modules"} & {*path.parts} and path != Path(__file__)
+    ]
 
 
 def test_no_file_holds_a_machine_s_path_or_package_index() -> None:
     traces = [
         f"{path.relative_to(REPOSITORY)}:{number}: {match[0]}"
         for path in published_files()
+        if path.suffix != ".png"
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if (match := MACHINE.search(line))
     ]
@@ -191,7 +196,7 @@ def test_ci_and_pre_commit_run_what_the_makefile_runs() -> None:
     targets = [step["run"].split()[1] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     tools = [hook["entry"].split(" --")[0].removeprefix(".venv/bin/") for hook in hooks]
 
-    assert {"setup", "test-all", "test-litellm", "test-mcp", "docs"} == {*targets}
+    assert {"setup", "browser", "test-all", "test-litellm", "test-mcp", "viewer-check", "docs"} == {*targets}
     assert [target for target in targets if f"\n{target}: " not in makefile] == []
     assert [tool for tool in tools if f"$(BIN)/{tool}" not in makefile] == []
 
