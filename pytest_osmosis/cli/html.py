@@ -28,11 +28,15 @@ def write_html(folder: Path, names: Sequence[str], to: str, kept: Kept, output: 
     why_not = _why_not(path)
     if why_not is not None:
         raise OsmosisError(f"{to}: cannot be written: {why_not}")
-    gc.disable()  # this process makes many objects, and ends with the report
+    collects = gc.isenabled()
+    gc.disable()  # the many objects that are made stay until the report is written
     try:
         written = report(path, [RunToReport(each, kept) for each in runs], output.outlet.redaction)
     except OSError as error:
         raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
+    finally:
+        if collects:
+            gc.enable()
     output.lines(report_lines(written, "--conversations"))
 
 

@@ -11,7 +11,7 @@ import socket
 import sys
 import webbrowser
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -47,13 +47,22 @@ class ViewRequest:
 def view(folder: Path, request: ViewRequest, output: CommandOutput) -> None:
     """Serve the dashboard until Ctrl-C. Raises `OsmosisError` if no run has that name, or the port is in use."""
     dashboard, run = _dashboard(folder, request.run)
-    gc.set_threshold(COLLECT_AFTER)
     access = Access(token=secrets.token_hex(16), hosts=request.allowed_hosts)
-    with _listening(request) as listening:
+    with _listening(request) as listening, _seldom_collected():
         server = DashboardServer(dashboard, access, output.outlet)
         page = _Page(request.host, listening.getsockname()[1], run)
         output.live(_lines(dashboard.home, page, request, access.token, os.environ))
         server.serve(listening, lambda: _open(page, access) if request.opens else None)
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    gc.set_threshold(COLLECT_AFTER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 @dataclass(frozen=True, slots=True)
