@@ -268,6 +268,8 @@ def test_what_a_killed_session_recorded_is_not_asked_again(plain_workspace: Work
         plain_workspace.eval(rows=1, agent={"agent": "agents:rollout"}, model={"base_url": server.base_url})
         session = plain_workspace.start(*words)
         wait_until(lambda: len(server.requests) == 3)
+        log = plain_workspace.run_dirs()[-1] / "exchanges.jsonl"
+        wait_until(lambda: '"2"' in log.read_text(encoding="utf-8"))  # pytest stores an answer after its host has it
         session.kill()
 
         assert plain_workspace.run(*words, "--osmosis-resume").ret == 0

@@ -109,7 +109,7 @@ def test_a_baseline_model_has_its_runs_in_the_list_of_all(plain_workspace: Works
     plain_workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
     plain_workspace.run(NAMED)
     page = shown(plain_workspace, "--all")
-    assert "model demo/arithmetic and demo/arithmetic," in page
+    assert "model demo/arithmetic, baseline demo/arithmetic," in page
     assert "baseline demo/arithmetic: pass rate 0.500: 1 of 2 runs passed" in page
     assert "against the baseline demo/arithmetic: " in page
     assert "\nall 4 runs:\n  row0-run0           passed, score 1" in page
