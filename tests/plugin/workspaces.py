@@ -97,10 +97,16 @@ class Workspace:
         self.plugins = ["-phurry"]
 
     def write(self, path: str, text: str) -> Path:
-        """Write a file, and make its folders."""
+        """Write a file, and make its folders.
+
+        Python would take the compiled file of a module that has the same size and was written in the same second.
+        """
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
+        if file.suffix == ".py":
+            for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+                compiled.unlink()
         return file
 
     def eval(
