@@ -17,7 +17,7 @@ from pytest_osmosis.viewer.shapes import RunPage
 
 CHUNK_BYTES = 128 * 1024
 LEVEL = 4
-"""Of deflate. Level 6 takes twice the time, for 2% less."""
+"""The level of deflate. Level 6 takes twice the time, for 2% less."""
 Kept = Literal["all", "failed", "none"]
 """The runs whose conversations are kept. "failed" are those that did not pass, so unmeasured ones too."""
 

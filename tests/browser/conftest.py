@@ -31,8 +31,8 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-# Of the package, not of the session: while Playwright is open, its event loop counts as running in this thread, and
-# asynchronous tests of other folders could not run in this process.
+# The package has one browser, not the session: while Playwright is open, its event loop counts as running in this
+# thread, and asynchronous tests of other folders could not run in this process.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """The browser, which stays open for all tests of this folder."""

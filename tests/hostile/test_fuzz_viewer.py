@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 NAME, INTACT = "x-1", "intact"
 MOST_OPENED = 4
 SHARE = 0.25
-"""Of the time that other borders get: the readers below are fuzzed there already."""
+"""The share of the time that other borders get; the readers below are fuzzed there already."""
 
 
 @pytest.fixture
