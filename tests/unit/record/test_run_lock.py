@@ -167,11 +167,14 @@ def test_a_file_system_that_only_seems_to_have_locks(tmp_path: Path, start: Star
 def test_the_children_that_a_holder_forks_do_not_hold_the_lock(tmp_path: Path, start: Start) -> None:
     forking = f"""{TAKE}
 import os, time
+closed, close = os.pipe()
 child = os.fork()
 if not child:
     lock.close()
     os.setsid()
+    os.write(close, b".")
     time.sleep(600)
+os.read(closed, 1)
 print(child, flush=True)
 sys.stdin.read()
 """
