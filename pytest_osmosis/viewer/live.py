@@ -107,7 +107,9 @@ class LiveRun:
         if live is None:
             self._version = run_version(self._directory)
             live = self._live = LivePage(self._whole_page(), next(self._numbers))
-        elif now - self._looked >= LOOK_S and (version := run_version(self._directory)) != self._version:
+        elif now - self._looked < LOOK_S:
+            return live
+        elif (version := run_version(self._directory)) != self._version:
             only_grows = self._version is not None and version.only_journal_differs(self._version)
             self._version = version
             if not (only_grows and now < self._next_whole and self._take_new_runs(live)):

@@ -82,6 +82,16 @@ def test_runs_with_new_events_are_shown_before_the_statistics_are_made_again(
     assert newer(live, newest)["head"]["row"] == fresh["head"]["row"]
 
 
+def test_browsers_that_ask_without_a_pause_are_shown_what_is_new(going_on: RunInProgress) -> None:
+    live = LiveRun(going_on.directory, count(1))
+    live.page()
+    going_on.append()
+    going_on.finish()
+    end = time.monotonic() + 50 * LOOK_S
+    while live.page()["head"]["row"]["status"] == "running":
+        assert time.monotonic() < end
+
+
 def test_a_torn_line_is_read_once_it_is_whole(going_on: RunInProgress) -> None:
     live = LiveRun(going_on.directory, count(1))
     page: Any = copy.deepcopy(live.page())
