@@ -111,9 +111,10 @@ class LiveRun:
             return live
         elif (version := run_version(self._directory)) != self._version:
             only_grows = self._version is not None and version.only_journal_differs(self._version)
-            self._version = version
+            self._version = None  # what cannot be read now is read as a whole at the next look
             if not (only_grows and now < self._next_whole and self._take_new_runs(live)):
                 live.renew(self._whole_page(), next(self._numbers))
+            self._version = version
         elif self._is_behind and now >= self._next_whole:
             live.renew(self._whole_page(), next(self._numbers))
         self._looked = time.monotonic()

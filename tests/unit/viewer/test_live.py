@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
+from pytest_osmosis.errors import JournalError
 from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError
 from pytest_osmosis.viewer.live import LOOK_S, LiveRun
 from tests.unit.viewer.test_live_page import applied
@@ -91,6 +92,21 @@ def test_browsers_that_ask_without_a_pause_are_shown_what_is_new(going_on: RunIn
     end = time.monotonic() + 150 * LOOK_S
     while live.page()["head"]["row"]["status"] == "running":
         assert time.monotonic() < end
+
+
+def test_what_cannot_be_read_is_an_error_until_it_can(going_on: RunInProgress) -> None:
+    live = LiveRun(going_on.directory, count(1))
+    live.page()
+    going_on.append(9)
+    whole = going_on.directory.journal.read_bytes()
+    going_on.journal.append(b"{}\n")
+    for _ in range(2):
+        time.sleep(LOOK_S)
+        with pytest.raises(JournalError, match="not a journal line"):
+            live.page()
+    going_on.directory.journal.write_bytes(whole)
+    time.sleep(LOOK_S)
+    assert "running" in outcomes(live.page())
 
 
 def test_a_torn_line_is_read_once_it_is_whole(going_on: RunInProgress) -> None:
