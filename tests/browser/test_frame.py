@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from pytest_osmosis.text.numbers import count, money, score, seconds
 from pytest_osmosis.text.redaction import Redaction
@@ -33,6 +33,16 @@ def report(path: Path, rows: Sequence[RunRow], pages: Mapping[str, RunPage] | No
     listed = ReportPages({"workspace": "w", "runs": rows, "tables": []}, made)
     write_report(path, listed, [ReportedRun(page, lambda _: None) for page in made.values()], Redaction())
     return path.as_uri()
+
+
+def drawn(page: Page) -> Locator:
+    """Return the chart of points, in view, once it has the width of its place, which it takes a moment after."""
+    page.locator(".scatter svg").scroll_into_view_if_needed()
+    page.wait_for_function(
+        "() => { const chart = document.querySelector('.scatter svg');"
+        " return chart && chart.clientWidth === chart.parentElement.clientWidth }"
+    )
+    return page.locator(".scatter svg")
 
 
 def test_numbers_are_printed_as_in_the_terminal(pages: Pages, tmp_path: Path) -> None:
@@ -148,8 +158,7 @@ def test_a_point_leads_to_its_run_and_a_box_to_the_runs_in_it(pages: Pages, tmp_
     columns = {**made["runs"], "duration_ms": [1000.0, 2000.0, 3000.0, 4000.0], "tokens": [40, 10, 30, 20]}
     address = report(tmp_path / "report.html", [made["head"]["row"]], {"wide": {**made, "runs": columns}})  # type: ignore[typeddict-item]
     page = pages.open(f"{address}#/run/wide?tab=statistics")
-    chart = page.locator(".scatter svg")
-    chart.scroll_into_view_if_needed()
+    chart = drawn(page)
     failed = page.locator(".points-failed").get_attribute("d") or ""
     x, y = map(int, re.findall(r"[0-9]+", failed)[:2])
     frame = chart.bounding_box()
@@ -162,7 +171,7 @@ def test_a_point_leads_to_its_run_and_a_box_to_the_runs_in_it(pages: Pages, tmp_
 
     expect(page.locator(".toolbar-counts")).to_have_text("1 of 4 runs in 1 row: 1 failed")
     page.go_back()
-    chart.scroll_into_view_if_needed()
+    chart = drawn(page)
     frame = chart.bounding_box()
     assert frame is not None
     page.mouse.click(frame["x"] + x + 3, frame["y"] + y - 3)
@@ -250,5 +259,6 @@ def test_the_printed_address_opens_a_view_and_keeps_no_token(pages: Pages, tmp_p
         served.interrupt()
     expect(page.get_by_role("alert")).to_contain_text("The dashboard does not answer. Is pytest-osmosis view still")
     expect(page.locator("a.run-link")).to_have_count(2)
+    page.close()  # it goes on asking
     assert all("ERR_CONNECTION_REFUSED" in error for error in pages.faults.errors), pages.faults
     pages.faults.errors.clear()
