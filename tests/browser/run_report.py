@@ -18,8 +18,6 @@ from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.report import RunToReport, report
 from pytest_osmosis.viewer.shapes import RunPage
 
-DEADLINE_MS = 20_000
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -122,4 +120,4 @@ def ask(page: Page, query: str) -> None:
     field(page).fill(query)
     field(page).press("Enter")
     page.wait_for_timeout(0)
-    expect(page.locator(".query-search progress")).to_have_count(0, timeout=DEADLINE_MS)
+    expect(page.locator(".query-search progress")).to_have_count(0)
