@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -16,11 +17,12 @@ TORN = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))
 
 
 @pytest.fixture(autouse=True, scope="module")
-def small_pieces() -> None:
+def small_pieces() -> Iterator[None]:
     """Make lines and the words in them cross the borders of pieces."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(last_lines, "PIECE_BYTES", 2)
-    patch.setattr(last_lines, "LARGEST_PIECE_BYTES", 7)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(last_lines, "PIECE_BYTES", 2)
+        patch.setattr(last_lines, "LARGEST_PIECE_BYTES", 7)
+        yield
 
 
 @given(LINES, TORN)
