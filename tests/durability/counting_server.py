@@ -1,10 +1,16 @@
-"""A demo server that appends each request of a rollout to a file when it arrives: its prompt and its seed, as JSON."""
+"""A demo server that appends each request of a rollout to a file when it arrives: its prompt and its seed, as JSON.
+
+It answers as many requests as a second file says, and the others once that number is larger.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
+from itertools import count
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -13,10 +19,12 @@ from pytest_osmosis.demo.disturbances import Disturbances, Latency
 from pytest_osmosis.demo.server import application
 
 LATENCY = Latency(0.02, 0.06)
+LOOK_S = 0.05
 
 
-def main(path: str) -> None:
+def main(path: str, allowed: Path) -> None:
     """Serve on a free port, which is printed."""
+    numbers = count(1)
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     @web.middleware
@@ -25,6 +33,9 @@ def main(path: str) -> None:
             body = json.loads(await request.read())
             line = json.dumps([body["messages"][-1]["content"], body.get("seed")])
             os.write(file, line.encode() + b"\n")
+            number = next(numbers)
+            while number > _number_in(allowed):  # noqa: ASYNC110  # another process changes it
+                await asyncio.sleep(LOOK_S)
         return await handler(request)
 
     app = application(Disturbances(latency=LATENCY))
@@ -32,5 +43,9 @@ def main(path: str) -> None:
     web.run_app(app, host="127.0.0.1", port=0, print=lambda text: print(text, flush=True), handle_signals=True)
 
 
+def _number_in(path: Path) -> int:
+    return int(path.read_text(encoding="ascii"))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], Path(sys.argv[2]))
