@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -159,8 +158,8 @@ async def test_a_proxy_for_everything_is_used(monkeypatch: pytest.MonkeyPatch) -
             assert (await model.chat(ChatRequest(messages=PROMPT))).content == "by proxy"
 
 
-async def test_a_missing_proxy_makes_the_model_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{unused_port()}")
+async def test_a_missing_proxy_makes_the_model_unreachable(monkeypatch: pytest.MonkeyPatch, unused_port: int) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{unused_port}")
     async with model_at("http://model.invalid/v1") as model:
         with pytest.raises(
             ModelError, match=r"cannot reach http://model\.invalid/v1: 127\.0\.0\.1:\d+ refused the"
@@ -169,7 +168,9 @@ async def test_a_missing_proxy_makes_the_model_unreachable(monkeypatch: pytest.M
     assert kind(caught.value) == ("provider", True, "until_success", None)
 
 
-async def test_a_password_of_a_proxy_goes_to_the_proxy_alone_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_password_of_a_proxy_goes_to_the_proxy_alone_and_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, unused_port: int
+) -> None:
     with ChatServer(servers.status(407)) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("//", "//me:hunter2hunter2@"))
         async with model_at("http://model.invalid/v1") as model:
@@ -177,7 +178,7 @@ async def test_a_password_of_a_proxy_goes_to_the_proxy_alone_and_is_not_shown(mo
                 await model.chat(ChatRequest(messages=PROMPT))
     assert proxy.requests[0].headers["proxy-authorization"].startswith("Basic ")
     assert "authorization" not in proxy.requests[0].headers or HAS_LITELLM
-    monkeypatch.setenv("HTTP_PROXY", f"http://me:hunter2hunter2@127.0.0.1:{unused_port()}")
+    monkeypatch.setenv("HTTP_PROXY", f"http://me:hunter2hunter2@127.0.0.1:{unused_port}")
     async with model_at("http://model.invalid/v1") as model:
         with pytest.raises(ModelError) as unreachable:
             await model.chat(ChatRequest(messages=PROMPT))
@@ -587,14 +588,8 @@ async def test_a_stream_of_events_without_an_error_cannot_be_read() -> None:
 # -- connections ---------------------------------------------------------------------------------------------
 
 
-def unused_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-async def test_nothing_listening_is_unreachable_and_names_the_address() -> None:
-    address = f"127.0.0.1:{unused_port()}"
+async def test_nothing_listening_is_unreachable_and_names_the_address(unused_port: int) -> None:
+    address = f"127.0.0.1:{unused_port}"
     async with model_at(f"http://{address}/v1") as model:
         with pytest.raises(ModelError) as caught:
             await model.chat(ChatRequest(messages=PROMPT))
@@ -645,7 +640,10 @@ async def test_a_server_with_tls_is_named_with_its_right_address() -> None:
 
 
 @not_with_litellm("its sessions are its own")
-async def test_a_server_with_tls_that_hangs_up_without_a_word_is_recognized(tls: ssl.SSLContext) -> None:
+async def test_a_server_with_tls_that_hangs_up_without_a_word_is_recognized(
+    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_osmosis.models.connections.HANDSHAKE_S", 60.0)  # a busy machine needs long
     with ChatServer(tls=tls) as server:
         plain = server.base_url.replace("https:", "http:")
         async with model_at(plain) as model:
