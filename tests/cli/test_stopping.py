@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.record.stop import REQUESTED
 from tests.cli.background import Background
-from tests.plugin.workspaces import hosts_under, wait_until
+from tests.plugin.workspaces import DEADLINE_S, hosts_under, wait_until
 
 
 @pytest.fixture
@@ -27,15 +27,16 @@ def test_a_stopped_eval_finishes_what_is_in_flight_and_leaves_the_others_alone(b
     )
     wait_until(lambda: background.begun() == 2, "the first rollouts")
     stopping = background.start("runs", "stop", "x", "--yes")
+    assert stopping.stdout is not None
+    assert stopping.stdout.readline() == "stopping: 2 rollouts in flight (Ctrl-C ends only this command)\n"
     wait_until(lambda: background.workspace.events("skip"), "the runs that will not begin")
     assert stopping.poll() is None, "the command waits"
     background.go()
 
-    said, _ = stopping.communicate(timeout=60)
+    said, _ = stopping.communicate(timeout=DEADLINE_S)
 
     assert session.wait() == 9, session.output
     assert stopping.returncode == 0, said
-    assert "stopping: 2 rollouts in flight (Ctrl-C ends only this command)" in said
     assert said.splitlines()[-1].endswith(" is stopped: stopped with pytest-osmosis runs stop")
     assert background.begun() == 2
     assert background.workspace.results("x")["stopped_by"] == "requested"
@@ -61,7 +62,7 @@ def test_an_eval_that_waits_for_another_one_never_begins(background: Background)
     name = background.workspace.run_dirs("x")[0].name
     assert f"stopping: nothing in flight; it ends with {name}, of the same command" in stopping.stdout.readline()
     background.go()
-    said, _ = stopping.communicate(timeout=60)
+    said, _ = stopping.communicate(timeout=DEADLINE_S)
 
     assert session.wait() == 9, session.output
     assert said.splitlines()[-1].endswith(" is stopped: stopped with pytest-osmosis runs stop")
@@ -115,7 +116,7 @@ def test_logs_of_a_session_in_a_terminal_are_what_user_code_printed_outside_of_r
     background.go()
 
     assert session.wait() == 0, session.output
-    followed, _ = follower.communicate(timeout=60)
+    followed, _ = follower.communicate(timeout=DEADLINE_S)
     name = background.workspace.run_dirs()[0].name
     loaded = "loaded with [X_SECRET] \\x1b[31mred\\x1b[0m"
     assert followed.splitlines() == [
