@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.submission import submitted_process
 from tests.plugin.workspaces import DEADLINE_S, Shell, Workspace, wait_until
 
 AGENT = """
@@ -24,7 +26,15 @@ async def rollout(ctx):
         await asyncio.sleep(0.02)
     return [*ctx.prompt, {"role": "assistant", "content": "42"}]
 """
-PROGRAM = (sys.executable, "-m", "pytest_osmosis")
+PATIENT = f"""
+import sys
+from pytest_osmosis.cli import main, submit
+
+submit.STARTS_S = {DEADLINE_S}
+sys.exit(main())
+"""
+PROGRAM = (sys.executable, "-c", PATIENT)
+"""Our program. Its `submit` waits longer for the code to load than users would, as a busy machine takes long."""
 
 
 class Background:
@@ -58,7 +68,7 @@ class Background:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=DEADLINE_S,
+            timeout=3 * DEADLINE_S,  # `submit` runs two pytests
             check=False,
         )
         assert done.returncode == exits, done.stdout
@@ -83,7 +93,8 @@ class Background:
 
     def journal(self, run: str) -> list[dict[str, Any]]:
         path = self.root / ".osmosis/runs" / run / "journal.jsonl"
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half written
 
     def wait_for_end(self, run: str) -> dict[str, Any]:
         """Wait until the journal of a run says that its session has ended, and return that event."""
@@ -93,6 +104,7 @@ class Background:
     def close(self) -> None:
         self.go()
         for path in self.root.glob(".osmosis/runs/*/submitted.json"):
-            pid = json.loads(path.read_text(encoding="utf-8"))["process"]["pid"]
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+            process = submitted_process(RunDirectory(path.parent))
+            if process is not None and process.pid is not None and process.is_alive:  # else another may have its id
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGTERM)
