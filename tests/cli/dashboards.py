@@ -18,7 +18,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
+_WITH_USUAL_PORT = "import sys; from pytest_osmosis.cli import main, view; view.PORT = {}; sys.exit(main())"
 _ADDRESS = re.compile(r"dashboard: (http://(?P<host>[^/]+):(?P<port>[0-9]+)/#token=(?P<token>[0-9a-f]+)(?P<view>\S*))")
 
 
@@ -75,10 +76,14 @@ def _dashed(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def dashboard(folder: Path, *arguments: str, port: int | None = 0, **environ: str) -> Iterator[RunningDashboard]:
-    """Start a dashboard in a folder, and end it afterwards."""
-    ports = [] if port is None else [f"--port={port}"]
-    command = [sys.executable, "-m", "pytest_osmosis", "view", *arguments, *ports]
+def dashboard(
+    folder: Path, *arguments: str, port: int = 0, usual_port: int | None = None, **environ: str
+) -> Iterator[RunningDashboard]:
+    """Start a dashboard in a folder, and end it afterwards. With a `usual_port` it has no option for its port."""
+    program, ports = ["-m", "pytest_osmosis"], [f"--port={port}"]
+    if usual_port is not None:
+        program, ports = ["-c", _WITH_USUAL_PORT.format(usual_port)], []
+    command = [sys.executable, *program, "view", *arguments, *ports]
     variables = {key: value for key, value in os.environ.items() if key not in ("SSH_CONNECTION", "DISPLAY", "BROWSER")}
     with subprocess.Popen(
         command, cwd=folder, env={**variables, **environ}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

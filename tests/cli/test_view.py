@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.cli.view import PORT
 from pytest_osmosis.record.journal import encode
 from tests.cli.dashboards import NotingBrowser, RunningDashboard, dashboard
 from tests.cli.stored_runs import LOADED, RESULTS, Cli
@@ -114,12 +112,11 @@ def test_a_port_in_use_is_reported(typed: Cli) -> None:
 
 
 def test_if_the_usual_port_is_in_use_it_has_a_free_one(tmp_path: Path) -> None:
-    with ExitStack() as taken:
-        with suppress(OSError):  # another program of this machine has it
-            taken.enter_context(socket.create_server(("127.0.0.1", PORT)))
-        with dashboard(tmp_path, "--no-open", port=None) as running:
-            assert running.port != PORT
-            assert f"port {PORT} is in use" in running.said
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # another program may have the real one, and let go of it
+        port = taken.getsockname()[1]
+        with dashboard(tmp_path, "--no-open", usual_port=port) as running:
+            assert running.port != port
+            assert f"port {port} is in use" in running.said
             assert running.api("runs").status == 200
 
 
