@@ -10,13 +10,16 @@ import time
 from pathlib import Path
 from textwrap import dedent
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 PRELUDE = """
 import os, signal, subprocess, sys, threading, time
+from pytest_osmosis.processes import guard
 from pytest_osmosis.processes.guard import GUARD
 
+guard.END_S = 60.0  # a busy machine may need longer than users would wait
+
 def child():
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True).pid
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid
 """
 
 
@@ -72,7 +75,7 @@ def guards_of(pid: int) -> list[int]:
 
 
 def test_a_group_ends_with_a_killed_process() -> None:
-    with starter("pid = child(); GUARD.watch(pid); print(pid, flush=True); time.sleep(60)") as process:
+    with starter("pid = child(); GUARD.watch(pid); print(pid, flush=True); time.sleep(600)") as process:
         (pid,) = ids_printed_by(process)
         assert is_alive(pid)
         guard = guard_of(process.pid)
@@ -117,7 +120,7 @@ def test_another_guard_takes_over_from_one_that_ended() -> None:
     first = child(); GUARD.watch(first)
     print(first, flush=True); sys.stdin.readline()
     second = child(); GUARD.watch(second)
-    print(second, flush=True); time.sleep(60)
+    print(second, flush=True); time.sleep(600)
     """
     with starter(code) as process:
         (first,) = ids_printed_by(process)
@@ -146,7 +149,7 @@ def test_a_process_ends_with_its_parent_if_it_wants_to() -> None:
         pid = child(); GUARD.watch(pid)
         print(os.getpid(), pid, flush=True)
         sum(iter(int, 1))  # holds the lock of the interpreter for ever
-    time.sleep(60)
+    time.sleep(600)
     """
     with starter(code) as process:
         pids = ids_printed_by(process)
