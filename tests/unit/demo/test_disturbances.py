@@ -127,8 +127,16 @@ async def test_a_failure_is_the_clients_own_error(library: Any, client: Any, sta
 
 
 @CLIENTS
-async def test_a_client_that_tries_again_gets_its_answer(library: Any, client: Any) -> None:
+async def test_a_client_that_tries_again_gets_its_answer(
+    library: Any, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     printed = io.StringIO()
+
+    def clock() -> float:
+        """Return a time at which the span is over once a request was refused: a busy machine may send it late."""
+        return 1.5 if '"status": 429' in printed.getvalue() else 0.0
+
+    monkeypatch.setattr("pytest_osmosis.demo.server.RateLimiter", lambda rate, _now: RateLimiter(rate, clock))
     failing_first = Disturbances(rate_limit=RequestRate(1, 1.5))
     async with served(failing_first, RequestLog(printed)) as url, client(url, 5) as ask:
         answers = [await ask("1 + 1"), await ask("1 + 2")]
@@ -136,21 +144,20 @@ async def test_a_client_that_tries_again_gets_its_answer(library: Any, client: A
     entries = [json.loads(line) for line in printed.getvalue().splitlines()]
     statuses = [entry["status"] for entry in entries]
     assert answers == ["1 + 1 = 2\n#### 2", "1 + 2 = 3\n#### 3"]
-    assert (statuses[0], statuses[1], statuses[-1]) == (200, 429, 200)
-    assert set(statuses[1:-1]) == {429}
+    assert statuses == [200, 429, 200]
     assert [entry["request"] for entry in entries] == list(range(1, len(entries) + 1))
 
 
 @CLIENTS
 async def test_a_request_that_comes_too_soon_is_told_how_long_to_wait(library: Any, client: Any) -> None:
-    async with served(Disturbances(rate_limit=RequestRate(1, 60.0))) as url, client(url, 0) as ask:
+    async with served(Disturbances(rate_limit=RequestRate(1, 600.0))) as url, client(url, 0) as ask:
         await ask("1 + 1")
         with pytest.raises(library.RateLimitError) as refused:
             await ask("1 + 1")
 
     headers = refused.value.response.headers
-    assert 50 < int(headers["retry-after"]) <= 60
-    assert 50_000 < int(headers["retry-after-ms"]) <= 60_000
+    assert 500 < int(headers["retry-after"]) <= 600
+    assert 500_000 < int(headers["retry-after-ms"]) <= 600_000
 
 
 @CLIENTS
@@ -172,7 +179,7 @@ async def test_an_overload_has_the_type_of_anthropic() -> None:
 
 
 async def test_stats_count_failures_apart_from_requests_that_came_too_soon() -> None:
-    troubles = Disturbances(error_rate=1.0, rate_limit=RequestRate(1, 60.0))
+    troubles = Disturbances(error_rate=1.0, rate_limit=RequestRate(1, 600.0))
     async with (
         TestServer(application(troubles)) as server,
         openai_client(str(server.make_url("")).rstrip("/"), 0) as ask,
