@@ -27,6 +27,7 @@ from pytest_osmosis.demo.server import application, main
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.embedded import ArithmeticModel
 
+DEADLINE_S = 60
 CHAT = "/v1/chat/completions"
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
 MULTIPLY: dict[str, Any] = {
@@ -66,7 +67,7 @@ async def stats(client: TestClient[Any, Any] | ClientSession) -> dict[str, int]:
 
 
 async def stats_with(client: TestClient[Any, Any] | ClientSession, in_flight: int) -> dict[str, int]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             counts = await stats(client)
             if counts["in_flight"] == in_flight:
@@ -390,7 +391,7 @@ def served_at(process: subprocess.Popen[str]) -> str:
 def test_the_first_line_says_where_it_serves() -> None:
     with command("--port=0") as process:
         url = served_at(process)
-        with urllib.request.urlopen(f"{url}/models", timeout=20) as response:
+        with urllib.request.urlopen(f"{url}/models", timeout=DEADLINE_S) as response:
             assert response.status == 200
     assert url.startswith("http://127.0.0.1:")
 
@@ -409,7 +410,7 @@ def test_a_stop_signal_ends_it_quietly(number: signal.Signals) -> None:
     with command("--port=0") as process:
         first_line(process)
         process.send_signal(number)
-        rest, errors = process.communicate(timeout=20)
+        rest, errors = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, rest, errors) == (0, "", "")
 
 
@@ -457,7 +458,7 @@ def test_the_log_can_be_printed() -> None:
     with command("--port=0", "--log=-") as process:
         url = served_at(process)
         request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body(seed=7)).encode())
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
             assert response.status == 200
         entry = json.loads(first_line(process))
     assert entry.pop("at").endswith("+00:00")

@@ -17,7 +17,7 @@ from pytest_osmosis.git.commits import commit_of
 from pytest_osmosis.git.worktrees import WORKTREES, Worktrees
 from tests.unit.git.repositories import commit, git
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -27,7 +27,7 @@ folder = Path(sys.argv[1])
 worktrees = Worktrees()
 worktree = worktrees.of(commit_of(folder, "branch", "early"), folder)
 print(worktree.top, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
