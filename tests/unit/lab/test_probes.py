@@ -10,6 +10,7 @@ import pytest
 from pytest_osmosis.lab.contract import check
 from pytest_osmosis.lab.probe_context import ProbeContext
 from pytest_osmosis.lab.probes import PROBES, examine
+from pytest_osmosis.lab.process import LabLimits, LabProcess
 from pytest_osmosis.lab.target import Target, targets_in
 from tests.unit.lab import planted, planted_more, realistic, right
 
@@ -23,8 +24,15 @@ SLOW = {"regex_catastrophe", "slow"}
 """Bugs whose detection takes seconds of CPU time."""
 
 
-BUSY_S = 600.0
+BUSY_S = 10_000.0
 """A budget that suffices on any machine; an idle one needs a small part of it."""
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may not run a process for seconds, which looks as if it waited."""
+    defaults = {**(LabProcess.__init__.__kwdefaults__ or {}), "limits": LabLimits(waiting_s=60)}
+    monkeypatch.setattr(LabProcess.__init__, "__kwdefaults__", defaults)
 
 
 def marked(bugs: Mapping[str, Target]) -> list[pytest.ParameterSet]:
