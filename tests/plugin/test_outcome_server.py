@@ -16,6 +16,7 @@ from pytest_osmosis.plugin.items.node_ids import UnitKey
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.xdist.server import OutcomeServer
 from pytest_osmosis.verdicts.pass_rule import Outcome
+from tests.plugin.workspaces import wait_until
 
 
 class Evals:
@@ -45,4 +46,4 @@ def test_workers_are_answered_and_no_thread_stays(deep: bool, tmp_path: Path, mo
         assert isinstance(server._listener.address, tuple) == deep
     server.close()
 
-    assert not serving_threads()
+    wait_until(lambda: not serving_threads(), "the threads to end")
