@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -61,7 +62,11 @@ def make(workspace: Workspace, *, folder: str = ".") -> str:
 def left(workspace: Workspace, folder: str = ".") -> list[str]:
     """Return the names of all that worktrees left behind."""
     folders = (workspace.root / ".git" / "worktrees", workspace.root / folder / ".osmosis" / "worktrees")
-    return [path.name for each in folders if each.exists() for path in each.iterdir()]
+    found = []
+    for each in folders:
+        with contextlib.suppress(FileNotFoundError):  # it may be removed while it is looked at
+            found += [path.name for path in each.iterdir()]
+    return found
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
