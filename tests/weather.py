@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -32,13 +33,13 @@ FAULTS: list[Behaviour] = [
 class Weather:
     """A server that answers a share of requests with a fault, drawn by a seed. It counts requests by run, and answers.
 
-    After `slow_after` runs every answer takes half a second.
+    Requests of rows from `held_from` on wait until it is raised.
     """
 
-    def __init__(self, seed: int, *, faults: float = 1 / 3, slow_after: int | None = None) -> None:
+    def __init__(self, seed: int, *, faults: float = 1 / 3, held_from: float = math.inf) -> None:
         self._random = random.Random(seed)
         self._faults = faults
-        self._slow_after = slow_after
+        self.held_from = held_from
         self.asked: Counter[tuple[int, int]] = Counter()
         self.answered: Counter[tuple[int, int]] = Counter()
         self.in_flight = self.most_in_flight = 0
@@ -50,8 +51,9 @@ class Weather:
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            slow = self._slow_after is not None and len(self.asked) > self._slow_after
-            await asyncio.sleep(0.5 if slow else 0.02)
+            await asyncio.sleep(0.02)
+            while row >= self.held_from:  # noqa: ASYNC110 (the test raises it in another thread)
+                await asyncio.sleep(0.02)
         finally:
             self.in_flight -= 1
         if self._random.random() < self._faults:

@@ -57,6 +57,16 @@ def tell():
         "children": [p for t in pathlib.Path("/proc/self/task").iterdir() for p in (t / "children").read_text().split()]
     }
     pathlib.Path("left.json").write_text(json.dumps({what: found for what, found in left.items() if found}))
+
+def pytest_collection_finish():
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pathlib.Path("collected-" + os.environ["PYTEST_XDIST_WORKER"]).touch()
+"""
+PATIENT = """
+def pytest_configure():
+    from pytest_osmosis.plugin import eval_queue
+
+    eval_queue.INTERRUPT_GRACE_S = 600.0
 """
 
 
@@ -89,6 +99,13 @@ class Place:
         """Return how many runs are scored so far."""
         dirs = self.workspace.run_dirs()
         return len(self.workspace.events("score")) if dirs and (dirs[-1] / "journal.jsonl").exists() else 0
+
+    def wait_for_scores(self, n: int) -> None:
+        """Wait until `n` runs are scored and all workers have collected. The server must hold later runs back."""
+        n_workers = 2 if "-n2" in self.workspace.arguments else int(self.workspace.distributed)
+        collected = self.workspace.root
+        wait_until(lambda: self.done() >= n, f"{n} scores")
+        wait_until(lambda: len(list(collected.glob("collected-*"))) >= n_workers, "the workers")
 
     def journal(self) -> list[Mapping[str, Any]]:
         """Return every event of the journal."""
@@ -160,15 +177,17 @@ def kill_host(folder: Path) -> None:
 
 @pytest.mark.parametrize("arguments", ["-n2 --dist=load", "-n2 --dist=worksteal", "-n1 --dist=loadscope"])
 def test_killed_workers_and_hosts_change_no_outcome(place: Callable[[list[str]], Place], arguments: str) -> None:
-    weather = Weather(1, faults=0.1)
+    weather = Weather(1, faults=0.1, held_from=4)
     here = place(arguments.split())
     with ChatServer(weather) as server:
         here.eval(server)
         session = here.start()
-        wait_until(lambda: here.done() >= 4, "some scores")
+        here.wait_for_scores(4)
         os.kill(session.workers[0], signal.SIGKILL)
-        wait_until(lambda: here.done() >= 10, "more scores")
+        weather.held_from = 8
+        here.wait_for_scores(10)
         kill_host(here.workspace.root)
+        weather.held_from = ROWS
 
         assert session.wait() == 0, session.output
 
@@ -179,13 +198,14 @@ def test_killed_workers_and_hosts_change_no_outcome(place: Callable[[list[str]],
 
 
 def test_runs_are_reported_even_when_xdist_gives_up_on_its_workers(place: Callable[[list[str]], Place]) -> None:
-    weather = Weather(2, faults=0.0)
+    weather = Weather(2, faults=0.0, held_from=4)
     here = place(["-n1", "--max-worker-restart=0"])
     with ChatServer(weather) as server:
         here.eval(server)
         session = here.start("-rE")
-        wait_until(lambda: here.done() >= 4, "some scores")
+        here.wait_for_scores(4)
         os.kill(session.workers[0], signal.SIGKILL)
+        weather.held_from = ROWS
 
         status = session.wait()
 
@@ -198,14 +218,16 @@ def test_runs_are_reported_even_when_xdist_gives_up_on_its_workers(place: Callab
 def test_however_a_session_ends_nothing_is_left(
     place: Callable[[list[str]], Place], arguments: list[str], how: str
 ) -> None:
-    weather = Weather(3, faults=0.05, slow_after=8)
+    weather = Weather(3, faults=0.05, held_from=ROWS if how == "success" else 8)
     here = place(arguments)
+    here.workspace.write("patient.py", PATIENT)
     with ChatServer(weather) as server:
         gated = {} if how == "-x" else {"gate": {"pass_rate": ">= 0.5"}}
         here.eval(server, **{"gate": {}, **gated})
-        session = here.start(*([how] if how == "-x" else []))
+        options = {"-x": ["-x"], "Ctrl-C twice": ["-ppatient"]}
+        session = here.start(*options.get(how, []))
         if how not in ("success", "-x"):
-            wait_until(lambda: here.done() >= 3, "some scores")
+            here.wait_for_scores(3)
             session.terminate() if how == "SIGTERM" else session.interrupt()
         if how == "Ctrl-C twice":
             wait_until(lambda: here.workspace.events("skip"), "the first Ctrl-C to be heeded")
@@ -230,8 +252,8 @@ def test_a_full_disk_stops_the_eval_and_is_reported(
     here = place([])
     with ChatServer(weather) as server:
         here.eval(server)
-        session = here.workspace.start(CONFIG, "--osmosis-no-probe", "-pleft", "-pfull", "-pno:cacheprovider")
         here.workspace.write("full.py", FULL)
+        session = here.workspace.start(CONFIG, "--osmosis-no-probe", "-pleft", "-pfull", "-pno:cacheprovider")
         status = session.wait()
 
     assert status == 9, session.output
