@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import subprocess
+from collections.abc import Mapping
 
 import pytest
 
@@ -17,12 +18,26 @@ from tests.servers import ChatServer, held, reply
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
 SLOW_REWARDS = "import time\n\n\ndef score(solution_str, **kwargs):\n    time.sleep(0.1)\n    return 1.0\n"
-UNMEASURED_FIRST = SLOW_REWARDS.replace("return", "assert not kwargs['extra_info'].get('reward')\n    return")
+WAITING_REWARDS = """
+import time
+from pathlib import Path
+
+def score(solution_str, ground_truth, extra_info, **kwargs):
+    assert not extra_info.get("reward")
+    while ground_truth != "0" and not Path(extra_info.get("waits_for", "shown")).exists():
+        time.sleep(0.01)
+    return 1.0
+"""
+"""The first run of an eval is scored at once, the others once the test has seen the line."""
+BEGUN = {"shown": "[1-9]/[0-9]+, [0-9]+% passed"}
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
-def on_a_terminal(workspace: Workspace, *args: str, columns: int) -> str:
-    """Return the output of pytest on a terminal of that width."""
+def on_a_terminal(workspace: Workspace, *args: str, columns: int, wanted: Mapping[str, str] = BEGUN) -> str:
+    """Return the output of pytest on a terminal of that width.
+
+    Files with the names in `wanted` are made when the line has matched their patterns in three of its states.
+    """
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     workspace.hurry()
@@ -34,6 +49,10 @@ def on_a_terminal(workspace: Workspace, *args: str, columns: int) -> str:
         with contextlib.suppress(OSError):  # the other end is closed
             while select.select([ours], [], [], DEADLINE_S)[0]:
                 written += os.read(ours, 65536)
+                states = live_lines(written.decode(errors="replace"))
+                for name, pattern in wanted.items():
+                    if sum(re.search(pattern, state) is not None for state in states) >= 3:
+                        (workspace.root / name).touch()
     finally:
         process.kill()
         process.wait(DEADLINE_S)
@@ -54,7 +73,7 @@ def on_50_columns(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Run an eval with a name of wide characters on a terminal of 50 columns; return the output."""
     workspace = Workspace(Shell(tmp_path_factory.mktemp("terminal")), [])
     workspace.eval("評価 x", rows=8)
-    workspace.write("rewards.py", SLOW_REWARDS)
+    workspace.write("rewards.py", WAITING_REWARDS)
     return on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
 
 
@@ -70,7 +89,7 @@ def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(on_50_columns
 
 def test_failed_runs_leave_the_line_intact(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=8)
-    plain_workspace.write("rewards.py", SLOW_REWARDS.replace("1.0", "0.0"))
+    plain_workspace.write("rewards.py", WAITING_REWARDS.replace("1.0", "0.0"))
 
     written = on_a_terminal(plain_workspace, "--osmosis-config=configs/eval/x.toml", columns=80)
 
@@ -169,10 +188,10 @@ def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Work
         session = workspace.start(CONFIG)
 
         session.wait_for("osmosis: x 0/4, starting")
+        assert "0 in flight" not in session.output
         server.release()
 
         assert session.wait() == 0, session.output
-    assert "0 in flight" not in session.output
 
 
 @PLAIN_AND_XDIST
@@ -205,10 +224,13 @@ def test_an_eval_that_was_stopped_is_done_and_its_missing_runs_do_not_count(plai
 
 def test_several_evals_on_a_terminal_have_one_line_at_a_time(plain_workspace: Workspace) -> None:
     for number in (1, 2):
-        plain_workspace.eval(f"{number}x", rows=[{"reward": "raises"}, *[{}] * 5], limits={"max_errors": 3})
-    plain_workspace.write("rewards.py", UNMEASURED_FIRST)
+        rows = [{"reward": "raises"}, *[{"waits_for": f"shown-{number}"}] * 5]
+        plain_workspace.eval(f"{number}x", rows=rows, limits={"max_errors": 3})
+    plain_workspace.write("rewards.py", WAITING_REWARDS)
 
-    written = on_a_terminal(plain_workspace, "--color=yes", "--osmosis-config=configs/eval", columns=100)
+    wanted = {f"shown-{number}": f"{number}x [1-9]/6, " for number in (1, 2)}
+    words = ("--color=yes", "--osmosis-config=configs/eval")
+    written = on_a_terminal(plain_workspace, *words, columns=100, wanted=wanted)
 
     lines = live_lines(written)
     assert any(re.match(r"\[#*-*\] 0/2 evals, \d/12 runs, 1x \d/6, ", line) for line in lines)
