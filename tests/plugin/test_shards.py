@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.plugin.test_baseline_model import Models, eval_of
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace, read_json
+from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Row, Workspace, read_json
 from tests.servers import ChatServer
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -149,7 +149,7 @@ def test_shards_of_a_dataset_are_disjoint_and_complete(plain_workspace: Workspac
 
 
 def merge(workspace: Workspace, *args: str) -> pytest.RunResult:
-    return workspace.pytester.run(sys.executable, "-m", "pytest_osmosis", "merge", *args, timeout=60.0)
+    return workspace.pytester.run(sys.executable, "-m", "pytest_osmosis", "merge", *args, timeout=DEADLINE_S)
 
 
 def run_shards(workspace: Workspace, n: int, *args: str, folder: str = "shards") -> list[str]:

@@ -22,7 +22,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
+"""How long a session may take on a loaded machine; what takes longer hangs."""
 UNUSED = ("asyncio", "hypothesispytest", "anyio", "metadata")
 """Plugins that these workspaces do without: they cost as much as the eval does."""
 PYTEST = (sys.executable, "-mpytest", *(f"-pno:{plugin}" for plugin in UNUSED))
@@ -148,9 +149,10 @@ class Workspace:
         return results
 
     def events(self, kind: str, name: str = "x") -> list[dict[str, Any]]:
-        """Return the events of one kind in the journal of an eval's last run."""
-        lines = (self.run_dirs(name)[-1] / "journal.jsonl").read_text(encoding="utf-8").splitlines()
-        return [event for event in map(json.loads, lines) if event["ev"] == kind]
+        """Return the events of one kind in the journal of an eval's last run, without a line that is being written."""
+        lines = (self.run_dirs(name)[-1] / "journal.jsonl").read_bytes().splitlines(keepends=True)
+        events = (json.loads(line) for line in lines if line.endswith(b"\n"))
+        return [event for event in events if event["ev"] == kind]
 
     def last_failed(self) -> set[str]:
         """Return the node ids that `--lf` would select."""
