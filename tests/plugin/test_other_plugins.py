@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, junit_cases
+from tests.plugin.workspaces import DEADLINE_S, Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -52,18 +52,18 @@ def companions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("companions")
 def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
-    with ChatServer(slow(0.6, reply("42"))) as server:
-        workspace.eval(rows=2, model={"base_url": server.base_url})
+    with ChatServer(slow(1.2, reply("42"))) as server:
+        workspace.eval(rows=2, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
 
-        workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=0.5").assert_outcomes(passed=2)
+        workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=1.0").assert_outcomes(passed=2)
 
 
 @pytest.mark.slow
 def test_faulthandler_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
-    with ChatServer(slow(1.0, reply("42"))) as server:
+    with ChatServer(slow(1.2, reply("42"))) as server:
         workspace.eval(rows=2, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
 
-        result = workspace.run(CONFIG, "--osmosis-no-probe", "-o", "faulthandler_timeout=0.5")
+        result = workspace.run(CONFIG, "--osmosis-no-probe", "-o", "faulthandler_timeout=1.0")
 
         result.assert_outcomes(passed=2)
         assert "Timeout (" not in result.stderr.str()
@@ -132,7 +132,7 @@ def test_coverage_and_asyncio_work_alongside_an_eval(workspace: Workspace) -> No
     workspace.eval(rows=2)
     words = [sys.executable, "-mpytest", *workspace.arguments, CONFIG, "test_python.py", "--cov=."]
 
-    done = workspace.pytester.run(*words, *([] if workspace.distributed else ["--osmosis-inline"]), timeout=60)
+    done = workspace.pytester.run(*words, *([] if workspace.distributed else ["--osmosis-inline"]), timeout=DEADLINE_S)
 
     done.assert_outcomes(passed=4)
     done.stdout.fnmatch_lines(["TOTAL *"])
