@@ -250,6 +250,7 @@ def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice
 
     killed = workspace.start(FROM)
     wait_until(lambda: calls.exists() and calls.read_text() == "a b c ", "the judge to be called")
+    wait_until(lambda: len(workspace.events("score")) == 3 + 2, "the scores of a and b to be stored")
     in_progress = workspace.run(FROM)
     killed.kill()
     shown = workspace.pytester.run(*PACKAGE, "show", "row0-run0")
