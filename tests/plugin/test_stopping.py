@@ -60,10 +60,11 @@ def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
 def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(plain_workspace: Workspace, status: int) -> None:
     workspace = plain_workspace
     workspace.hurry()
-    workspace.eval(rows=4, gate={"pass_rate": ">= 0.9"})
     workspace.write("test_python.py", f"import pytest\ndef test_python(): pytest.exit('bye', {status})\n")
+    with ChatServer(held(reply("42"))) as server:
+        workspace.eval(rows=4, gate={"pass_rate": ">= 0.9"}, model={"base_url": server.base_url})
 
-    result = workspace.run(CONFIG, "test_python.py")
+        result = workspace.run(CONFIG, "test_python.py", "--osmosis-no-probe")
 
     assert result.ret == status
     summaries = [line for line in result.outlines if line.startswith("results: .osmosis/runs/x-")]
