@@ -6,8 +6,10 @@ import json
 import sys
 from typing import Any
 
+from aiohttp import web
+
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_until
-from tests.servers import ChatServer, held, reply, slow
+from tests.servers import ChatServer, Exchange, held, reply, slow
 
 FILE = "configs/eval/several.toml"
 SEVERAL = f"--osmosis-config={FILE}"
@@ -131,10 +133,14 @@ def test_a_session_that_is_interrupted_goes_on_with_every_entry(plain_workspace:
 
 
 def test_a_session_that_stops_at_a_failure_reports_every_entry(plain_workspace: Workspace) -> None:
-    with ChatServer(slow(0.01, reply("42"))) as server:
+    async def first_alone(exchange: Exchange) -> web.StreamResponse:
+        is_first = exchange.seen.body["model"] == "model-0"
+        return await (reply("42") if is_first else held(reply("42")))(exchange)
+
+    with ChatServer(first_alone) as server:
         plain_workspace.hurry()
         entries(plain_workspace, *[""] * 7, rows=6, cap=2, base_url=server.base_url)
-        result = plain_workspace.run(SEVERAL, "-x")
+        result = plain_workspace.run(SEVERAL, "-x", "--osmosis-no-probe")
 
     assert result.ret == 1
     found = [plain_workspace.results(f"e{number}") for number in range(7)]
