@@ -137,7 +137,7 @@ def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:
 
 def test_max_errors_stops_an_eval(workspace: Workspace) -> None:
     with ChatServer(slow(0.03, reply("42"))) as server:
-        workspace.eval(rows=[BROKEN] * 40, limits={"max_errors": 2}, model={"base_url": server.base_url})
+        workspace.eval(rows=[BROKEN] * 120, limits={"max_errors": 2}, model={"base_url": server.base_url})
 
         result = workspace.run(CONFIG)
 
@@ -145,7 +145,7 @@ def test_max_errors_stops_an_eval(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_errors?*"])
     results = workspace.results()
     assert (results["status"], results["stopped_by"]) == ("failed", "max_errors")
-    assert 3 <= results["summary"]["total_runs"] < 40
+    assert 3 <= results["summary"]["total_runs"] < 120  # some 80 at most: what is rolled out and not scored is bounded
     assert all("max_errors" in run["reason"] for run in results["pending"])
 
 
