@@ -12,6 +12,13 @@ from tests.plugin.workspaces import Workspace, read_json
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 TIMES = ("duration_ms", "scoring_ms", "total_duration_ms", "provenance", "last_run")
+PATIENT = """
+def pytest_configure():
+    from pytest_osmosis.git import state
+
+    state.PATIENCE_S = 60.0
+"""
+"""The end of an eval waits for git as long as it takes on a loaded machine."""
 
 
 def make(workspace: Workspace) -> None:
@@ -28,18 +35,19 @@ def make(workspace: Workspace) -> None:
 def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> None:
     make(workspace)
     workspace.write(".gitignore", "/stdout\n/stderr\n")  # files of pytester
+    workspace.write("patient.py", PATIENT)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
     for arguments in (["init"], ["add", "."], ["commit", "-m", "first"]):
         subprocess.run([*git, *arguments], cwd=workspace.root, check=True, capture_output=True)
     head = subprocess.run([*git, "rev-parse", "HEAD"], cwd=workspace.root, check=True, capture_output=True, text=True)
 
-    workspace.run(CONFIG)
+    workspace.run("-ppatient", CONFIG)
 
     provenance = workspace.results()["provenance"]
     assert (provenance["git_commit"], provenance["git_dirty"]) == (head.stdout.strip(), False)
 
     (workspace.root / "rewards.py").write_text("def score(solution_str, ground_truth):\n    return 1.0\n")
-    workspace.run(CONFIG)
+    workspace.run("-ppatient", CONFIG)
 
     assert workspace.results()["provenance"]["git_dirty"] is True
 
