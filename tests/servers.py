@@ -23,7 +23,7 @@ from typing import Any
 
 from aiohttp import web
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 OVERFLOW = {
     "error": {
