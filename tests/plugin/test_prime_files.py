@@ -74,12 +74,23 @@ def test_a_folder_outside_the_workspace_is_refused(plain_workspace: Workspace) -
     result.stderr.fnmatch_lines(["*output_dir: must be inside the workspace*"])
 
 
+PATIENT = """
+def pytest_configure():
+    from pytest_osmosis.evals import heartbeat
+
+    heartbeat.LAST_S = 60.0
+"""
+"""The end of an eval waits for a heartbeat as long as it takes on a loaded machine."""
+
+
 def test_an_abbreviated_summary_shows_no_conversation(plain_workspace: Workspace) -> None:
     plain_workspace.eval("x", ROWS, limits={"max_errors": 9})
+    plain_workspace.write("patient.py", PATIENT)
     command = "--osmosis-config=configs/eval/x.toml"
     whole = plain_workspace.run(command, "-rfE").stdout.str()
     brief = plain_workspace.run(
-        command, "--osmosis-abbreviated-summary", "--osmosis-heartbeat-url=http://127.0.0.1:9/", "-rfE"
+        *("-ppatient", command, "--osmosis-abbreviated-summary"),
+        *("--osmosis-heartbeat-url=http://127.0.0.1:9/", "-rfE"),
     )
     assert "= FAILURES =" in whole
     assert "ZeroDivisionError" in whole
