@@ -21,7 +21,7 @@ class DemoServer(NamedTuple):
 
     def stats(self) -> Mapping[str, int]:
         """Return the server's counts so far."""
-        with urllib.request.urlopen(f"{self.base_url.removesuffix('/v1')}/stats", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.base_url.removesuffix('/v1')}/stats", timeout=DEADLINE_S) as answer:
             counts: Mapping[str, int] = json.load(answer)
         return counts
 
