@@ -9,7 +9,7 @@ from aiohttp import web
 
 from tests.endpoint.scenes import failures, play
 from tests.engine.evaluating import Workspace, evaluated
-from tests.servers import OVERFLOW, ChatServer, Exchange, refusal, reply, status
+from tests.servers import OVERFLOW, ChatServer, Exchange, held, refusal, reply, status
 
 Answer = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
@@ -156,6 +156,8 @@ import asyncio
 from openai import AsyncOpenAI
 
 async def rollout(ctx):
+    if ctx.row_index == 1:
+        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
     client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
     asks = [client.chat.completions.create(model=ctx.model, messages=ctx.prompt) for _ in range(2)]
     answers = await asyncio.gather(*asks, return_exceptions=True)
@@ -163,12 +165,23 @@ async def rollout(ctx):
 """
 
 
+def releasing(then: Answer) -> Answer:
+    """Answers, and lets go what `held` holds: both requests are on their way before either is answered."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        exchange.released.set()
+        return await then(exchange)
+
+    return behave
+
+
 def test_a_failure_stays_that_of_a_rollout_though_another_request_was_answered_meanwhile(workspace: Workspace) -> None:
     workspace.agent(TOGETHER)
-    with ChatServer(status(503), reply("42")) as server:
-        live = evaluated(workspace.config(server, model={"max_retries": 0}, data={"rows": "0"}))
+    with ChatServer(held(status(503)), releasing(reply("42"))) as server:
+        # two rows, so that two requests may be sent at once
+        live = evaluated(workspace.config(server, model={"max_retries": 0}, data={"rows": "0-1"}))
 
-    event = live.events("rollout")[0]
+    [event] = [event for event in live.events("rollout") if event["row"] == 0]
     assert (event["boundary"], event["error"]) == (
         "provider",
         "the server answered 503 Service Unavailable: scripted 503",
