@@ -10,6 +10,8 @@ from tests.servers import ChatServer, never, reply, status
 HOLDING = """
 from openai import OpenAI
 
+OpenAI(base_url="http://localhost/v1", api_key="-").chat.completions  # imports what the rollout's time must not pay for
+
 async def rollout(ctx):
     client = OpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
     for _ in range(2):
@@ -49,7 +51,7 @@ def test_failures_of_a_client_on_the_loop_are_those_of_its_run(workspace: Worksp
 def test_a_client_on_the_loop_that_gets_no_answer_ends_with_its_rollout(workspace: Workspace) -> None:
     workspace.agent(HOLDING)
     with ChatServer(never(), reply("42")) as server:
-        config = workspace.config(server, evaluation={"agent_workflow_timeout_s": 3.0}, data={"rows": "0"})
+        config = workspace.config(server, evaluation={"agent_workflow_timeout_s": 5.0}, data={"rows": "0"})
         live = evaluated(config)
 
     event = live.events("rollout")[0]
@@ -60,6 +62,8 @@ THREADED = """
 import contextvars, threading, time
 from openai import OpenAI
 
+OpenAI(base_url="http://localhost/v1", api_key="-").chat.completions  # imports what a rollout's time must not pay for
+
 def rollout(ctx):
     print("in the thread of", ctx.row_index)
     client = OpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
@@ -69,7 +73,7 @@ def rollout(ctx):
     if ctx.row_index == 2:
         raise SystemExit("of the agent")
     if ctx.row_index == 3:
-        time.sleep(6)
+        time.sleep(9)
         client.chat.completions.create(model="x", messages=[{"role": "user", "content": "too late"}])
     return [*ctx.prompt, {"role": "assistant", "content": "42"}]
 """
@@ -77,7 +81,7 @@ def rollout(ctx):
 
 def test_a_synchronous_function_runs_in_a_thread(workspace: Workspace, server: ChatServer) -> None:
     workspace.agent(THREADED)
-    live = evaluated(workspace.config(server, evaluation={"agent_workflow_timeout_s": 3}))
+    live = evaluated(workspace.config(server, evaluation={"agent_workflow_timeout_s": 5}))
 
     events = {event["row"]: event for event in live.events("rollout")}
     assert live.kinds()[0] == "passed"
@@ -85,7 +89,7 @@ def test_a_synchronous_function_runs_in_a_thread(workspace: Workspace, server: C
     assert events[1]["error"] == "KeyError: 'of the agent'"
     assert "in rollout" in events[1]["details"]
     assert "its thread was here, and goes on:" in events[3]["details"]
-    assert "time.sleep(6)" in events[3]["details"]
+    assert "time.sleep(9)" in events[3]["details"]
     assert [events[row]["output"]["stdout"] for row in range(4)] == [f"in the thread of {row}\n" for row in range(4)]
     assert events[3]["usage"] == {"input_tokens": 7, "output_tokens": 3}
 
