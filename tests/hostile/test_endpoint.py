@@ -59,6 +59,10 @@ class Attacked:
         self.thread.join(DEADLINE_S)
         self.loop.close()
 
+    def settle(self) -> None:
+        """Return once the loop has done what it was doing."""
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(DEADLINE_S)
+
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.endpoint.port()), timeout=DEADLINE_S)
 
@@ -237,6 +241,7 @@ def test_without_descriptors_it_neither_spins_nor_fills_the_log() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             for client in clients:
                 client.close()
+        server.settle()
         told, server.faults = server.faults, []
         assert len(told) < 200  # asyncio says for each connection of each turn that it cannot be accepted
 
