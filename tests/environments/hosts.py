@@ -14,7 +14,7 @@ from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection
 from pytest_osmosis.host.protocol import EnvironmentFields, Setup
 from pytest_osmosis.models.targets import ModelTarget
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 def setup_of(base_url: str, root: Path, **fields: Any) -> Setup:
@@ -112,9 +112,9 @@ def environment_host(setup: Setup, log: Path) -> Iterator[EnvironmentHost]:
         yield host
     finally:
         host.send({"op": "close"})
-        if not host.connection.join(20.0):
+        if not host.connection.join(DEADLINE_S):
             host.connection.kill()
-            host.connection.join(5.0)
+            host.connection.join(DEADLINE_S)
 
 
 def by_run(events: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], Mapping[str, Any]]:
