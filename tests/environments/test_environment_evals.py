@@ -290,6 +290,7 @@ def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(plain
     session = plain_workspace.start(*COMMAND)
     session.wait_for("osmosis: loading environment me/double-it, which alone knows its rows ...")
     loads = plain_workspace.root / "loads.txt"
+    wait_until(lambda: loads.exists() and loads.read_text().endswith("\n"), "the environment's process to begin")
 
     session.interrupt()
 
