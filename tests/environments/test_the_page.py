@@ -7,15 +7,19 @@ server on loopback answers 42.
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.environments import page_environments
-from tests.plugin.workspaces import Workspace, read_json
-from tests.servers import ChatServer, Seen, answered, slow
+from tests.plugin.workspaces import DEADLINE_S, Workspace, read_json
+from tests.servers import Behaviour, ChatServer, Exchange, Seen, answered, held, slow
 
 MODEL = "--osmosis-model=openai/gpt-4.1-mini"
 SAVED = "outputs/evals/my-env--openai--gpt-4.1-mini"
@@ -253,13 +257,35 @@ def test_sampling_args(page: Workspace, server: ChatServer) -> None:
     assert {(seen.body["temperature"], seen.body["top_p"]) for seen in asked(server)} == {(0.7, 0.9)}
 
 
+def _with_another(then: Behaviour) -> Behaviour:
+    """Answers once another request has come, or is overdue."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(exchange.released.wait(), DEADLINE_S / 2)
+        return await then(exchange)
+
+    return behave
+
+
+def _as_another(then: Behaviour) -> Behaviour:
+    """Lets go what `_with_another` holds, and answers."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        exchange.released.set()
+        return await then(exchange)
+
+    return behave
+
+
 def test_concurrency(page: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """--max-concurrent-generation, --max-concurrent-scoring, --no-interleave-scoring, --num-workers"""
     run = (
         "--osmosis-env=my-env", MODEL, "--osmosis-num-workers=1", "--osmosis-save-results", "--osmosis-num-examples=8",
         "--osmosis-state-columns=scored_at_once,rolled_out", "--osmosis-rollouts-per-example=1", "--osmosis-no-probe",
     )  # fmt: skip
-    with ChatServer(slow(0.02, answered(lambda _: "42"))) as server:
+    answer = slow(0.02, answered(lambda _: "42"))
+    with ChatServer(_with_another(answer), _as_another(answer)) as server:
         monkeypatch.setenv("PYTEST_OSMOSIS_BASE_URL", server.base_url)
         page.run(*run, "--osmosis-max-concurrent-generation=2", "--osmosis-max-concurrent-scoring=1")
         most_at_once = server.max_in_flight
@@ -272,21 +298,28 @@ def test_concurrency(page: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {row["rolled_out"] for row in second} == {8}
 
 
-def test_saving_and_resuming(page: Workspace, server: ChatServer) -> None:
+def test_saving_and_resuming(page: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """prime eval run my-env -n 1000 -s, then --resume ./environments/my_env/outputs/evals/my-env--.../abc12345"""
     page_environments.write(page.root, "small-env")
+    page.hurry()
     run = ("--osmosis-env=small-env", MODEL, "--osmosis-num-examples=1000", "--osmosis-save-results")
     folder = SAVED.replace("my-env", "small-env")
+    answer = answered(lambda _: "42")
+    with ChatServer(*[answer] * 4, held(answer)) as server:  # rollouts are not ahead of the test that fails
+        monkeypatch.setenv("PYTEST_OSMOSIS_BASE_URL", server.base_url)
+        first = page.run(*run, "-x", "--osmosis-max-concurrent=1", "--osmosis-no-probe")
+        begun, _ = saved(page, folder)
+        server.release()
+        (directory,) = (page.root / folder).iterdir()
+        resumed = page.run(*run, f"--osmosis-resume-from={directory}")
 
-    page.run(*run, "-x", "--osmosis-max-concurrent=1").assert_outcomes(passed=3, failed=1)
-    begun, _ = saved(page, folder)
-    n_asked = len(asked(server))
-    (directory,) = (page.root / folder).iterdir()
-    resumed = page.run(*run, f"--osmosis-resume-from={directory}")
-
+    first.assert_outcomes(passed=3, failed=1)
     resumed.assert_outcomes(passed=6, failed=6)
-    assert 4 <= len(begun) == n_asked < 12
-    assert len(asked(server)) == 12  # what was saved is not rolled out again
+    assert [row["example_id"] for row in begun] == [0, 0, 0, 1]
+    n_asked = Counter(seen.headers["x-session-id"] for seen in asked(server))
+    held_then = n_asked["1"] - 3  # a rollout that was in flight when the first session ended is made again
+    assert held_then in (0, 1)
+    assert n_asked == {"0": 3, "1": 3 + held_then, "2": 3, "3": 3}  # what was saved is not rolled out again
     rows, metadata = saved(page, folder)
     assert [row["example_id"] for row in rows] == [index for index in range(4) for _ in range(3)]
     assert (metadata["num_examples"], metadata["rollouts_per_example"]) == (4, 3)
