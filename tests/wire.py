@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 CHUNK = bytes(2**16)
 
 Answer = Callable[[], Iterable[bytes]]
