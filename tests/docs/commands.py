@@ -82,7 +82,7 @@ def known(package: str) -> bool:
 def options_of(module: str, *command: str) -> frozenset[str]:
     """Return the options that `python -m module --help` lists, or its help on one of its commands."""
     words = [sys.executable, "-m", module, *command, "--help"]
-    shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, cwd=REPOSITORY).stdout
+    shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=300, cwd=REPOSITORY).stdout
     listed = [re.split(r"\s{2,}", line.strip())[0] for line in shown.splitlines() if re.match(r"\s+-", line)]
     return UNLISTED.union(option for names in listed for option in OPTION.findall(names))
 

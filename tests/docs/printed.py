@@ -18,7 +18,14 @@ VARYING = [
     (re.compile(r"={3,}|-{3,}|_{3,}"), "---"),  # rulers fill the line, so their length varies with its text
     (re.compile(r"(?<=\S) {2,}"), "  "),  # columns are as wide as their longest cell
     (re.compile(r" at 0x[0-9a-f]+"), ""),
+    (re.compile(r" \(pending: its code is still being loaded\)$"), ""),  # on a machine that is busy
 ]
+
+SLOW = re.compile(
+    r"osmosis: (.+ )?[\d,]+/[\d,]+( evals?)?, (.+, )?(starting|[\d,]+ in flight)\b"
+    r"|osmosis: loading environment .+ \.\.\."
+)
+"""Lines that a command prints once it has taken some seconds, as any may on a busy machine."""
 
 
 def settled(line: str) -> str:
@@ -30,7 +37,7 @@ def settled(line: str) -> str:
 
 def difference(shown: str, printed: str) -> str:
     """Return a diff between `shown` and `printed`, or "" if they match. A line `...` in `shown` matches any lines."""
-    lines = [settled(line) for line in printed.strip("\n").splitlines()]
+    lines = [settled(line) for line in printed.strip("\n").splitlines() if not SLOW.match(line)]
     parts = [[settled(line) for line in part] for part in segments(shown)]
     return "" if _fits(parts, lines) else _diff(shown, lines)
 

@@ -129,6 +129,21 @@ def test_an_elision_matches_any_lines(shown: str, same: bool) -> None:
     assert (difference(shown, "a\nb\nc\n") == "") is same
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "osmosis: sums 0/20, starting",
+        "osmosis: sums~a=1 7/1,020, 50% passed, 8 in flight, 1 from before, 30 tokens/s, 5 s left",
+        "osmosis: 2/6 evals, 41/120 runs, sums 1/20, 100% passed, 8 in flight",
+        "osmosis: loading environment me/sums, which alone knows its rows ...",
+    ],
+)
+def test_what_only_a_busy_machine_prints_is_no_difference(line: str) -> None:
+    assert difference("a\nb", f"a\n{line}\nb\n") == ""
+    assert difference("submitted: x", "submitted: x (pending: its code is still being loaded)") == ""
+    assert difference("a\nb", "a\nosmosis: 1 of 20 runs failed\nb\n") != ""
+
+
 def test_outputs_are_updated_between_their_elisions() -> None:
     printed = "head\nosmosis: sums\n  rows: 3\n  gate: none\nrootdir\n2 passed in 3 s\n"
 

@@ -30,7 +30,7 @@ from tests.docs.blocks import REPOSITORY, Block, Needs, blocks_of, needs_of
 from tests.docs.commands import OURS, commands, problem, without_environment
 from tests.docs.printed import difference
 
-DEADLINE_S = 120
+DEADLINE_S = 300
 ONLY_OURS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_osmosis.plugin,xdist.plugin"}
 """Variables that load only our plugin and xdist; starting the other plugins here takes a second per command."""
 INHERITED = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV")
