@@ -16,7 +16,7 @@ LOOK_S = 0.25
 SILENT_S = 2.0
 """A host without a beat for this long is asked for its stacks."""
 PATIENCE_S = 3.0
-"""A host that does not answer for this long has been stopped: its stacks stay unknown."""
+"""A host that does not answer for this long, once it was asked, has been stopped: its stacks stay unknown."""
 STACK_BYTES = 1 << 16
 """The most that is read of an answer."""
 ASK_S = 1.0
@@ -43,7 +43,7 @@ class HostPulse:
         self._file = file
         self._number = 0
         self._left_s: Mapping[Key, float] = {}
-        self._beat_at = self._looked_at = self._asked_at = 0.0
+        self._beat_at = self._looked_at = self._first_asked_at = self._asked_at = 0.0
         self._n_bytes = self._read_to = os.fstat(file.fileno()).st_size
 
     def silence(self, now: float, ask: Callable[[], None]) -> Silence | None:
@@ -57,15 +57,15 @@ class HostPulse:
         beat = read_beat(os.pread(self._file.fileno(), self._n_bytes, 0))
         if beat is not None and beat.number != self._number:
             self._number, self._left_s = beat
-            self._beat_at, self._asked_at = now, 0.0
+            self._beat_at, self._first_asked_at, self._asked_at = now, 0.0, 0.0
             self._read_to = os.fstat(self._file.fileno()).st_size
         if not self._number or now - self._beat_at < SILENT_S:
             return None
         if now - self._asked_at >= ASK_S:
-            self._asked_at = now
+            self._first_asked_at, self._asked_at = self._first_asked_at or now, now
             ask()
         stacks = read_stacks(self._answer())
-        if not stacks and now - self._beat_at < SILENT_S + PATIENCE_S:
+        if not stacks and now - self._first_asked_at < PATIENCE_S:
             return None
         key = key_in(stacks[0]) if stacks else None
         return Silence(now - self._beat_at - EVERY_S, key, self._left_s, _shown(stacks))

@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 
 from pytest_osmosis.engine.host_process import PULSE_BYTES, _pulse_file
-from pytest_osmosis.engine.pulse import SILENT_S, HostPulse, Silence
+from pytest_osmosis.engine.pulse import PATIENCE_S, SILENT_S, HostPulse, Silence
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.pulse import STACKS_SIGNAL, Pulse, TimeLeft, key_in, read_beat, read_stacks
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -34,7 +34,8 @@ async def forever():
 
 asyncio.run(in_frame_of(KEY, forever))
 """
-DEADLINE_S = 20.0
+FRAME = '  File "ours.py", line 1 in osmosis row3-run1-baseline attempt 2'
+DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -74,6 +75,26 @@ def test_stacks_are_read_with_the_main_thread_first() -> None:
     assert [frame.name for frame in main] == ["osmosis row3-run1-baseline attempt 2", "inner"]
     assert [(frame.file, frame.line) for frame in other] == [("/a b.py", 3)]
     assert (key_in(main), key_in(other), read_stacks("")) == (KEY, None, [])
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["answers", "stopped"])
+def test_a_host_gets_its_time_to_answer_although_it_is_asked_late(file: IO[bytes], answers: bool) -> None:
+    """The engine was held up: the host has been silent for long when it looks again."""
+    pulse, asked = HostPulse(file), []
+    Pulse(os.dup(file.fileno())).beat([TimeLeft(KEY, 1.5)])
+    assert pulse.silence(100.0, lambda: asked.append(100.0)) is None
+    assert pulse.silence(200.0, lambda: asked.append(200.0)) is None
+    assert asked == [200.0]
+    if answers:
+        os.write(file.fileno(), f"Current thread 0x2 (most recent call first):\n{FRAME}\n".encode())
+        silence = pulse.silence(200.5, lambda: None)
+        assert silence is not None
+        assert silence.key == KEY
+    else:
+        assert pulse.silence(199.5 + PATIENCE_S, lambda: None) is None
+        silence = pulse.silence(200.0 + PATIENCE_S, lambda: None)
+        assert silence is not None
+        assert silence.key is None
 
 
 def test_a_process_in_c_is_silent_and_says_where_it_is(file: IO[bytes], tmp_path: Path) -> None:
