@@ -15,7 +15,7 @@ from aiohttp import web
 
 from pytest_osmosis.demo.disturbances import Disturbances, Latency
 from pytest_osmosis.demo.server import application
-from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
+from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, held, reply
 
 GATHERING = """
@@ -191,7 +191,7 @@ def demo_server() -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(DEADLINE_S)
     try:
         yield f"http://127.0.0.1:{found['port']}"
     finally:
