@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.engine import hosts
 from pytest_osmosis.record.run_id import RunId
-from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
+from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, held, reply
 
 TWO = {"hosts": 2}
@@ -41,10 +42,12 @@ def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(workspace: 
     workspace.write(
         "rewards.py",
         """
-        import os, time
+        import os, pathlib, time
         def exact(solution_str):
             print(os.getpid())
-            time.sleep(0.1)
+            pathlib.Path(f"scorer-{os.getpid()}").touch()
+            while len(list(pathlib.Path().glob("scorer-*"))) < 2:  # one may start long after the other
+                time.sleep(0.01)
             return 1.0
         """,
     )
@@ -72,6 +75,13 @@ def test_a_killed_host_costs_only_the_rollouts_it_had_begun(workspace: Workspace
     assert live.kinds() == ["passed"] * 8
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no host be killed because it is slow to end."""
+    monkeypatch.setattr(hosts, "CLOSE_S", DEADLINE_S)
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_host_ends_although_a_thread_never_does(workspace: Workspace) -> None:
     """Exit handlers of user code run; if the host was killed, they would not."""
     workspace.agent(
@@ -88,6 +98,7 @@ def test_a_host_ends_although_a_thread_never_does(workspace: Workspace) -> None:
     assert (workspace.root / "ended").exists()
 
 
+@pytest.mark.usefixtures("patient")
 def test_exit_handlers_that_were_registered_before_ours_run(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
