@@ -13,8 +13,9 @@ from textwrap import dedent
 
 import pytest
 
+from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.errors import HostError
-from tests.engine.evaluating import Workspace, asked_rows, running
+from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, running
 from tests.engine.test_engine_retries import by_row
 from tests.servers import ChatServer, held, reply, slow
 
@@ -184,15 +185,15 @@ def test_a_scorer_that_cannot_be_started_ends_the_eval(
 
 
 SOON_OVER = """
-import os, sys, threading, time
+import os, threading, time
 
 def end():
-    time.sleep(0.1)
-    if {whom}:
-        {words}
-        os._exit(3)
+    while not os.path.exists(f"end-{{os.getpid()}}"):
+        time.sleep(0.01)
+    {words}
+    os._exit(3)
 
-threading.Thread(target=end).start()
+threading.Thread(target=end, daemon=True).start()
 def exact(solution_str):
     return 1.0
 """
@@ -201,9 +202,12 @@ def exact(solution_str):
 @pytest.mark.parametrize("words", ["pass", "os.write(2, b'last words')"], ids=["silent", "last words"])
 def test_hosts_that_die_before_they_begin_anything_end_the_eval(workspace: Workspace, words: str) -> None:
     """They load the code, and die while they probe the model. The message names their log, if there is one."""
-    workspace.write("rewards.py", SOON_OVER.format(whom="True", words=words))
+    workspace.write("rewards.py", SOON_OVER.format(words=words))
     with ChatServer(slow(1000, reply("42"))) as server:
         with running(workspace.config(server), probe=True) as live:
+            for n_probes in (1, 2, 3):
+                server.wait_for(lambda server, n=n_probes: len(server.requests) == n)  # type: ignore[misc]
+                workspace.write(f"end-{live.host('host').pid}", "")
             live.wait()
     assert live.kinds() == ["skipped"] * 4
     stopped = live.run.engine.stopped
@@ -216,11 +220,19 @@ def test_hosts_that_die_before_they_begin_anything_end_the_eval(workspace: Works
 
 def test_scorers_that_die_before_they_begin_anything_end_the_eval(workspace: Workspace) -> None:
     """Rollouts in the journal are kept; the runs are errors of their functions."""
-    workspace.write("rewards.py", SOON_OVER.format(whom="'agent' not in sys.modules", words="pass"))
+    workspace.write("rewards.py", SOON_OVER.format(words="pass"))
     workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n")
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server)) as live:
-            live.wait_for(lambda: live.hosts.starts.given_up, "for the scorers to be given up")
+
+            def given_up() -> str | None:
+                """End the scorer that is ready, if there is one."""
+                for host in live.hosts:
+                    if host.role == "scorer" and host.ready and isinstance(host.connection, HostConnection):
+                        workspace.write(f"end-{host.connection.pid}", "")
+                return live.hosts.starts.given_up
+
+            live.wait_for(given_up, "for the scorers to be given up")
             server.release()
             live.wait()
     assert live.kinds() == ["error"] * 4
@@ -261,7 +273,7 @@ def test_no_host_outlives_its_killed_parent(workspace: Workspace) -> None:
         parent.kill()
         parent.communicate()
         server.wait_for(lambda server: server.in_flight == 0)
-    end = time.monotonic() + 20
+    end = time.monotonic() + DEADLINE_S
     while _members(groups):
         assert time.monotonic() < end, f"left over: {_members(groups)}"
         time.sleep(0.01)
