@@ -130,6 +130,13 @@ class Live:
             assert time.monotonic() < end, f"waited in vain {what}: {self.run.engine.progress} {self.run_files()}"
             time.sleep(0.005)
 
+    def pause(self) -> None:
+        """Pause the engine, and wait until its hosts have been told."""
+        self.run.engine.pause()
+        self.wait_for(lambda: self.actor.paused, "for the engine to heed it")
+        paused = time.monotonic()
+        self.wait_for(lambda: self.actor._looked_at > paused, "for the end of the engine's turn")
+
     def wait(self) -> Live:
         """Wait until every run is done."""
         self.wait_for(lambda: len(self.told) >= len(self.run.selected.runs), "for every run")

@@ -34,8 +34,7 @@ def test_a_pause_holds_the_next_requests_of_rollouts_in_flight(workspace: Worksp
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server, evaluation={"batch_size": 3})) as live:
             server.wait_for(lambda server: server.in_flight == 2)
-            live.run.engine.pause()
-            live.wait_for(lambda: live.actor.paused, "for the engine to heed it")
+            live.pause()
             live.host("host").send([{"op": "probe", "model_tag": "primary"}])
             server.wait_for(lambda server: server.in_flight == 3)
             server.release()
@@ -56,8 +55,7 @@ def test_a_pause_holds_runs_that_were_handed_out_ahead(workspace: Workspace) -> 
     with ChatServer(reply("42")) as server:
         with running(workspace.config(server, evaluation={"batch_size": 1})) as live:
             live.wait_for(lambda: (workspace.root / "begun-0").exists(), "for the first rollout")
-            live.run.engine.pause()
-            live.wait_for(lambda: live.actor.paused, "for the engine to heed it")
+            live.pause()
             live.host("host").send([{"op": "probe", "model_tag": "primary"}])
             server.wait_for(lambda server: len(server.requests) == 1)
             workspace.write("told", "")
