@@ -40,6 +40,7 @@ def test_a_stop_that_is_requested_after_the_last_run_began_changes_nothing(works
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server)) as live:
             live.wait_for(lambda: len(server.requests) == 4, "for all requests")
+            live.wait_for(lambda: live.run.engine.progress.in_flight == 4, "for the engine to know that all have begun")
             live.run.directory.stop_request.touch()
             asked = time.monotonic()
             live.wait_for(lambda: live.actor._looked_at > asked, "for the engine to look")
