@@ -324,10 +324,18 @@ def test_functions_that_hang_are_interrupted_where_they_are(workspace: Workspace
     assert asked_rows(server) == dict.fromkeys(range(len(HANGS) + 2), 1)
 
 
+WHEN_LEFT = """
+import asyncio, os
+
+async def when_left():  # row 0 has been rolled out then
+    while not os.path.exists("left"):
+        await asyncio.sleep(0.01)
+
+"""
 ENDS = {
-    "leaves": ("def {}:", "os._exit(6)", "exit status 6"),
-    "aleaves": ("async def {}:", "os._exit(6)", "exit status 6"),
-    "akilled": ("async def {}:", "await asyncio.sleep(0.1); os.kill(os.getpid(), 9)", "SIGKILL"),
+    "leaves": ("def {}:", "open('left', 'w').close(); os._exit(6)", "exit status 6"),
+    "aleaves": ("async def {}:", "await when_left(); os._exit(6)", "exit status 6"),
+    "akilled": ("async def {}:", "await when_left(); os.kill(os.getpid(), 9)", "SIGKILL"),
     "fine": ("def {}:", "return 1", ""),
     "afine": ("async def {}:", "return 1", ""),
 }
@@ -335,7 +343,7 @@ ENDS = {
 
 def test_functions_that_end_their_process_cost_their_own_score(workspace: Workspace, server: ChatServer) -> None:
     workspace.rows([{"user_prompt": f"row {row}"} for row in range(6)])
-    code = "import asyncio, os\n"
+    code = WHEN_LEFT
     for row, (name, (define, end, _)) in enumerate(ENDS.items()):
         code += define.format(f"{name}(solution_str, extra_info)")
         code += f"\n    if extra_info['user_prompt'] != 'row {row}': return 1\n    {end}\n"
