@@ -52,12 +52,13 @@ def test_a_run_that_waits_for_its_retry_gives_its_slot_back(workspace: Workspace
         assert asked_rows(server) == {0: 2, 1: 1, 2: 1, 3: 1}
     assert live.kinds() == ["passed"] * 4
     assert [live.record(row).retries for row in range(4)] == [1, 0, 0, 0]
-    assert live.told[-1][0].row == 0, "the others finished first"
+    order = [run.row for run, _ in live.told]
+    assert order.index(0) > max(order.index(1), order.index(2)), "the others finished first"
 
 
 def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
-    with ChatServer(status(429, retry_after="5")) as server:
+    with ChatServer(status(429, retry_after="300")) as server:
         with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
             live.wait_for(lambda: live.run.engine.progress.retrying == 4)
             assert live.run.engine.progress.in_flight == 0
@@ -90,7 +91,7 @@ def test_a_run_that_holds_a_lock_goes_on_after_its_retry_although_no_slot_is_fre
         """
     )
     with ChatServer(by_row({0: [status(429, retry_after="0.1"), reply("42")]}, reply("42"))) as server:
-        live = evaluated(workspace.config(server, evaluation={"batch_size": 1, "agent_workflow_timeout_s": 10}))
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 1, "agent_workflow_timeout_s": 60}))
         assert server.max_in_flight == 1
         assert asked_rows(server) == {0: 2, 1: 1, 2: 1, 3: 1}
     assert live.kinds() == ["passed"] * 4
