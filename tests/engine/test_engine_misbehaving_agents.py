@@ -258,11 +258,20 @@ def test_side_effects_of_agents_harm_no_run(workspace: Workspace, server: ChatSe
     assert not live.run.engine.notices.texts
 
 
-def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace, server: ChatServer) -> None:
-    """Each of four holds the loop for 0.6 s, in one go, within a deadline of 2 s."""
+def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace) -> None:
+    """Each of four holds the loop for 0.6 s, in one go, within a deadline of 2 s. All have begun by then."""
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(4)])
-    workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n    time.sleep(0.6)\n")
-    live = evaluated(workspace.config(server, evaluation={"agent_workflow_timeout_s": 2, "batch_size": 4}))
+    workspace.agent(
+        """
+        ALL = asyncio.Barrier(4)
+
+        async def rollout(ctx):
+            await ALL.wait()
+            time.sleep(0.6)
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    live = evaluated(workspace.config(None, evaluation={"agent_workflow_timeout_s": 2, "batch_size": 4}))
     assert live.kinds() == ["passed"] * 4
 
 
@@ -323,12 +332,12 @@ def test_a_run_cancelled_before_it_runs_returns_its_slot(workspace: Workspace) -
             return [{"role": "assistant", "content": "42"}]
         """
     )
-    live = evaluated(workspace.config(None, evaluation={"agent_workflow_timeout_s": 5, "batch_size": 2}))
+    live = evaluated(workspace.config(None, evaluation={"agent_workflow_timeout_s": 60, "batch_size": 2}))
     assert live.kinds() == ["passed", "error", "passed", "passed"]
     assert (live.record(1).boundary, live.record(1).error) == ("agent", CANCELLED)
 
 
-def test_a_leftover_task_that_holds_the_loop_is_ended(workspace: Workspace, server: ChatServer) -> None:
+def test_a_leftover_task_that_holds_the_loop_is_ended(workspace: Workspace) -> None:
     workspace.agent(
         """
         async def spin():
@@ -338,9 +347,10 @@ def test_a_leftover_task_that_holds_the_loop_is_ended(workspace: Workspace, serv
             await ctx.chat(ctx.prompt)
             if ctx.row_index == 1:
                 asyncio.create_task(spin())
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
         """
     )
-    live = evaluated(workspace.config(server, evaluation={"agent_workflow_timeout_s": 1, "batch_size": 1}))
+    live = evaluated(workspace.config(None, evaluation={"agent_workflow_timeout_s": 1, "batch_size": 1}))
     assert live.kinds() == ["passed"] * 4
 
 
