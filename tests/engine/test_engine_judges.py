@@ -271,7 +271,9 @@ def test_failures_of_judges_in_functions_are_told_apart(
 @pytest.mark.parametrize("code", [OLD, NEW], ids=["blocks", "awaits"])
 def test_a_silent_judge_of_a_function_is_an_outage(questions: Workspace, code: str) -> None:
     questions.rows([{"user_prompt": "What is 6 * 7?", "ground_truth": "42"}])
-    live, _ = called(questions, code, never(), evaluation={"grader_timeout_s": 0.5})
+    modules = "pytest_osmosis.config.tables, pytest_osmosis.models.light, pytest_osmosis.models.completions"
+    code = f"import {modules}\n{code}"  # else the first call does, within the time limit
+    live, _ = called(questions, code, never(), evaluation={"grader_timeout_s": 2})
 
     assert live.results.boundaries() == {"provider": 1}
 
