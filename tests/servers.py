@@ -24,7 +24,7 @@ from typing import Any
 from aiohttp import web
 
 DEADLINE_S = 60.0
-"""How long hosts may take to send their requests on a loaded machine, new processes among them."""
+"""The time in which hosts send their requests on a loaded machine, new processes among them."""
 
 OVERFLOW = {
     "error": {

@@ -38,7 +38,7 @@ MOST_REQUESTS = 70
 """A session is killed after 0 to this many requests, so that the run lasts for more than all kills."""
 UNBOUNDED = 10**9
 WHOLE_S = 300.0
-"""How long a session may take that nobody kills."""
+"""The time that a session may take which nobody kills."""
 FEW_BYTES = 40_000
 """A disk is full after at most this much of the events of runs."""
 CONFIG = """

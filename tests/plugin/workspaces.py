@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 import pytest
 
 DEADLINE_S = 180.0
-"""How long a session may take on a loaded machine; what takes longer hangs."""
+"""The time that a session may take on a loaded machine; what takes longer hangs."""
 UNUSED = ("asyncio", "hypothesispytest", "anyio", "metadata")
 """Plugins that these workspaces do without: they cost as much as the eval does."""
 PYTEST = (sys.executable, "-mpytest", *(f"-pno:{plugin}" for plugin in UNUSED))
