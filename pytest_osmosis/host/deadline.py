@@ -56,6 +56,8 @@ class Deadline:
         self._owed_s = 0.0
         self._paused_s = 0.0
         self._paused_at: float | None = None
+        self._waits_since: float | None = None
+        self._n_waits = 0
         self._stalls_at_pause = 0.0
         self._cancels = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -66,7 +68,7 @@ class Deadline:
 
     def spent_s(self) -> float:
         """Return the run's own time so far."""
-        paused_s = self._paused_s + self._pause_s()
+        paused_s = self._paused_s + self._pause_s() + self._blocked_wait_s()
         stalled_s = self._stalls.total_s - self._stalls_before
         return self.loop.time() - self._begun - paused_s - stalled_s + self._owed_s
 
@@ -81,6 +83,26 @@ class Deadline:
     def resume(self) -> None:
         self._paused_s += self._pause_s()
         self._paused_at = None
+
+    def pause_blocked(self) -> None:
+        """Give back what is charged from now on to code that blocks the loop, as it only waits for others.
+
+        Unlike `pause`, it is called from another thread, always the same one, and each call needs its `resume_blocked`.
+        """
+        self._n_waits += 1
+        if self._waits_since is None:
+            self._waits_since = self.loop.time()
+
+    def resume_blocked(self) -> None:
+        """Charge the code that blocks the loop again, once nothing of it waits any more."""
+        self._n_waits -= 1
+        if not self._n_waits:
+            self._owed_s -= self._blocked_wait_s()
+            self._waits_since = None  # last: the monitor, in its thread, must not find the wait charged
+
+    def _blocked_wait_s(self) -> float:
+        since = self._waits_since  # read once, for the monitor
+        return 0.0 if since is None else self.loop.time() - since
 
     def _pause_s(self) -> float:
         """Return the length of the current pause, without its stalls: those are left out separately, or owed."""

@@ -210,16 +210,17 @@ class BlockedClock:
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
-        self._paused_at: float | None = None
+        self._is_paused = False
 
     def pause(self) -> None:
-        if self._paused_at is None:
-            self._paused_at = self._deadline.loop.time()
+        if not self._is_paused:
+            self._is_paused = True
+            self._deadline.pause_blocked()
 
     def resume(self) -> None:
-        if self._paused_at is not None:
-            self._deadline.owe(self._paused_at - self._deadline.loop.time())
-            self._paused_at = None
+        if self._is_paused:
+            self._is_paused = False
+            self._deadline.resume_blocked()
 
 
 class ScoringRequests:

@@ -285,6 +285,16 @@ def test_blocking_functions_keep_to_the_limits_of_judges(questions: Workspace) -
     assert len(server.requests) == ROWS
 
 
+@pytest.mark.slow
+def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(questions: Workspace) -> None:
+    questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": f"{row + 40}"} for row in range(2)])
+    limits = {"judge": {"requests_per_minute": 7}, "evaluation": {"grader_timeout_s": 2}}
+    live, _ = called(questions, OLD, reply(RIGHT), **limits)
+
+    assert live.kinds() == ["passed"] * 2
+    assert live.results.throttling.held_s["judge.requests_per_minute"] > 6
+
+
 def test_a_function_without_its_key_is_a_reward_error(questions: Workspace) -> None:
     live = evaluated(calling_config(questions, OLD), environ={"OPENAI_API_KEY": ""})
 

@@ -125,6 +125,25 @@ async def test_a_stall_during_a_pause_is_left_out_once_and_counts_if_the_run_cau
         assert 250 <= inside.spent_s() < 300
 
 
+async def test_what_is_charged_to_code_that_only_waits_is_given_back_at_once() -> None:
+    stalls = StallTime()
+    async with deadline(1000, stalls) as inside:
+        inside.pause_blocked()
+        inside.pause_blocked()  # two requests of the function wait
+        assert inside._waits_since is not None
+        inside._begun -= 300  # as if 300 s had passed, 200 s of them in the wait ...
+        inside._waits_since -= 200
+        stalls.total_s += 250
+        inside.owe(250)  # ... and 250 s with the loop blocked by the function
+        assert 100 <= inside.spent_s() < 150
+        inside.resume_blocked()
+        assert 100 <= inside.spent_s() < 150
+        inside.resume_blocked()
+        assert 100 <= inside.spent_s() < 150
+        inside.owe(50)
+        assert 150 <= inside.spent_s() < 200
+
+
 async def test_stalls_before_a_deadline_do_not_matter() -> None:
     stalls = StallTime()
     stalls.total_s = 1000
