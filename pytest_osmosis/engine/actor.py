@@ -43,7 +43,9 @@ from pytest_osmosis.verdicts.pass_rule import Outcome
 GATHER_S = 0.005
 """A turn waits this long after its first message, so that one write and one refill serve many runs."""
 TURN_S = 0.25
-"""The engine looks after its hosts this often, even if nothing arrives."""
+"""A turn begins this often, even if nothing arrives."""
+LOOK_AFTER_S = 0.1
+"""The engine looks after its hosts no more often than this."""
 
 
 class Submit(NamedTuple):
@@ -92,7 +94,7 @@ class Actor:
         self.notices = Notices()
         self.recorder = Recorder(job, journal, every)
         self.table = RunTable(job.n)
-        self.hosts = Hosts(job, self.inbox.put, self.notices, self.table.begun_in)
+        self.hosts = Hosts(job, self.inbox.put, self.notices)
         self.most_in_flight = job.batch_size
         self.permits = Permits(job.limits)
         self.judge_permits = Permits(job.judge_limits, prefix="judge.")
@@ -106,6 +108,7 @@ class Actor:
         self.exchanges = Exchanges(job.exchanges)
         self._stop_request = job.stop_request
         self._looked_at = 0.0
+        self._looked_after_at = 0.0
         self._waits_to_go = False
         self._closing_at: float | None = None
         self._broken = False
@@ -155,12 +158,12 @@ class Actor:
             self._handle(message)
         self._write_exchanges()
         if not self.paused:
-            self.hosts.look_after(self.table.busy, self._probing.host)
-            self._recovery.end_silent_hosts()
+            self._look_after_hosts()
             self._feed.refill(rollouts=self._probing.is_over and self._closing_at is None)
             if self.hosts.starts.given_up is not None:
                 self._recovery.give_up_hosts(self.hosts.starts.given_up)
             self._report_stall()
+        self.hosts.share_out()
         self.hosts.gather(busy=bool(self.table.queue))
         self._log.bound()
         now = time.monotonic()
@@ -190,10 +193,17 @@ class Actor:
             while True:
                 yield self.inbox.get_nowait()
 
+    def _look_after_hosts(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_after_at >= LOOK_AFTER_S:
+            self._looked_after_at = now
+            self.hosts.look_after(self._probing.host)
+            self._recovery.end_silent_hosts()
+
     def _report_stall(self) -> None:
         if not self.hosts.in_flight:
             self._stall_notice.since = time.monotonic()  # the session holds the eval back
-        states, n_queued = list(self.table.states.values()), len(self.table.queue) if self._probing.is_over else 0
+        states, n_queued = self.table.states.values(), len(self.table.queue) if self._probing.is_over else 0
         text = self._stall_notice.check(time.monotonic(), self.recorder.n_done, states, n_queued)
         if text is not None:
             self.notices.alert(text)
@@ -222,19 +232,27 @@ class Actor:
     def _most_in_flight(self) -> int:
         """Return how many rollouts may be in flight now: those that began under a higher limit may last."""
         hosts, quarantine = self.hosts, self.hosts.quarantine
-        of_hosts = sum(max(*host.sent_limits, self.table.begun_in(host)) for host in hosts if host.role == "host")
-        quarantined = quarantine is not None and self.table.rolls(quarantine)
+        if not hosts.are_limited:
+            return hosts.in_flight
+        of_hosts = sum(max(*host.sent_limits, host.n_in_slots) for host in hosts if host.role == "host")
+        quarantined = quarantine is not None and quarantine.n_to_roll_out > 0
         return max(hosts.in_flight, of_hosts + quarantined)
 
     def _settle(self) -> None:
         self._write_exchanges()
         self.most_in_flight = self._most_in_flight()
         try:
-            self.recorder.settle(**self.table.counts(), held_by=self._held_by)
+            self._report()
         except JournalError as error:
             self.notices.add(str(error))
             self.runs.stop(Stop("journal", str(error)))
-            self.recorder.settle(**self.table.counts(), held_by=self._held_by)
+            self._report()
+
+    def _report(self) -> None:
+        tally = self.table.tally
+        self.recorder.settle(
+            in_flight=tally.n_in_flight, retrying=tally.n_retrying, held=tally.n_held, held_by=self._held_by
+        )
 
     def end(self) -> None:
         """End the hosts and close the journal. The hosts' last events count; runs still in flight are skipped."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from heapq import heapify, heapreplace
 from io import BufferedReader
 
 from pytest_osmosis.datasets import Row
@@ -57,7 +58,7 @@ class Feed:
         """Refill all hosts. Without `rollouts` no run begins, and those that are rolled out are scored."""
         if rollouts:
             self._refill_quarantine()
-        self._hosts.relimit()
+        self._hosts.share_out()
         if rollouts and self._job.rescore is not None:
             self._recall(self._job.rescore)
         elif rollouts:
@@ -81,13 +82,10 @@ class Feed:
         limit = host.limit
         if not host.ready or limit < 1 or not self._table.queue:
             return
-        not_rolled_out = [state for state in self._table.states.values() if not state.is_rolled_out]
-        if self._table.n_unscored > self._most_unscored:
+        if self._table.tally.n_unscored > self._most_unscored:
             return
-        in_host = [state for state in not_rolled_out if state.host is host]
-        n_begun = sum(state.is_begun for state in in_host)
         ahead = max(2, limit if self._job.hosts == 1 else limit // 2)
-        room = max(limit, n_begun) + ahead - len(in_host)
+        room = max(limit, host.n_rolling) + ahead - host.n_to_roll_out
         if room < max(1, ahead // 8):
             return
         self._hosts.pace(host, room)
@@ -105,18 +103,15 @@ class Feed:
         """Count the runs that may use the budget; empty if there is none."""
         if not self._runs.is_bounded:
             return Counter()
-        return Counter(state.run.model for state in self._table.states.values() if not state.is_rolled_out)
+        return +self._table.tally.to_roll_out  # without models that have none
 
     def _take_back(self) -> None:
         """Let hosts give back what they have not begun, if it would exceed the budget, or if they may begin nothing."""
         exceeds = self._runs.is_overcommitted(self._in_flight())
         for host in self._hosts.rolling:
-            if (exceeds or host.limit < 1) and not host.gives_back and self._has_unbegun(host):
+            if (exceeds or host.limit < 1) and not host.gives_back and host.n_to_roll_out > host.n_rolling:
                 host.gives_back = True
                 host.hand([{"op": "drop", "model_tag": None}])
-
-    def _has_unbegun(self, host: Host) -> bool:
-        return any(state.stage is Stage.HANDED_OUT for state in self._table.in_host(host))
 
     def _next_for(self, host: Host) -> int | None:
         """Return the place in the queue of the next run for a host, None if others have begun the rows of all.
@@ -170,14 +165,13 @@ class Feed:
         if self._hosts.quarantine is None and suspects:
             self._hosts.start_quarantine()
         host = self._hosts.quarantine
-        if host is None or not host.ready or self._table.in_host(host):
-            return
-        if suspects and not suspects[0].is_rolled_out and self._hosts.are_full:
+        if host is None or not host.ready or host.runs:
             return
         if not suspects:
             self._hosts.retire_quarantine(host)
             return
-        if suspects[0].is_rolled_out and not self._may_score():
+        may_take = self._may_score() if suspects.first.is_rolled_out else not self._hosts.are_full
+        if not may_take:
             return
         state = suspects.popleft()
         if state.group is not None:
@@ -199,7 +193,7 @@ class Feed:
             self._n_not_stored += len(unstored)
         for run in unstored:
             self._runs.skip(run, rescore.without_rollout[run])
-        while table.queue and table.n_unscored < self._most_unscored:
+        while table.queue and table.tally.n_unscored < self._most_unscored:
             run = table.queue.popleft()
             try:
                 if self._row is None or self._row.row_index != run.row:
@@ -242,7 +236,7 @@ class Feed:
             self._recorder.recall_again(run)
             self._runs.recall_group(run)
             lacks_scores = self._lacks_scores(run)
-            if lacks_scores and self._table.n_unscored >= self._most_unscored:
+            if lacks_scores and self._table.tally.n_unscored >= self._most_unscored:
                 self._table.stored.appendleft(run)
                 return
             self._report_stored_run(run, lacks_scores=lacks_scores)
@@ -289,14 +283,15 @@ class Feed:
         hosts = self._hosts.scoring
         if not hosts or not self._table.unscored_async:
             return
-        n_runs = Counter(state.host for state in self._table.states.values())
-        requests: dict[Host, list[Request]] = {host: [] for host in hosts}
+        requests: dict[Host, list[Request]] = {}
+        by_load = [(len(host.runs) / host.share.scorings, place) for place, host in enumerate(hosts)]
+        heapify(by_load)
         while self._table.unscored_async and self._may_score():
             state = self._table.unscored_async.popleft()
-            host = min(hosts, key=lambda host: n_runs[host] / host.share.scorings)
-            state.host = host
-            n_runs[host] += 1
-            requests[host].append(self._score_request(state, self._recorder.unscored_async(state.run)))
+            place = by_load[0][1]
+            state.host = host = hosts[place]
+            heapreplace(by_load, (len(host.runs) / host.share.scorings, place))
+            requests.setdefault(host, []).append(self._score_request(state, self._recorder.unscored_async(state.run)))
         for host, requests_of_host in requests.items():
             host.hand(requests_of_host)
 
@@ -306,8 +301,7 @@ class Feed:
         while hosts and self._table.groups.ready and self._may_score():
             group = self._table.groups.ready.popleft()
             rolled_in = Counter(state.rolled_in for state in group.members)
-            n_runs = Counter(state.host for state in self._table.states.values())
-            host = max(hosts, key=lambda host: (rolled_in[host], -n_runs[host]))
+            host = max(hosts, key=lambda host: (rolled_in[host], -len(host.runs)))
             self._hand_group(host, group)
 
     def _may_score(self) -> bool:
@@ -329,13 +323,11 @@ class Feed:
     def _refill_scorer(self, host: Host) -> None:
         if not host.ready or not self._table.unscored_blocking:
             return
-        n_runs = len(self._table.in_host(host))
         requests: list[Request] = []
         credits = min(MAX_CREDITS, max(2, int(SCORER_AHEAD_MS / max(host.score_ms, 0.01))))
-        while self._table.unscored_blocking and n_runs < credits and self._may_score():
+        while self._table.unscored_blocking and len(host.runs) < credits and self._may_score():
             state = self._table.unscored_blocking.popleft()
             state.scorer = host
-            n_runs += 1
             requests.append(self._score_request(state, self._recorder.unscored_blocking(state.run)))
         host.gather_s = SCORER_AHEAD_MS / 2000
         host.hand(requests)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_osmosis.engine.host_connection import Connection, Post
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.host.protocol import Request
+
+if TYPE_CHECKING:
+    from pytest_osmosis.engine.run_state import RunState
 
 HostRole = Literal["host", "quarantine", "scorer"]
 
@@ -39,6 +42,9 @@ class Host:
     time when it was last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`. If it `gives_back`,
     it was asked for the runs that it has not begun, and has not answered yet. `sent_limits` are the numbers of rollouts
     in flight that it has been told of, from the one that it keeps to the last.
+
+    `runs` are those that it rolls out or scores, in the order in which they were handed to it. It has `n_to_roll_out`
+    to roll out, of which `n_rolling` have begun, and `n_in_slots` of these hold a slot, as far as it has told.
     """
 
     role: HostRole
@@ -53,6 +59,10 @@ class Host:
     handed_at: float = 0.0
     gather_s: float = 0.0
     sent_limits: list[int] = field(default_factory=list)
+    runs: dict[RunState, None] = field(default_factory=dict)
+    n_to_roll_out: int = 0
+    n_rolling: int = 0
+    n_in_slots: int = 0
 
     def __post_init__(self) -> None:
         self.sent_limits.append(self.share.limit)
@@ -71,6 +81,11 @@ class Host:
     def limit(self) -> int:
         """The number of rollouts that it may have in flight."""
         return self.share.limit
+
+    @property
+    def is_busy(self) -> bool:
+        """True if it must send something sooner or later. A host that may do nothing now need not."""
+        return (self.limit > 0 or self.role == "scorer") and bool(self.runs)
 
     def hand(self, requests: list[Request]) -> None:
         """Send requests. The time that the host may be silent begins anew."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pytest_osmosis.engine.host_connection import Connection, Post
@@ -46,9 +46,9 @@ class Most(NamedTuple):
 
 class Hosts:
     """All hosts of one eval. `throttle` limits them while servers have no room, `most` as user code says, and
-    `in_flight` as the session says; with `closing` none is replaced. `begun_in` counts rollouts that hold a slot."""
+    `in_flight` as the session says, once they `are_limited` by it; with `closing` none is replaced."""
 
-    def __init__(self, job: Job, post: Post, notices: Notices, begun_in: Callable[[Host], int]) -> None:
+    def __init__(self, job: Job, post: Post, notices: Notices) -> None:
         self.rolling: list[Host] = []
         self.scorers: list[Host] = []
         self.quarantine: Host | None = None
@@ -57,9 +57,11 @@ class Hosts:
         self.throttle = Throttle(job.batch_size, min(job.hosts, job.batch_size))
         self.most = Most()
         self.in_flight = job.batch_size
+        self.are_limited = False
         self.closing = False
-        self._begun_in = begun_in
         self._settles = False
+        self._are_shares_old = False
+        self._looked_at = 0.0
         self._job = job
         self._notices = notices
         self._by_connection: dict[Connection, Host] = {}
@@ -156,12 +158,12 @@ class Hosts:
                 other.hand([{"op": "hold", "wait_s": wait_s}])
         self.relimit()
 
-    def look_after(self, busy: Callable[[Host], bool], probing: Host | None) -> None:
-        """End hosts that do not become ready, do not close, or are `busy` and silent for longer than code may take."""
+    def look_after(self, probing: Host | None) -> None:
+        """End hosts that do not become ready, do not close, or are busy and silent for longer than code may take."""
         now = time.monotonic()
         for host in self:
             allowed_s = self._allowed_silence_s(host, host is probing)
-            if now - host.heard_at > allowed_s and (host.retired or not host.ready or host is probing or busy(host)):
+            if now - host.heard_at > allowed_s and (host.retired or not host.ready or host is probing or host.is_busy):
                 self._notices.add(f"a process that runs your code sent nothing for {allowed_s:.0f} s and was ended")
                 host.heard_at = now
                 host.connection.kill()
@@ -177,11 +179,18 @@ class Hosts:
         return max(setup.agent_timeout_s, setup.grader_timeout_s, PROBE_S if probes else 0.0) + SILENCE_SLACK_S
 
     def relimit(self) -> None:
-        """Share out the runs that may be in flight. Idempotent.
+        """Have the runs that may be in flight shared out anew."""
+        self._are_shares_old = True
+
+    def share_out(self) -> None:
+        """Tell hosts their shares of the runs that may be in flight, if these change.
 
         A run in quarantine takes a slot from the newest host, which replaces the one that died. An older host may have
         all its slots in use, so that a lower limit would not hold at once.
         """
+        if not (self._are_shares_old or self._settles):
+            return
+        self._are_shares_old = False
         for host, share in zip(self.rolling, self._shares(), strict=True):
             if host.share != share:
                 host.become(share)
@@ -222,7 +231,7 @@ class Hosts:
         if not self._settles or n_active < 2:
             return wanted
         hosts = self.rolling[:n_active]
-        begun = [self._begun_in(host) for host in hosts]
+        begun = [host.n_in_slots for host in hosts]
         if sum(wanted) < n_active:
             order = sorted(range(n_active), key=lambda index: not begun[index])
             wanted = [int(index in order[: sum(wanted)]) for index in range(n_active)]
@@ -239,12 +248,11 @@ class Hosts:
     @property
     def are_full(self) -> bool:
         """True if the session allows no rollout besides those that have begun."""
-        return sum(map(self._begun_in, self.rolling)) >= self.in_flight
+        return sum(host.n_in_slots for host in self.rolling) >= self.in_flight
 
     def limit(self, in_flight: int) -> None:
         """Begin no rollout from now on while `in_flight` others are in flight. Those in flight finish."""
-        self.in_flight, self._settles = in_flight, True
-        self.relimit()
+        self.in_flight, self.are_limited, self._settles = in_flight, True, True
 
     def retire_quarantine(self, host: Host) -> None:
         """Close the quarantine, which has nothing left to do."""
@@ -262,6 +270,7 @@ class Hosts:
             self.scorers.remove(host)
         if host is self.quarantine:
             self.quarantine = None
+        self.relimit()
         if not (host.begun or host.retired or self.closing):
             self.starts.died_barren(host, how)
         return host

@@ -54,7 +54,7 @@ class Recovery:
         ends once any of its runs would be over its time.
         """
         for host in self._hosts:
-            silence = host.connection.silence() if self._table.busy(host) else None
+            silence = host.connection.silence() if host.is_busy else None
             if silence is None:
                 continue
             state = self._culprit(host, silence.key)
@@ -67,7 +67,7 @@ class Recovery:
 
     def _culprit(self, host: Host, key: Key | None) -> RunState | None:
         """Return the run whose code `host` runs: the attempt `key`, or else its only run."""
-        states = [state for state in self._table.in_host(host) if host in state.running or state.stage is Stage.ROLLING]
+        states = [state for state in host.runs if host in state.running or state.stage is Stage.ROLLING]
         if key is not None:
             return next((state for state in states if state.key == key), None)
         return states[0] if len(states) == 1 else None
@@ -95,7 +95,7 @@ class Recovery:
 
     def died(self, host: Host, how: str) -> None:
         """Take back the runs of a dead host."""
-        states = self._table.in_host(host)
+        states = list(host.runs)
         match host.role:
             case "host":
                 self._rolling_host_died(states, host, how)
@@ -203,10 +203,10 @@ class Recovery:
             if not state.is_rolled_out:
                 self._runs.fail_rollout(state, "host", why)
             elif state.group is not None and state.group.host is None:
-                table.suspects.remove(state)
+                table.suspects.discard(state)
                 self._runs.fail_group(state.group, why)
             elif hosts.quarantine is None:
-                table.suspects.remove(state)
+                table.suspects.discard(state)
                 self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why)
         self._runs.stop(Stop("systemic", why))
         while table.unscored_async and not hosts.rolling:

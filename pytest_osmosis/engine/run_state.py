@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_starts import Host
@@ -15,6 +15,9 @@ from pytest_osmosis.record.run_id import RunId
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.groups import ScoringGroup
+    from pytest_osmosis.engine.tally import Tally
+
+T = TypeVar("T")
 
 
 class Stage(Enum):
@@ -38,7 +41,49 @@ NEXT_STAGES: Mapping[Stage, frozenset[Stage]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
+class Counted(Generic[T]):
+    """An attribute of a run that its tally counts it by."""
+
+    def __init__(self, default: T) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = f"_{name}"
+
+    @overload
+    def __get__(self, state: None, owner: type[Any]) -> T: ...
+    @overload
+    def __get__(self, state: RunState, owner: type[Any]) -> T: ...
+    def __get__(self, state: RunState | None, owner: type[Any]) -> T:
+        if state is None:  # the dataclass asks for the default
+            return self._default
+        value: T = state.__dict__[self._name]
+        return value
+
+    def __set__(self, state: RunState, value: T) -> None:
+        if state.tally is None:
+            state.__dict__[self._name] = value
+        else:
+            state.tally.count(state, -1)
+            state.__dict__[self._name] = value
+            state.tally.count(state, 1)
+
+
+class CountedHost(Counted["Host | None"]):
+    """The host that does something for a run, and has it among its runs while the run is under way."""
+
+    def __set__(self, state: RunState, value: Host | None) -> None:
+        before: Host | None = state.__dict__.get(self._name)
+        if before is value and before is not None:
+            return
+        super().__set__(state, value)
+        if before is not None:
+            before.runs.pop(state, None)
+        if value is not None:
+            value.runs[state] = None
+
+
+@dataclass(eq=False)
 class RunState:
     """A run under way. `host` rolls it out or scores it on its event loop; `scorer` runs functions that block.
 
@@ -47,19 +92,20 @@ class RunState:
     the last event, on the monotonic clock. The first `n_prompt` of the `messages` are the prompt's; `samples` and
     `environment` are those of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session. Before
     one that `waits` is scored, other runs are rolled out. `group` is scored together; `rolled_in` is the host that
-    rolled it out, if that lives.
+    rolled it out, if that lives. `tally` counts it, and is None unless it is in a table.
     """
 
     run: RunId
     row: Row
     attempt: int = 1
-    stage: Stage = Stage.QUEUED
-    host: Host | None = None
-    scorer: Host | None = None
+    tally: Tally | None = None
+    stage: Counted[Stage] = Counted(Stage.QUEUED)
+    host: Counted[Host | None] = CountedHost(None)
+    scorer: Counted[Host | None] = CountedHost(None)
     running: dict[Host, str] = field(default_factory=dict)
     accused: set[str] = field(default_factory=set)
-    retrying: int = 0
-    held: int = 0
+    retrying: Counted[int] = Counted(0)
+    held: Counted[int] = Counted(0)
     since: float = field(default_factory=time.monotonic)
     messages: list[dict[str, Any]] = field(default_factory=list)
     n_prompt: int = 0
@@ -67,8 +113,8 @@ class RunState:
     environment: Mapping[str, Any] = field(default_factory=dict)
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)
-    stored: bool = False
-    waits: bool = False
+    stored: Counted[bool] = Counted(False)
+    waits: Counted[bool] = Counted(False)
     group: ScoringGroup | None = None
     rolled_in: Host | None = None
 

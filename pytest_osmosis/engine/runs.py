@@ -112,11 +112,11 @@ class Runs:
     @property
     def any_left(self) -> bool:
         table, resume = self._table, self._job.resume
-        own = [state for state in table.states.values() if not state.stored]
         n_own = self._job.n_runs - (0 if resume is None else resume.n_kept)
-        if table.queue or self._recorder.n_rolled_out + self._n_skipped + len(own) < n_own:
+        n_under_way = len(table.states) - table.tally.n_stored
+        if table.queue or self._recorder.n_rolled_out + self._n_skipped + n_under_way < n_own:
             return True
-        return any(not state.is_begun for state in own)
+        return table.tally.n_unbegun > 0
 
     @property
     def all_done(self) -> bool:
@@ -173,9 +173,7 @@ class Runs:
         """Skip everything, as the engine itself is broken."""
         self.stopped = self.stopped or Stop("systemic", reason)
         self._table.submit(submitted)
-        self._table.queue.clear()
-        self._table.stored.clear()
-        self._table.states.clear()
+        self._table.clear()
         self._recorder.give_up(self._table.submitted, reason)
 
     def abandon(self, reason: str) -> None:
@@ -257,9 +255,9 @@ class Runs:
         """Let up to `most` runs be scored that waited for the last rollout, if it has ended."""
         if not self._table.held or (self.any_left and self.stopped is None):
             return
-        if self._table.queue or not all(state.is_rolled_out for state in self._table.states.values()):
+        if self._table.queue or self._table.tally.n_to_roll_out:
             return
-        while self._table.held and self._table.n_unscored < most:
+        while self._table.held and self._table.tally.n_unscored < most:
             state = self._table.held.popleft()
             state.waits = False
             self._begin_scoring(state, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pytest_osmosis.engine.run_state import RunState, Stage
@@ -19,7 +19,7 @@ class StallNotice:
     n_done: int = 0
     n_notices: int = 0
 
-    def check(self, now: float, n_done: int, states: Sequence[RunState], n_queued: int) -> str | None:
+    def check(self, now: float, n_done: int, states: Collection[RunState], n_queued: int) -> str | None:
         """Return the notice that is due, None if there is none."""
         if n_done != self.n_done or not (states or n_queued):
             self.n_done, self.since, self.n_notices = n_done, now, 0
@@ -31,7 +31,7 @@ class StallNotice:
         return f"nothing has finished for {silent_s:.0f} s; waiting for: {waiting_for(states, n_queued, now)}"
 
 
-def waiting_for(states: Sequence[RunState], n_queued: int, now: float) -> str:
+def waiting_for(states: Collection[RunState], n_queued: int, now: float) -> str:
     """Name the runs under way, the longest waits first, and count the runs that have not begun."""
     begun = sorted((state for state in states if state.is_begun), key=lambda state: state.since)
     texts = [f"{state.run} ({activity(state)} for {now - state.since:.0f} s)" for state in begun[:MOST_NAMED]]

@@ -26,6 +26,7 @@ from pytest_osmosis.engine.host_connection import Died, Heard, Post
 from pytest_osmosis.errors import DatasetError, HostError, Problem
 from pytest_osmosis.host.protocol import Key, Request, Setup
 from pytest_osmosis.record.run_id import RunId
+from tests.engine.recounted import miscounts
 
 USAGE = {"input_tokens": 5, "output_tokens": 2}
 IDLE_S = 1.0
@@ -151,6 +152,7 @@ class World:
         """Return the next message, after some moves if the engine may wait."""
         if not timeout:
             return self.get_nowait()
+        self.violations += miscounts(self.engine._actor.table, self.engine._actor.hosts)
         for _ in range(self.chance.choice((0, 0, 1, 2, 5, 10))):
             self._move()
         while not self.inbox:

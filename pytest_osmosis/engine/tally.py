@@ -1,0 +1,62 @@
+"""Counts of runs under way, kept as they change: a turn of the engine looks at no run that nothing happened to."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pytest_osmosis.engine.run_state import RunState, Stage
+from pytest_osmosis.record.run_id import ModelTag
+
+
+class Tally:
+    """Counts the runs of a table: `to_roll_out` by model, all by what they do or wait for. `Host` has those of a host.
+
+    `n_unbegun` cannot have cost money yet. `n_unscored` are rolled out and could be scored. Of those that roll,
+    `n_retrying` wait for a retry, `n_held` for a permit, and `n_in_flight` for nothing.
+    """
+
+    def __init__(self) -> None:
+        self.to_roll_out = Counter[ModelTag]()
+        self.n_unbegun = 0
+        self.n_in_flight = 0
+        self.n_retrying = 0
+        self.n_held = 0
+        self.n_unscored = 0
+        self.n_stored = 0
+
+    @property
+    def n_to_roll_out(self) -> int:
+        """The number of runs under way that are not rolled out."""
+        return self.to_roll_out.total()
+
+    def enter(self, state: RunState) -> None:
+        """Count a run, which tells of its changes from now on."""
+        state.tally = self
+        self.count(state, 1)
+
+    def leave(self, state: RunState) -> None:
+        """Count a run no more. It leaves its hosts."""
+        state.host = state.scorer = None
+        self.count(state, -1)
+        state.tally = None
+
+    def count(self, state: RunState, by: int) -> None:
+        """Add 1 or -1 to all counts that a run is in."""
+        if state.stage is Stage.ROLLED_OUT:
+            self.n_stored += by * state.stored
+            self.n_unscored += by * (not state.waits)
+            return
+        self.to_roll_out[state.run.model] += by
+        rolls, retries = state.stage is Stage.ROLLING, state.retrying > 0
+        if not rolls:
+            self.n_unbegun += by
+        elif retries:
+            self.n_retrying += by
+        elif state.held > 0:
+            self.n_held += by
+        else:
+            self.n_in_flight += by
+        if (host := state.host) is not None:
+            host.n_to_roll_out += by
+            host.n_rolling += by * rolls
+            host.n_in_slots += by * (rolls and not retries)
