@@ -61,7 +61,6 @@ class Hosts:
         self.closing = False
         self._settles = False
         self._are_shares_old = False
-        self._looked_at = 0.0
         self._job = job
         self._notices = notices
         self._by_connection: dict[Connection, Host] = {}

@@ -36,9 +36,9 @@ class Tally:
 
     def leave(self, state: RunState) -> None:
         """Count a run no more. It leaves its hosts."""
-        state.host = state.scorer = None
         self.count(state, -1)
         state.tally = None
+        state.host = state.scorer = None
 
     def count(self, state: RunState, by: int) -> None:
         """Add 1 or -1 to all counts that a run is in."""
