@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from pytest_osmosis.datasets import Dataset, Row
 from pytest_osmosis.engine.actor import Actor, Command, Submit
-from pytest_osmosis.engine.host_connection import Heard, Post
+from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.engine.job import Bounds, Job, Transcript
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.journal import Journal
@@ -54,6 +54,8 @@ class SimulatedHost:
     def __init__(self, name: str, setup: Setup, post: Post) -> None:
         self.name = name
         self.gather_s = 0.0
+        self.delay_s = 0.0
+        self.placed_at: float | None = 0.0
         self._limit = setup.limit
         self._post = post
         self._waiting: list[Mapping[str, Any]] = []
@@ -125,7 +127,7 @@ def turns_ms(n_hosts: int, in_flight: int, n_turns: int, folder: Path) -> list[f
         dataset=cast(Dataset, Rows()),
         pass_rule=PassRule(()),
         describe=described,
-        environ={},
+        environ=HostEnviron({}),
         host_log=folder / "host.log",
         stop_request=folder / "stop",
         batch_size=n_hosts * in_flight,

@@ -22,7 +22,7 @@ from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, Heard
 from pytest_osmosis.engine.host_log import HostLog
 from pytest_osmosis.engine.host_starts import Host, start_failure
-from pytest_osmosis.engine.hosts import Hosts, Most, exit_text
+from pytest_osmosis.engine.hosts import Hosts, Most
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.permits import Permits
@@ -299,8 +299,8 @@ class Actor:
                 host.heard_at = time.monotonic()
                 for event, raw in events:
                     self._heard(host, event, raw)
-            case Died(connection, status):
-                self._died(self.hosts.died(connection, exit_text(status)), exit_text(status))
+            case Died(connection, how):
+                self._died(self.hosts.died(connection, how), how)
             case Stop():
                 self.runs.stop(message)
             case MostInFlight(most):

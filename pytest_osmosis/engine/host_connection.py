@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol
 
 from pytest_osmosis.engine.host_process import HostProcess, started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
@@ -46,10 +47,29 @@ class Heard(NamedTuple):
 
 
 class Died(NamedTuple):
-    """The process of a connection has ended. `status` is its exit status, negative for a signal."""
+    """The process of a connection has ended: `how` says how, `by` whose end it was.
+
+    A host that ended by itself, or by a signal, ended by what it ran. One that its machine took along did not.
+    """
 
     connection: Connection
-    status: int
+    how: str
+    by: Literal["host", "machine"] = "host"
+
+
+class HostEnviron(NamedTuple):
+    """The environment of hosts: `given` is what config and secrets set, `own` that of this process.
+
+    A host on another machine has that machine's own, as PATH and HOME of this one mean nothing there.
+    """
+
+    own: Mapping[str, str]
+    given: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def merged(self) -> dict[str, str]:
+        """The environment of a host on this machine."""
+        return {**self.own, **self.given}
 
 
 Post = Callable[[Heard | Died], None]
@@ -59,9 +79,17 @@ class Connection(Protocol):
     """The connection to one host, whose role is `name`: "host", "scorer" or "quarantine".
 
     Messages of the host are gathered for up to `gather_s`, into fewer and larger reads, if that costs the host nothing.
+    A message takes `delay_s` to the host and back, besides that. The process was started at `placed_at`, on the
+    monotonic clock; it is None while the host waits for a place.
     """
 
     gather_s: float
+
+    @property
+    def delay_s(self) -> float: ...
+
+    @property
+    def placed_at(self) -> float | None: ...
 
     @property
     def name(self) -> str: ...
@@ -70,7 +98,7 @@ class Connection(Protocol):
         """Send messages, without waiting; those that a dead host does not take are dropped."""
 
     def kill(self) -> None:
-        """End the host now."""
+        """End the host now. `Died` follows, at once if it waits for a place."""
 
     def join(self, timeout_s: float) -> bool:
         """Wait until the host has ended; return False if it has not by then."""
@@ -85,7 +113,7 @@ class Connection(Protocol):
 class Spawn(Protocol):
     """Starts a host and returns its connection; `post` gets `Heard` and, once and last, `Died`. Raises `HostError`."""
 
-    def __call__(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> Connection:
+    def __call__(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> Connection:
         """Start a host with the environment `environ`; output that belongs to no run goes to `log`."""
 
 
@@ -97,7 +125,7 @@ class HostConnection:
         name: str,
         setup: Setup,
         *,
-        environ: Mapping[str, str],
+        environ: HostEnviron,
         log: Path,
         post: Post,
         prestarted: HostProcess | None = None,
@@ -106,13 +134,15 @@ class HostConnection:
         self.setup = setup
         self.log = log
         self.gather_s = 0.0
+        self.delay_s = 0.0
+        self.placed_at = time.monotonic()
         self._ended = False
         self._post = post
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
             with open(log, "ab", opener=private.opener) as stderr:
                 self._log_begun = stderr.tell()
-                host = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ)
+                host = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ.merged)
         except OSError as error:
             raise HostError(f"no process for your code can be started: {error}") from error
         self._process, self._pulse = host.process, HostPulse(host.pulse)
@@ -122,7 +152,7 @@ class HostConnection:
         self._stdout = self._process.stdout.fileno()
         self._room = room_in(self._stdout)
         if prestarted is not None:
-            self.send([{"op": "become", "environ": dict(environ), "cwd": setup.workspace, "log": str(log.absolute())}])
+            self.send([{"op": "become", "environ": environ.merged, "cwd": setup.workspace, "log": str(log.absolute())}])
         self.send([setup.to_json()])
         self._writer = threading.Thread(target=self._write, name=f"osmosis-{name}-writer", daemon=True)
         self._writer.start()
@@ -185,7 +215,7 @@ class HostConnection:
             if len(events) < len(whole):
                 break
             self._gather()
-        self._post(Died(self, self._reaped()))
+        self._post(Died(self, exit_text(self._reaped())))
         self._pulse.close()
 
     def _gather(self) -> None:
@@ -216,3 +246,19 @@ class HostConnection:
             with contextlib.suppress(OSError):
                 pipe.close()
         return status
+
+
+def exit_text(status: int) -> str:
+    """Describe an exit status.
+
+    >>> exit_text(-9)
+    'SIGKILL'
+    >>> exit_text(3)
+    'exit status 3'
+    """
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"

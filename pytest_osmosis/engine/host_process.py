@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from pytest_osmosis.processes.guard import GUARD
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.host_connection import HostConnection, Post
+    from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
     from pytest_osmosis.host.protocol import Setup
 
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
@@ -91,12 +91,12 @@ class PrestartedHost:
         with contextlib.suppress(OSError):  # the first host reports it, if it fails too
             self._host = started("pytest_osmosis.models.light", subprocess.DEVNULL)
 
-    def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> HostConnection:
+    def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> HostConnection:
         """Connect to this process, or to a new one if it is in use or must start with another environment."""
         from pytest_osmosis.engine.host_connection import HostConnection
 
         host = self._host
-        if host is None or not _is_alive(host.process) or not self._may_become(environ):
+        if host is None or not _is_alive(host.process) or not self._may_become(environ.merged):
             return HostConnection(name, setup, environ=environ, log=log, post=post)
         self._host = None
         return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=host)

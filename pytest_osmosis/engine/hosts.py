@@ -6,7 +6,6 @@ functions that block; the `quarantine` host gets, one at a time, the runs that w
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -291,19 +290,3 @@ class Hosts:
             if not host.connection.join(max(0.0, until - time.monotonic())):
                 host.connection.kill()
                 host.connection.join(CLOSE_S)
-
-
-def exit_text(status: int) -> str:
-    """Describe an exit status.
-
-    >>> exit_text(-9)
-    'SIGKILL'
-    >>> exit_text(3)
-    'exit status 3'
-    """
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"

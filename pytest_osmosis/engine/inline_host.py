@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar
 
 from pytest_osmosis.compat.stand_in import StandIn
-from pytest_osmosis.engine.host_connection import Heard, Post
+from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of, probed
 from pytest_osmosis.host.core import HostCore
@@ -127,6 +127,8 @@ class InlineConnection:
     """A connection to an `InlineHost`, which ignores limits, pauses and `close`."""
 
     gather_s = 0.0
+    delay_s = 0.0
+    placed_at: float | None = 0.0
 
     def __init__(self, name: str, post: Post, give: Callable[[InlineConnection, SentRequest], None]) -> None:
         self.name = name
@@ -174,10 +176,10 @@ class InlineHost:
         self._process_state: ProcessState | None = None
         self._stand_in = StandIn()
 
-    def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> InlineConnection:
+    def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> InlineConnection:
         """Return a connection to this host. For the first one, `load` or `serve` loads the user's code."""
         if self._setup is None:
-            self._setup, self._environ = setup, environ
+            self._setup, self._environ = setup, environ.merged
         connection = InlineConnection(name, post, self._accept)
         self._inbox.put((connection, {"op": "load"}))
         return connection

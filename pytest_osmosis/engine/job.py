@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.datasets import Content, Dataset
-from pytest_osmosis.engine.host_connection import HostConnection, Spawn
+from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.host.rollout_code import RolloutCode
@@ -141,7 +141,7 @@ class Job:
     dataset: Dataset
     pass_rule: PassRule
     describe: Describe
-    environ: Mapping[str, str]
+    environ: HostEnviron
     host_log: Path
     stop_request: Path
     batch_size: int

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config.tables import EvalConfig
-from pytest_osmosis.engine.host_connection import HostConnection, Spawn
+from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.evals.early_stop import GateTracker
@@ -199,7 +199,7 @@ def engine_job(
         dataset=prepared.dataset,
         pass_rule=pass_rule(config),
         describe=describe,
-        environ={**settings.environ, **config.env, **prepared.secrets},
+        environ=HostEnviron(settings.environ, {**config.env, **prepared.secrets}),
         host_log=directory.host_log,
         stop_request=directory.stop_request,
         batch_size=batch_size,

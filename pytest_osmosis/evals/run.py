@@ -198,7 +198,7 @@ class EvalRun:
 
     @property
     def host_arguments(self) -> tuple[Setup, Mapping[str, str]]:
-        return self.engine.job.setup, self.engine.job.environ
+        return self.engine.job.setup, self.engine.job.environ.merged
 
     def scoring_request(self, run: RunId) -> ScoringFields:
         """Return what a scorer needs to score a run again: its recorded conversation and its row."""

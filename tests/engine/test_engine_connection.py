@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.engine import pipe as pipes
-from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection
+from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection, HostEnviron
 from pytest_osmosis.engine.host_process import HostProcess
 from pytest_osmosis.host.protocol import Setup
 
@@ -41,7 +41,9 @@ def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
     host = HostProcess(process, (tmp_path / "pulse").open("w+b"))
     setup = Setup("roll", str(tmp_path), (), {})
-    connection = HostConnection("host", setup, environ={}, log=tmp_path / "log", post=heard.put, prestarted=host)
+    connection = HostConnection(
+        "host", setup, environ=HostEnviron({}), log=tmp_path / "log", post=heard.put, prestarted=host
+    )
     try:
         yield connection
     finally:
@@ -79,4 +81,4 @@ def test_gathered_messages_are_read_once_they_need_not_wait(tmp_path: Path) -> N
         while isinstance(said := heard.get(timeout=DEADLINE_S), Heard):
             n_heard += len(said.events)
     assert n_heard == 66
-    assert said == Died(connection, 0)
+    assert said == Died(connection, "exit status 0")

@@ -16,7 +16,7 @@ import pytest
 from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.actor import Actor, Close
 from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.host_connection import Died, Heard, Post
+from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.errors import HostError
@@ -39,6 +39,8 @@ class ScriptedHost:
     def __init__(self, name: str, post: Post) -> None:
         self.name = name
         self.gather_s = 0.0
+        self.delay_s = 0.0
+        self.placed_at: float | None = 0.0
         self.told: list[Mapping[str, Any]] = []
         self.killed = False
         self.last: Callable[[], None] = lambda: None
@@ -69,7 +71,7 @@ class ScriptedHost:
         self.say("rollout", run, attempt, ms=1.0, messages=[], n_prompt=0, usage=USAGE)
 
     def die(self) -> None:
-        self._post(Died(self, -9))
+        self._post(Died(self, "SIGKILL"))
 
     def asked(self, op: str) -> list[Mapping[str, Any]]:
         return [message for message in self.told if message["op"] == op]
@@ -103,7 +105,7 @@ class SteppedEngine:
             dataset=cast(Dataset, Rows(frozenset(bad))),
             pass_rule=PassRule(()),
             describe=lambda record, pass_rule, transcript: Outcome(kind_of(record, pass_rule)),
-            environ={},
+            environ=HostEnviron({}),
             host_log=folder / "host.log",
             stop_request=folder / "stop",
             batch_size=4,
@@ -119,7 +121,7 @@ class SteppedEngine:
         """The engine's state, whose turns the test takes."""
         return self.engine._actor
 
-    def _spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> ScriptedHost:
+    def _spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> ScriptedHost:
         if not self.spawns:
             raise HostError("no memory")
         self.hosts.append(ScriptedHost(name, post))

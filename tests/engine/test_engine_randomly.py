@@ -22,6 +22,7 @@ import pytest
 from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine import actor, host_starts, hosts, probing, run_table
 from pytest_osmosis.engine.engine import Engine
+from pytest_osmosis.engine.host_connection import HostEnviron
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Key, Setup
@@ -102,7 +103,7 @@ class History:
             dataset=cast(Dataset, Rows(climate.bad_rows)),
             pass_rule=PassRule(()),
             describe=described,
-            environ={},
+            environ=HostEnviron({}),
             host_log=folder / "host.log",
             stop_request=folder / "stop",
             batch_size=batch_size,

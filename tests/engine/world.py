@@ -22,7 +22,7 @@ from typing import Any
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.actor import Close, EngineMessage
 from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.host_connection import Died, Heard, Post
+from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.errors import DatasetError, HostError, Problem
 from pytest_osmosis.host.protocol import Key, Request, Setup
 from pytest_osmosis.record.run_id import RunId
@@ -210,7 +210,7 @@ class World:
         self.ended = True
         self.put(Close(grace_s))
 
-    def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> FakeHost:
+    def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> FakeHost:
         if self.hosts and self.chance.random() < self.climate.unspawnable:
             raise HostError("no process for your code can be started: no memory")
         host = FakeHost(self, name, setup, post)
@@ -297,6 +297,8 @@ class FakeHost:
     def __init__(self, world: World, name: str, setup: Setup, post: Post) -> None:
         self.name = name
         self.gather_s = 0.0
+        self.delay_s = 0.0
+        self.placed_at: float | None = 0.0
         self.ready = self.dead = self.killed = self.frozen = self.closing = self.paused = self.doomed = False
         self.limit = setup.limit
         self.max_begun = 2 * setup.limit
@@ -337,7 +339,7 @@ class FakeHost:
             if not self.dead and (moves := list(self.moves())):
                 self._chance.choice(moves)()
         if not self.dead and (self.killed or self._chance.random() < 0.9):
-            self.die(0)
+            self.die("exit status 0")
         return self.dead
 
     def last_words(self) -> str:
@@ -357,12 +359,12 @@ class FakeHost:
 
     # -- the process ---------------------------------------------------------------------------------------
 
-    def die(self, status: int) -> None:
+    def die(self, how: str) -> None:
         """End, with or without the events that were not written yet."""
         if self._chance.random() < 0.5:
             self._flush()
         self.dead = True
-        self._post(Died(self, status))
+        self._post(Died(self, how))
 
     def _emit(self, *events: Mapping[str, Any], flush: bool = False) -> None:
         self._unwritten += events
@@ -395,7 +397,7 @@ class FakeHost:
         """Yield all moves that it may make now."""
         climate, chance = self._world.climate, self._chance
         if self.killed:
-            yield lambda: self.die(-9)
+            yield lambda: self.die("SIGKILL")
             return
         if self._world.deaths_left and chance.random() < 0.03:
             yield self._crash
@@ -407,12 +409,12 @@ class FakeHost:
         if self._unwritten:
             yield self._flush
         if self.doomed:
-            yield lambda: self.die(3)
+            yield lambda: self.die("exit status 3")
             return
         if self._requests:
             yield self._read
         if self.closing:
-            yield lambda: self.die(0)
+            yield lambda: self.die("exit status 0")
             return
         if self._probes:
             yield self._probed
@@ -431,14 +433,14 @@ class FakeHost:
 
     def _crash(self) -> None:
         self._world.deaths_left -= 1
-        self.die(-11)
+        self.die("SIGSEGV")
 
     def _load(self) -> None:
         climate = self._world.climate
         if len(self._world.hosts) > 1 and self._chance.random() < climate.unloadable:
             if self._chance.random() < 0.5:
                 self._emit({"ev": "refused", "error": "not twice", "details": ""}, flush=True)
-            self.die(5)
+            self.die("exit status 5")
             return
         self.ready = True
         self.doomed = self._chance.random() < climate.doomed

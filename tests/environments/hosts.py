@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection
+from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection, HostEnviron
 from pytest_osmosis.host.protocol import EnvironmentFields, Setup
 from pytest_osmosis.models.targets import ModelTarget
 
@@ -83,7 +83,7 @@ class EnvironmentHost:
         self.events: list[dict[str, Any]] = []
         self.died: Died | None = None
         self._inbox: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
-        self.connection = HostConnection("host", setup, environ=dict(os.environ), log=log, post=self._inbox.put)
+        self.connection = HostConnection("host", setup, environ=HostEnviron(os.environ), log=log, post=self._inbox.put)
 
     def send(self, *requests: Mapping[str, Any]) -> None:
         self.connection.send(requests)  # type: ignore[arg-type]

@@ -19,6 +19,8 @@ class FakeConnection:
 
     name = "host"
     gather_s = 0.0
+    delay_s = 0.0
+    placed_at: float | None = 0.0
 
     def __init__(self) -> None:
         self.permitted: list[int] = []
