@@ -198,9 +198,40 @@ Rule = Literal["point", "lower", "upper"]
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """`[execution]`: how the eval is executed. With `hosts` None, xdist's `-n` sets the number of hosts."""
+class RayOptions:
+    """`[execution.ray]`: the Ray cluster of hosts. `address` None: that of RAY_ADDRESS, or the one on this machine.
 
+    An actor starts up to `hosts_per_actor` hosts with their scorers, and asks for `resources` (as in `ray.remote`) for
+    each. The workspace is "shared" by all nodes under one path, or uploaded without what `exclude` names.
+    """
+
+    address: str | None = None
+    hosts_per_actor: int = 8
+    resources: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({"num_cpus": 1}))
+    workspace: Literal["shared", "upload"] = "shared"
+    exclude: tuple[str, ...] = ()
+    runtime_env: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "address": self.address,
+            "hosts_per_actor": self.hosts_per_actor,
+            "resources": dict(self.resources),
+            "workspace": self.workspace,
+            "exclude": list(self.exclude),
+            "runtime_env": dict(self.runtime_env),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """`[execution]`: how the eval is executed.
+
+    `hosts` is None for "auto": as many as xdist's `-n` says, or on a cluster as many as it has room for.
+    """
+
+    engine: Literal["local", "ray"] = "local"
+    ray: RayOptions = field(default_factory=RayOptions)
     hosts: int | None = None
     granularity: Literal["run", "row"] = "run"
     watchdog_s: float = 120.0
