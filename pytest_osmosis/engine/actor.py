@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from pytest_osmosis.engine.exchanges import Exchanges
 from pytest_osmosis.engine.feed import Feed
-from pytest_osmosis.engine.host_connection import Died, Heard
+from pytest_osmosis.engine.host_connection import Cause, Died, Heard
 from pytest_osmosis.engine.host_log import HostLog
 from pytest_osmosis.engine.host_starts import Host, start_failure
 from pytest_osmosis.engine.hosts import Hosts, Most
@@ -156,6 +156,7 @@ class Actor:
         """Handle what has arrived, refill the hosts, write the journal, and only then report what is done."""
         for message in self._arrived():
             self._handle(message)
+        self._recovery.report_lost()
         self._write_exchanges()
         if not self.paused:
             self._look_after_hosts()
@@ -299,8 +300,8 @@ class Actor:
                 host.heard_at = time.monotonic()
                 for event, raw in events:
                     self._heard(host, event, raw)
-            case Died(connection, how):
-                self._died(self.hosts.died(connection, how), how)
+            case Died(connection, how, by):
+                self._died(self.hosts.died(connection, how, by), how, by)
             case Stop():
                 self.runs.stop(message)
             case MostInFlight(most):
@@ -402,11 +403,13 @@ class Actor:
             self.runs.stop(Stop("systemic", str(error)))
             self.loaded.set()
 
-    def _died(self, host: Host, how: str) -> None:
-        if not self.loaded.is_set() and not self.hosts.closing:
+    def _died(self, host: Host, how: str, by: Cause) -> None:
+        if by == "host" and not self.loaded.is_set() and not self.hosts.closing:
             self._refuse(HostError(start_failure(how)))
         self._probing.died(host)
         self.permits.died(host)
         self.judge_permits.died(host)
-        self._recovery.died(host, how)
+        self._recovery.died(host, how, by)
         self.hosts.replace(host)
+        if not (self.loaded.is_set() or self.hosts.rolling or self.hosts.starts.given_up is None):
+            self._refuse(HostError(self.hosts.starts.given_up))

@@ -46,6 +46,9 @@ class Heard(NamedTuple):
     events: Sequence[tuple[HostEvent, bytes]]
 
 
+Cause = Literal["host", "machine"]
+
+
 class Died(NamedTuple):
     """The process of a connection has ended: `how` says how, `by` whose end it was.
 
@@ -54,7 +57,7 @@ class Died(NamedTuple):
 
     connection: Connection
     how: str
-    by: Literal["host", "machine"] = "host"
+    by: Cause = "host"
 
 
 class HostEnviron(NamedTuple):

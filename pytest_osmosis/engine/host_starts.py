@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_osmosis.engine.host_connection import Connection, Post
+from pytest_osmosis.engine.host_connection import Cause, Connection, Post
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.host.protocol import Request
 
@@ -18,6 +18,8 @@ HostRole = Literal["host", "quarantine", "scorer"]
 
 MAX_BARREN = 3
 """After this many hosts of a role in a row that died before they began anything, no further host is started."""
+MOST_LOST, MOST_LOST_EACH = 10, 4
+"""The same for hosts that were lost with their machines: this many, or this many for each of the eval's hosts."""
 
 
 class Share(NamedTuple):
@@ -102,6 +104,7 @@ class HostStarts:
         self._job = job
         self._post = post
         self._n_barren = Counter[HostRole]()
+        self._n_lost = 0
 
     def start(self, role: HostRole, limit: int) -> Host:
         """Start a host. Raises `HostError` if no process can be started."""
@@ -115,10 +118,18 @@ class HostStarts:
     def has_begun(self, host: Host) -> None:
         """Note that hosts of this role can work."""
         host.begun = True
-        self._n_barren[host.role] = 0
+        self._n_barren[host.role] = self._n_lost = 0
 
-    def died_barren(self, host: Host, how: str) -> None:
+    def died_barren(self, host: Host, how: str, by: Cause) -> None:
         """Note that a host died before it began anything, and give up after too many in a row."""
+        if by == "machine":
+            self._n_lost += 1
+            if self._n_lost >= max(MOST_LOST, MOST_LOST_EACH * self._job.hosts):
+                lost = (
+                    f"{self._n_lost} processes in a row were lost with their machines before they ran any of your code"
+                )
+                self.give_up(f"{lost} ({how})")
+            return
         self._n_barren[host.role] += 1
         if self._n_barren[host.role] >= MAX_BARREN:
             log = self._job.host_log

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pytest_osmosis.engine.host_connection import Connection, Post
+from pytest_osmosis.engine.host_connection import Cause, Connection, Post
 from pytest_osmosis.engine.host_starts import Host, HostRole, HostStarts, Share
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
@@ -259,7 +259,7 @@ class Hosts:
         host.retired = True
         self.relimit()
 
-    def died(self, connection: Connection, how: str) -> Host:
+    def died(self, connection: Connection, how: str, by: Cause) -> Host:
         """Take out and return the host whose connection has ended."""
         host = self._by_connection.pop(connection)
         if host in self.rolling:
@@ -270,7 +270,7 @@ class Hosts:
             self.quarantine = None
         self.relimit()
         if not (host.begun or host.retired or self.closing):
-            self.starts.died_barren(host, how)
+            self.starts.died_barren(host, how, by)
         return host
 
     def kill(self) -> None:

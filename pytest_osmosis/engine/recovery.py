@@ -3,11 +3,17 @@
 A run that had not begun is queued again. One that was rolling is rolled out once more, one at a time, in a quarantine
 host; if that host dies too, the run was the culprit. A run whose rollout is in the journal is only scored again, and
 the same rule holds for the function that was scoring it.
+
+A machine that is lost with its hosts accuses nobody: what it had begun is queued again. What was lost twice waits for
+the quarantine, as it may be what ends machines, and what was lost three times fails.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pytest_osmosis.engine.groups import ScoringGroup
+from pytest_osmosis.engine.host_connection import Cause
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.notices import Notices
@@ -16,9 +22,13 @@ from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.host.protocol import Key, Setup
-from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE
+from pytest_osmosis.record.run_record import ENDED_TWICE, LOST_OFTEN, UNINTERRUPTIBLE
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.text.numbers import plural
+
+SUSPECT_AT = 2
+MOST_LOST = 3
+"""What is lost with its machine so often waits for the quarantine, and then fails."""
 
 
 class Recovery:
@@ -33,6 +43,7 @@ class Recovery:
         self._recorder = recorder
         self._notices = notices
         self._setup = setup
+        self._n_repeated = Counter[str]()
 
     def stalled(self, host: Host, state: RunState | None, stack: str) -> None:
         """End a host whose user code cannot be interrupted. `state` is the culprit, None if a task that an earlier
@@ -93,9 +104,12 @@ class Recovery:
         else:
             self._runs.fail_scores(state, self._recorder.unscored_async(state.run), error)
 
-    def died(self, host: Host, how: str) -> None:
+    def died(self, host: Host, how: str, by: Cause = "host") -> None:
         """Take back the runs of a dead host."""
         states = list(host.runs)
+        if by == "machine":
+            self._machine_lost(states, host, how)
+            return
         match host.role:
             case "host":
                 self._rolling_host_died(states, host, how)
@@ -103,6 +117,92 @@ class Recovery:
                 self._quarantine_died(states, host, how)
             case "scorer":
                 self._scorer_died(states, host, how)
+
+    def _machine_lost(self, states: list[RunState], host: Host, how: str) -> None:
+        """Repeat what a lost machine did for runs. Several hosts are lost with it: `report_lost` tells of all."""
+        self._n_repeated[how] += 0
+        for state in reversed(states):  # those that are queued keep their order
+            if state.run not in self._table.states:
+                continue  # the failure of another one stopped the eval, or it was of a group that failed
+            if state.group is not None and state.group.host is host:
+                self._lose_group(state.group, host, how)
+            elif state.is_rolled_out:
+                self._lose_scoring(state, host, how)
+            elif state.stage is Stage.ROLLING:
+                self._lose_rollout(state, host, how)
+            elif host.role == "quarantine":
+                self._wait_for_quarantine(state)
+            else:
+                self._runs.requeue(state)
+
+    def _lose_rollout(self, state: RunState, host: Host, how: str) -> None:
+        """Roll a run out once more that was rolling."""
+        self._table.lost[state.run] += 1
+        if self._table.lost[state.run] >= MOST_LOST:
+            self._runs.fail_rollout(state, "host", f"{LOST_OFTEN} ({how})")
+            return
+        if self._runs.why_never(state.run) is not None:
+            self._runs.skip(state.run, "its machine was lost after the eval had stopped")
+            return
+        self._n_repeated[how] += 1
+        if host.role == "quarantine" or self._table.lost[state.run] >= SUSPECT_AT:
+            self._suspect(state)
+        else:
+            state.attempt += 1
+            self._recorder.count(repeated=1)
+            self._table.queue_again(state)
+
+    def _wait_for_quarantine(self, state: RunState) -> None:
+        """Let a suspect wait before all others that the quarantine had not begun."""
+        if (why := self._runs.why_never(state.run)) is not None:
+            self._runs.skip(state.run, why)
+        else:
+            state.host = None
+            state.become(Stage.SUSPECT)
+            self._table.suspects.appendleft(state)
+
+    def _lose_scoring(self, state: RunState, host: Host, how: str) -> None:
+        """Let a run be scored elsewhere, unless its function was lost too often."""
+        running = state.running.pop(host, None)
+        self._table.lost[state.run] += running is not None
+        n_lost = self._table.lost[state.run]
+        if host.role == "scorer":
+            state.scorer = None
+        else:
+            state.host = None
+        if running is not None and n_lost >= MOST_LOST:
+            self._runs.fail_scores(state, [running], f"{LOST_OFTEN} ({how})")
+        if not state.is_rolled_out:
+            return
+        if host.role == "scorer" and self._recorder.unscored_blocking(state.run):
+            self._table.unscored_blocking.appendleft(state)
+        elif host.role != "scorer" and self._recorder.unscored_async(state.run):
+            is_suspect = running is not None and n_lost == SUSPECT_AT
+            (self._table.suspects if is_suspect else self._table.unscored_async).append(state)
+
+    def _lose_group(self, group: ScoringGroup, host: Host, how: str) -> None:
+        """Let another host score a group, unless it was lost too often."""
+        began, first = group.take_back(), group.members[0]
+        self._table.lost[first.run] += began
+        if began and self._table.lost[first.run] >= MOST_LOST:
+            self._runs.fail_group(group, f"{LOST_OFTEN} ({how})")
+            return
+        self._runs.again(group)
+        if began and self._table.lost[first.run] == SUSPECT_AT:
+            self._table.suspects.append(first)
+        else:
+            self._table.groups.ready.append(group)
+
+    def report_lost(self) -> None:
+        """Tell the user in one line of each machine that was lost since the last call."""
+        lost, self._n_repeated = self._n_repeated, Counter()
+        if self._hosts.closing:
+            return
+        for how, n_runs in lost.items():
+            again = (
+                f"; {plural(n_runs, 'run')} that had begun there {'is' if n_runs == 1 else 'are'} rolled out once more"
+            )
+            self._notices.alert(f"{how}{again if n_runs else ''}")
 
     def _rolling_host_died(self, states: list[RunState], host: Host, how: str) -> None:
         for state in reversed([state for state in states if state.stage is Stage.HANDED_OUT]):
@@ -168,11 +268,8 @@ class Recovery:
                     self._table.unscored_async.append(state)
             elif state.stage is Stage.ROLLING:
                 self._runs.fail_rollout(state, "agent", text, details)
-            elif (why := self._runs.why_never(state.run)) is not None:
-                self._runs.skip(state.run, why)
             else:
-                state.become(Stage.SUSPECT)
-                self._table.suspects.appendleft(state)
+                self._wait_for_quarantine(state)
 
     def _scorer_died(self, states: list[RunState], host: Host, how: str) -> None:
         """Give its runs to another scorer. A function whose second scorer died fails."""

@@ -34,7 +34,9 @@ class Stage(Enum):
 NEXT_STAGES: Mapping[Stage, frozenset[Stage]] = {
     Stage.QUEUED: frozenset({Stage.HANDED_OUT, Stage.ROLLED_OUT}),  # rolled out: stored rollouts, unreadable rows
     Stage.HANDED_OUT: frozenset({Stage.ROLLING, Stage.QUEUED, Stage.SUSPECT, Stage.ROLLED_OUT, Stage.DONE}),
-    Stage.ROLLING: frozenset({Stage.SUSPECT, Stage.ROLLED_OUT, Stage.DONE}),
+    Stage.ROLLING: frozenset(
+        {Stage.QUEUED, Stage.SUSPECT, Stage.ROLLED_OUT, Stage.DONE}
+    ),  # queued: its machine is lost
     Stage.SUSPECT: frozenset({Stage.HANDED_OUT, Stage.ROLLED_OUT, Stage.DONE}),
     Stage.ROLLED_OUT: frozenset({Stage.DONE}),
     Stage.DONE: frozenset(),

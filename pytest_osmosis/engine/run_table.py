@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,17 +22,19 @@ class RunTable:
     `unscored_async` wait for a host that scores them on its event loop, `unscored_blocking` for a scorer. `stored` are
     runs whose rollout an earlier session made; they are reported besides the others. `held` are rolled out, and not
     scored before the last rollout has ended. `groups` are those of an eval with `n` runs of each row. `tally` counts
-    `states`.
+    `states`. `lost` counts how often a run was begun, or scored, on a machine that was lost.
     """
 
     def __init__(self, n: int = 1) -> None:
         self.tally = Tally()
         self.held = WaitingRuns()
+        self.lost = Counter[RunId]()
         self.groups = ScoringGroups(n)
         self.queue: deque[RunId] = deque()
         self.states: dict[RunId, RunState] = {}
         self.stored: deque[RunId] = deque()
         self.submitted: set[RunId] = set()
+        self._attempts: dict[RunId, int] = {}
         self.suspects = WaitingRuns()
         self.unscored_async = WaitingRuns()
         self.unscored_blocking = WaitingRuns()
@@ -44,11 +46,17 @@ class RunTable:
         return new
 
     def add(self, run: RunId, row: Row, stage: Stage, *, attempt: int = 1) -> RunState:
-        """Return the new state of a run that leaves the queue."""
-        state = self.states[run] = RunState(run, row, attempt)
+        """Return the new state of a run that leaves the queue; its `attempt` is a later one if it was queued again."""
+        state = self.states[run] = RunState(run, row, self._attempts.pop(run, attempt))
         state.become(stage)
         self.tally.enter(state)
         return state
+
+    def queue_again(self, state: RunState) -> None:
+        """Queue a run before all others, with the attempt that it has now."""
+        self._attempts[state.run] = state.attempt
+        self.remove(state, Stage.QUEUED)
+        self.queue.appendleft(state.run)
 
     def remove(self, state: RunState, stage: Stage) -> None:
         """Forget the state of a run that is done or queued again."""

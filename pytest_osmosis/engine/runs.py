@@ -84,8 +84,7 @@ class Runs:
         if why is not None:
             self.skip(state.run, why)
         else:
-            self._table.remove(state, Stage.QUEUED)
-            self._table.queue.appendleft(state.run)
+            self._table.queue_again(state)
 
     @property
     def is_bounded(self) -> bool:

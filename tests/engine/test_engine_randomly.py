@@ -40,6 +40,10 @@ CALM = Climate()
 CLIMATES = {
     "calm": CALM,
     "hosts die": Climate(scorers=("sync", "async"), deaths=5),
+    "machines are lost": Climate(scorers=("sync", "async"), machines=12, retries=0.1, permits=True),
+    "machines and hosts are lost": Climate(scorers=("sync", "async"), machines=3, deaths=4, stalls=0.01, breaks=0.1),
+    "machines are lost with groups": Climate(scorers=("sync", "whole"), grouped=("whole",), machines=4, deaths=1),
+    "hosts wait for a place": Climate(scorers=("sync", "async"), waits=0.6, machines=3, retries=0.2, permits=True),
     "functions in hosts alone": Climate(scorers=("async",), sync=(), deaths=5, stalls=0.02),
     "code that holds its host": Climate(scorers=("sync", "async"), deaths=2, stalls=0.03, breaks=0.1),
     "a server without room": Climate(permits=True, retries=0.3, throttles=0.7, fails=0.05, deaths=2),

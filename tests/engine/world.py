@@ -22,7 +22,7 @@ from typing import Any
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.actor import Close, EngineMessage
 from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
+from pytest_osmosis.engine.host_connection import Cause, Died, Heard, HostEnviron, Post
 from pytest_osmosis.errors import DatasetError, HostError, Problem
 from pytest_osmosis.host.protocol import Key, Request, Setup
 from pytest_osmosis.record.run_id import RunId
@@ -38,13 +38,18 @@ Move = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Climate:
-    """The probabilities of failures at each move of a host, and the limits of its code."""
+    """The probabilities of failures at each move of a host, and the limits of its code.
+
+    So many `machines` are lost, with all hosts that are on them. A share of the hosts `waits` for a place.
+    """
 
     scorers: tuple[str, ...] = ("sync",)
     sync: tuple[str, ...] = ("sync",)
     grouped: tuple[str, ...] = ()
     permits: bool = False
     deaths: int = 0
+    machines: int = 0
+    waits: float = 0.0
     fails: float = 0.0
     denies: float = 0.0
     retries: float = 0.0
@@ -124,6 +129,7 @@ class World:
         self.n_reports = Counter[RunId]()
         self.submitted: set[RunId] = set()
         self.deaths_left = climate.deaths
+        self.machines_left = climate.machines
         self.ended = False
         self.hung = False
         self._idle = 0
@@ -215,6 +221,8 @@ class World:
             raise HostError("no process for your code can be started: no memory")
         host = FakeHost(self, name, setup, post)
         self.hosts.append(host)
+        if self.chance.random() < self.climate.waits:
+            host.placed_at = None
         return host
 
     # -- invariants ----------------------------------------------------------------------------------------
@@ -223,17 +231,18 @@ class World:
         """Check a run request."""
         record = self.engine.ledger.records.get(key.run)
         begun = self.begun.get(key.run, [])
+        n_lost = sum(other.lost for other in begun)
+        is_suspect = n_lost < len(begun) or n_lost > 1
         elsewhere = [other for other in self.hosts if other is not host and not other.dead and other.has(key.run)]
         stopped = self.engine.stopped or (key.run.is_baseline and self.engine.baseline_stopped)
         errors = {
             "its rollout is in the journal": record is not None and record.rolled,
             "no further run may begin": stopped,
             "another host has it": elsewhere,
-            "it was begun twice": len(begun) > 1,
+            "it was begun too often": len(begun) - n_lost > 1 or n_lost > 2,
             "it was begun in a host that lives": any(not other.dead for other in begun),
-            "it was begun, and this is not its second attempt, in quarantine": begun
-            and (host.name, key.attempt) != ("quarantine", 2),
-            "it was never begun, and is a second attempt": not begun and key.attempt != 1,
+            "it may end hosts, and this is no quarantine": is_suspect and host.name != "quarantine",
+            "this is another attempt": key.attempt != len(begun) + 1,
         }
         self.violations += [
             f"{key} is handed to {host.name}, though {error}" for error, holds in errors.items() if holds
@@ -283,6 +292,14 @@ class World:
         """Yield the hosts that live and roll out."""
         return (host for host in self.hosts if not (host.dead or host.killed or host.name == "scorer"))
 
+    def lose_machine(self, machine: int) -> None:
+        """End all hosts of a machine."""
+        self.machines_left -= 1
+        for host in self.hosts:
+            if host.machine == machine and host.placed_at is not None and not host.dead:
+                host.lost = True
+                host.die(f"machine {machine} was lost", by="machine")
+
     def truth(self, run: RunId, name: str) -> tuple[str, float]:
         """Return the result of a function for a run: "score" and its value, "error", or "removed"."""
         chance = random.Random(f"{run} {name}")
@@ -299,6 +316,8 @@ class FakeHost:
         self.gather_s = 0.0
         self.delay_s = 0.0
         self.placed_at: float | None = 0.0
+        self.machine = world.chance.randint(0, 2)
+        self.lost = False
         self.ready = self.dead = self.killed = self.frozen = self.closing = self.paused = self.doomed = False
         self.limit = setup.limit
         self.max_begun = 2 * setup.limit
@@ -359,12 +378,12 @@ class FakeHost:
 
     # -- the process ---------------------------------------------------------------------------------------
 
-    def die(self, how: str) -> None:
+    def die(self, how: str, by: Cause = "host") -> None:
         """End, with or without the events that were not written yet."""
         if self._chance.random() < 0.5:
             self._flush()
         self.dead = True
-        self._post(Died(self, how))
+        self._post(Died(self, how, by))
 
     def _emit(self, *events: Mapping[str, Any], flush: bool = False) -> None:
         self._unwritten += events
@@ -399,6 +418,11 @@ class FakeHost:
         if self.killed:
             yield lambda: self.die("SIGKILL")
             return
+        if self.placed_at is None:
+            yield self._get_a_place
+            return
+        if self._world.machines_left and chance.random() < 0.02:
+            yield lambda: self._world.lose_machine(self.machine)
         if self._world.deaths_left and chance.random() < 0.03:
             yield self._crash
         if self.frozen:
@@ -430,6 +454,13 @@ class FakeHost:
                     break
         if climate.stalls and (self.rollouts or self._scorings) and chance.random() < climate.stalls:
             yield self._stall
+
+    def _get_a_place(self) -> None:
+        """Mostly go on waiting."""
+        if self._chance.random() < 0.1:
+            self.placed_at = self._world.now
+        else:
+            self._world.now += 0.2
 
     def _crash(self) -> None:
         self._world.deaths_left -= 1
