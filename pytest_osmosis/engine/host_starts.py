@@ -39,11 +39,12 @@ class Share(NamedTuple):
 class Host:
     """One host process.
 
-    `share` is what it may have in flight now, `heard_at` the time of its last message or request, `begun`
-    whether it has begun a run or a function, `score_ms` a moving average of how long a function takes, `handed_at` the
-    time when it was last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`. If it `gives_back`,
-    it was asked for the runs that it has not begun, and has not answered yet. `sent_limits` are the numbers of rollouts
-    in flight that it has been told of, from the one that it keeps to the last.
+    `share` is what it may have in flight now, `heard_at` the time of its last message or request. It was started at
+    `started_at`, and is `late` if it was not ready in time: others have its share. It has `begun` once it has begun a
+    run or a function. `score_ms` is a moving average of how long a function takes, `handed_at` the time when it was
+    last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`. If it `gives_back`, it was asked for
+    the runs that it has not begun, and has not answered yet. `sent_limits` are the numbers of rollouts in flight that
+    it has been told of, from the one that it keeps to the last.
 
     `runs` are those that it rolls out or scores, in the order in which they were handed to it. It has `n_to_roll_out`
     to roll out, of which `n_rolling` have begun, and `n_in_slots` of these hold a slot, as far as it has told.
@@ -54,12 +55,15 @@ class Host:
     share: Share
     heard_at: float
     ready: bool = False
+    late: bool = False
     begun: bool = False
     retired: bool = False
     gives_back: bool = False
     score_ms: float = 10.0
     handed_at: float = 0.0
     gather_s: float = 0.0
+    started_at: float = field(init=False)
+    _n_void: int = 0
     sent_limits: list[int] = field(default_factory=list)
     runs: dict[RunState, None] = field(default_factory=dict)
     n_to_roll_out: int = 0
@@ -67,6 +71,7 @@ class Host:
     n_in_slots: int = 0
 
     def __post_init__(self) -> None:
+        self.started_at = self.heard_at
         self.sent_limits.append(self.share.limit)
 
     def become(self, share: Share) -> None:
@@ -75,9 +80,19 @@ class Host:
         self.sent_limits.append(share.limit)
         self.hand([{"op": "limit", "limit": share.limit, "begun": share.begun, "scorings": share.scorings}])
 
+    @property
+    def most_told(self) -> int:
+        """The most rollouts that it may have in flight, as far as it knows. One that is not ready begins none."""
+        return max(self.sent_limits[self._n_void :]) if self.ready else 0
+
+    def become_ready(self) -> None:
+        """Note that it has loaded its code. From here on it keeps the limit that it was told of last."""
+        self.ready, self._n_void = True, len(self.sent_limits) - 1
+
     def limited(self) -> None:
         """Note that it keeps the next one of its limits."""
         self.sent_limits.pop(0)
+        self._n_void = max(0, self._n_void - 1)
 
     @property
     def limit(self) -> int:

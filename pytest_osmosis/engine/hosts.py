@@ -6,8 +6,9 @@ functions that block; the `quarantine` host gets, one at a time, the runs that w
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pytest_osmosis.engine.host_connection import Cause, Connection, Post
@@ -22,6 +23,8 @@ from pytest_osmosis.text.numbers import plural
 
 START_S = 300.0
 """A host that has not loaded its code after this long is ended."""
+LATE_S = 5.0
+"""A host that is not ready this long after the first one leaves its share to others: a place may be hours away."""
 SILENCE_SLACK_S = 10.0
 """A host that is silent for longer than its code may take, and this, is ended: none of its deadlines worked."""
 PROBE_S = 61.0
@@ -59,6 +62,7 @@ class Hosts:
         self.are_limited = False
         self.closing = False
         self._settles = False
+        self._ready_at = math.inf
         self._are_shares_old = False
         self._job = job
         self._notices = notices
@@ -117,7 +121,11 @@ class Hosts:
 
     def became_ready(self, host: Host) -> None:
         """Note that a host has loaded its code. A pause for a server holds for it too."""
-        host.ready = True
+        host.become_ready()
+        if host.late:
+            host.late, self._settles = False, True
+        if host.role == "host":
+            self._ready_at = min(self._ready_at, time.monotonic())
         left_s = self.throttle.until - time.monotonic()
         if left_s > 0 and host.role != "scorer":
             host.hand([{"op": "hold", "wait_s": left_s}])
@@ -161,10 +169,19 @@ class Hosts:
         now = time.monotonic()
         for host in self:
             allowed_s = self._allowed_silence_s(host, host is probing)
-            if now - host.heard_at > allowed_s and (host.retired or not host.ready or host is probing or host.is_busy):
+            if self._is_late(host, now):
+                host.late = self._settles = True
+            if now - _heard_at(host, now) > allowed_s and (
+                host.retired or not host.ready or host is probing or host.is_busy
+            ):
                 self._notices.add(f"a process that runs your code sent nothing for {allowed_s:.0f} s and was ended")
                 host.heard_at = now
                 host.connection.kill()
+
+    def _is_late(self, host: Host, now: float) -> bool:
+        if host.ready or host.late or host.role != "host":
+            return False
+        return now - max(host.started_at, self._ready_at) > LATE_S
 
     def _allowed_silence_s(self, host: Host, probes: bool) -> float:
         setup = self._job.setup
@@ -189,25 +206,33 @@ class Hosts:
         if not (self._are_shares_old or self._settles):
             return
         self._are_shares_old = False
-        for host, share in zip(self.rolling, self._shares(), strict=True):
+        self._settles = self._settles or any(host.late for host in self.rolling)
+        hosts = self._hosts_in_time
+        for host, share in zip(hosts, self._shares(hosts), strict=True):
             if host.share != share:
                 host.become(share)
 
-    def _shares(self) -> list[Share]:
+    @property
+    def _hosts_in_time(self) -> list[Host]:
+        """The hosts that roll out in the order in which they get shares: first those that are not late, if any is."""
+        return sorted(self.rolling, key=lambda host: host.late)
+
+    def _shares(self, hosts: Sequence[Host]) -> list[Share]:
         """Return the shares of the hosts that roll out.
 
         If user code allows fewer at once than there are hosts, the last hosts get nothing to do: one that may roll out
         must be able to score too.
         """
-        n_hosts, ceiling = len(self.rolling), self.throttle.ceiling
+        n_hosts, ceiling = len(hosts), self.throttle.ceiling
         most = self.most
-        n_active = min(n_hosts, *(number for number in most if number is not None), self.throttle.limit)
+        n_in_time = sum(not host.late for host in hosts) or n_hosts
+        n_active = min(n_in_time, *(number for number in most if number is not None), self.throttle.limit)
         if not n_active:
-            return []
+            return [Share.of(0)] * n_hosts
         quarantined = self.quarantine is not None
         most_rollouts = min(ceiling, most.rollouts or ceiling)
         scorings = shares_but_one(most_rollouts, n_active, quarantined)
-        limits = self._limits(min(most_rollouts, self.in_flight), n_active, quarantined)
+        limits = self._limits(hosts[:n_active], min(most_rollouts, self.in_flight), quarantined)
         begun = [2 * limit for limit in limits]
         if most.rollouts is not None:
             begun = shares_but_one(most.rollouts, n_active, quarantined)
@@ -219,21 +244,23 @@ class Hosts:
         each = map(Share, limits, begun, scorings)
         return [*each, *[Share.of(0)] * (n_hosts - n_active)]
 
-    def _limits(self, total: int, n_active: int, quarantined: bool) -> list[int]:
-        """Share out `total` rollouts in flight among the first `n_active` hosts.
+    def _limits(self, hosts: Sequence[Host], total: int, quarantined: bool) -> list[int]:
+        """Share out `total` rollouts in flight among hosts.
 
-        Once the session has lowered or raised it, hosts get near their equal parts as rollouts end, so that no more are
-        in flight. If there are fewer than hosts, those that have begun some come first.
+        Once the session has lowered or raised it, or other hosts share in it, hosts get near their equal parts as
+        rollouts end, so that no more are in flight. If there are fewer than hosts, those that have begun some come
+        first.
         """
+        n_active = len(hosts)
         wanted = shares_but_one(total, n_active, quarantined)
         if not self._settles or n_active < 2:
             return wanted
-        hosts = self.rolling[:n_active]
         begun = [host.n_in_slots for host in hosts]
         if sum(wanted) < n_active:
             order = sorted(range(n_active), key=lambda index: not begun[index])
             wanted = [int(index in order[: sum(wanted)]) for index in range(n_active)]
-        limits = exact_limits(wanted, [host.limit for host in hosts], [max(host.sent_limits) for host in hosts], begun)
+        limits = [host.limit if host.ready else 0 for host in hosts]
+        limits = exact_limits(wanted, limits, [host.most_told for host in hosts], begun)
         kept = [host.sent_limits == [limit] for host, limit in zip(hosts, wanted, strict=True)]
         self._settles = sum(wanted) < n_active or limits != wanted or not all(kept)
         return limits
@@ -245,8 +272,9 @@ class Hosts:
 
     @property
     def are_full(self) -> bool:
-        """True if the session allows no rollout besides those that have begun."""
-        return sum(host.n_in_slots for host in self.rolling) >= self.in_flight
+        """True if the session allows no rollout besides those that have begun, or may begin before hosts hear of it."""
+        told = (host.most_told if self._settles else 0 for host in self.rolling)
+        return sum(max(host.n_in_slots, most) for host, most in zip(self.rolling, told, strict=True)) >= self.in_flight
 
     def limit(self, in_flight: int) -> None:
         """Begin no rollout from now on while `in_flight` others are in flight. Those in flight finish."""
@@ -285,8 +313,17 @@ class Hosts:
     def close(self) -> None:
         """Let all hosts end, and wait until they have."""
         self.release()
+        for host in self:
+            if host.connection.placed_at is None:
+                host.connection.kill()
         until = time.monotonic() + CLOSE_S + self._job.setup.teardown_s
         for host in self:
             if not host.connection.join(max(0.0, until - time.monotonic())):
                 host.connection.kill()
                 host.connection.join(CLOSE_S)
+
+
+def _heard_at(host: Host, now: float) -> float:
+    """Return when a host was last heard of: now while it waits for a place, and not before it got one."""
+    placed_at = host.connection.placed_at
+    return now if placed_at is None else max(host.heard_at, placed_at)

@@ -9,14 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from pytest_osmosis.datasets import Dataset
+from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine.actor import Actor, Close
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
+from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.errors import HostError
@@ -72,6 +75,10 @@ class ScriptedHost:
 
     def die(self) -> None:
         self._post(Died(self, "SIGKILL"))
+
+    def is_lost(self) -> None:
+        """End with the machine, as all others on it."""
+        self._post(Died(self, "node n1 was lost", by="machine"))
 
     def asked(self, op: str) -> list[Mapping[str, Any]]:
         return [message for message in self.told if message["op"] == op]
@@ -442,3 +449,81 @@ def wait_for(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.002)
+
+
+def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_one_line(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 4, hosts=2, scorers={"exact": False})
+    stepped.begin()
+    first, second = stepped.hosts
+    lost = [(host, run) for host in (first, second) for run in host.runs()]
+    for host, run in lost:
+        host.say("start", run)
+    stepped.turn()
+    first.is_lost()
+    second.is_lost()
+    stepped.turn()
+    others = stepped.hosts[2:]
+    for host in others:
+        stepped.is_ready(host)
+    again = [(RunId.of(each), each["attempt"]) for host in others for each in host.asked("run")]
+    assert sorted(again) == [(run, 2) for run in sorted(run for _, run in lost)]
+    assert [host.name for host in stepped.hosts] == ["host"] * 4
+    line = "node n1 was lost; 4 runs that had begun there are rolled out once more"
+    assert stepped.engine.notices.alerts == [line]
+    stepped.end()
+
+
+def test_machines_that_are_lost_while_code_loads_do_not_end_the_eval(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 4, hosts=3)
+    stepped.actor.hosts.start()
+    for host in stepped.hosts[:3]:
+        host.is_lost()
+    stepped.turn()
+    assert stepped.actor.refused is None
+    for host in stepped.hosts[3:]:
+        stepped.is_ready(host)
+    stepped.engine.submit(stepped.runs)
+    stepped.engine.go()
+    stepped.turn()
+    assert sorted(run for host in stepped.hosts for run in host.runs()) == stepped.runs
+    stepped.end()
+
+
+def test_an_eval_ends_if_every_machine_is_lost_before_code_runs(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 4)
+    stepped.actor.hosts.start()
+    for _ in range(MOST_LOST):
+        stepped.host("host").is_lost()
+        stepped.turn()
+    assert stepped.actor.loaded.is_set()
+    assert "10 processes in a row were lost with their machines" in str(stepped.actor.refused)
+    stepped.engine.submit(stepped.runs)
+    stepped.end()
+
+
+def test_a_host_that_waits_for_a_place_leaves_its_share_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(engine_hosts, "time", SimpleNamespace(monotonic=lambda: now))
+    stepped = SteppedEngine(tmp_path, 20, hosts=2)
+    stepped.actor.hosts.start()
+    ready, waits = stepped.hosts
+    waits.placed_at = None
+    stepped.is_ready(ready)
+    assert [host.limit for host in stepped.actor.hosts.rolling] == [2, 2]
+    now += engine_hosts.START_S + engine_hosts.LATE_S
+    ready.say("limited")
+    stepped.actor.hosts.look_after(None)
+    stepped.turn()
+    assert [host.limit for host in stepped.actor.hosts.rolling] == [4, 0]
+    assert not waits.killed, "it is not silent: it waits"
+    waits.placed_at = now
+    stepped.is_ready(waits)
+    ready.say("limited")
+    waits.say("limited")
+    stepped.turn()
+    stepped.turn()
+    assert [host.limit for host in stepped.actor.hosts.rolling] == [2, 2]
+    stepped.engine.submit(stepped.runs)
+    stepped.end()

@@ -460,7 +460,7 @@ class FakeHost:
         if self._chance.random() < 0.1:
             self.placed_at = self._world.now
         else:
-            self._world.now += 0.2
+            self._world.now += 2.0
 
     def _crash(self) -> None:
         self._world.deaths_left -= 1
