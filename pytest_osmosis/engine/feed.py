@@ -26,8 +26,9 @@ from pytest_osmosis.record.stored_rollouts import StoredScore
 
 SCORER_AHEAD_MS = 20.0
 MAX_CREDITS = 64
-"""A scorer scores one run after the other. It is handed enough to be busy for `SCORER_AHEAD_MS`, and between 2 and
-`MAX_CREDITS` runs: it never waits for the next one, and slow functions leave runs to whichever scorer is free first."""
+"""A scorer scores one run after the other. It is handed enough to be busy for `SCORER_AHEAD_MS` and the delay of its
+connection, and between 2 and `MAX_CREDITS` runs: it never waits for the next one, and slow functions leave runs to
+whichever scorer is free first."""
 STORED_A_TURN = 256
 """A turn reports at most this many stored runs, so that new ones do not wait."""
 
@@ -63,8 +64,7 @@ class Feed:
             self._recall(self._job.rescore)
         elif rollouts:
             self._take_back()
-            for host in self._hosts.rolling:
-                self._refill_host(host)
+            self._refill_hosts()
             self._report_stored()
         self._runs.score_held(self._most_unscored)
         self._refill_async_scoring()
@@ -72,22 +72,26 @@ class Feed:
         for host in self._hosts.scorers:
             self._refill_scorer(host)
 
-    def _refill_host(self, host: Host) -> None:
-        """Hand out the runs that a host can begin, and more ahead, so that no slot waits for a round trip even if many
+    def _refill_hosts(self) -> None:
+        """Hand out the runs that hosts can begin, and more ahead, so that no slot waits for a round trip even if many
         runs end at once; fewer ahead if another host might begin them sooner. A few runs are not worth a message.
 
         Runs that wait for a retry have no slot, so more than `limit` may have begun. Nothing is handed out while
         scoring lags behind: conversations would pile up, and scores may show that no further run is needed.
         """
-        limit = host.limit
-        if not host.ready or limit < 1 or not self._table.queue:
-            return
-        if self._table.tally.n_unscored > self._most_unscored:
-            return
-        ahead = max(2, limit if self._job.hosts == 1 else limit // 2)
-        room = max(limit, host.n_rolling) + ahead - host.n_to_roll_out
-        if room < max(1, ahead // 8):
-            return
+        is_alone = self._job.hosts == 1
+        for host in self._hosts.rolling:
+            if not self._table.queue or self._table.tally.n_unscored > self._most_unscored:
+                return
+            limit, n_rolling = host.share.limit, host.n_rolling
+            ahead = limit if is_alone else limit >> 1
+            ahead = 2 if ahead < 2 else ahead
+            room = (limit if limit > n_rolling else n_rolling) + ahead - host.n_to_roll_out
+            if room >= (ahead >> 3 or 1) and limit and host.ready:
+                self._refill_host(host, room)
+
+    def _refill_host(self, host: Host, room: int) -> None:
+        """Hand up to `room` runs to a host."""
         self._hosts.pace(host, room)
         requests: list[Request] = []
         for state in list(self._next_states(room, self._in_flight(), host)):
@@ -324,7 +328,8 @@ class Feed:
         if not host.ready or not self._table.unscored_blocking:
             return
         requests: list[Request] = []
-        credits = min(MAX_CREDITS, max(2, int(SCORER_AHEAD_MS / max(host.score_ms, 0.01))))
+        ahead_ms = SCORER_AHEAD_MS + 1000 * host.connection.delay_s
+        credits = min(MAX_CREDITS, max(2, int(ahead_ms / max(host.score_ms, 0.01))))
         while self._table.unscored_blocking and len(host.runs) < credits and self._may_score():
             state = self._table.unscored_blocking.popleft()
             state.scorer = host
