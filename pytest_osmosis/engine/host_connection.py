@@ -19,14 +19,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
-from pytest_osmosis.engine.host_process import HostProcess, started
+from pytest_osmosis.engine.host_process import HostProcess, kill_group, reaped, started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.engine.pulse import HostPulse, Silence
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines, read_event
 from pytest_osmosis.host.pulse import STACKS_SIGNAL
-from pytest_osmosis.processes.guard import GUARD
 from pytest_osmosis.text.user_frames import names_our_file
 
 READ_BYTES = 1 << 20
@@ -34,8 +33,6 @@ LOOK_S = 0.02
 """A reader that lets messages gather checks this often whether the pipe still has room."""
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
-EXIT_S = 2.0
-"""A host whose pipe has ended gets this long to end."""
 JOIN_S = 1.0
 
 
@@ -172,10 +169,7 @@ class HostConnection:
 
     def kill(self) -> None:
         """End the host and all processes that it started, now. `Died` follows."""
-        if self._process.returncode is not None:
-            return  # its id may belong to another process by now
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        kill_group(self._process)
 
     def join(self, timeout_s: float) -> bool:
         self._reader.join(timeout_s)
@@ -232,16 +226,8 @@ class HostConnection:
             waited_s += LOOK_S
 
     def _reaped(self) -> int:
-        """Return the exit status, after ending the whole group: its id cannot be reused before the wait."""
-        end = time.monotonic() + EXIT_S
-        while time.monotonic() < end and not os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
-            time.sleep(LOOK_S)
-        self.kill()  # user code may have closed the pipe of a host that lives
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        self._ended = True
-        self.kill()
-        GUARD.forget(self.pid)
-        status = self._process.wait()
+        """Return the exit status, and close the pipes."""
+        status = reaped(self._process, self._note_end)
         self._outbox.put(None)
         self._writer.join(JOIN_S)  # only a process that left the group could still hold the other end
         for pipe in (self._process.stdin, self._process.stdout):
@@ -249,6 +235,9 @@ class HostConnection:
             with contextlib.suppress(OSError):
                 pipe.close()
         return status
+
+    def _note_end(self) -> None:
+        self._ended = True
 
 
 def exit_text(status: int) -> str:

@@ -10,7 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -28,6 +29,10 @@ BOOT = (
 PULSE_BYTES = 1 << 16
 FEW_PULSE_BYTES = 1 << 12
 """The room for beats where files must be small (`ulimit -f`)."""
+EXIT_S = 2.0
+"""A host whose pipe has ended gets this long to end."""
+LOOK_S = 0.02
+"""The time between two looks whether it has."""
 AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 """Prefixes of environment variables that a process reads when it starts."""
 
@@ -64,6 +69,30 @@ def started(
         raise
     GUARD.watch(process.pid)
     return HostProcess(process, pulse)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a host and all processes that it started, now."""
+    if process.returncode is not None:
+        return  # its id may belong to another process by now
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def reaped(process: subprocess.Popen[bytes], on_end: Callable[[], None]) -> int:
+    """Return the exit status of a host whose pipe has ended, after ending its whole group.
+
+    `on_end` is called when the process has ended, as long as its id cannot belong to another one.
+    """
+    end = time.monotonic() + EXIT_S
+    while time.monotonic() < end and not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+        time.sleep(LOOK_S)
+    kill_group(process)  # user code may have closed the pipe of a host that lives
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    on_end()
+    kill_group(process)
+    GUARD.forget(process.pid)
+    return process.wait()
 
 
 def _pulse_file() -> IO[bytes]:
@@ -112,9 +141,7 @@ class PrestartedHost:
             return
         process = host.process
         host.pulse.close()
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process)
         GUARD.forget(process.pid)
         with process:  # closes the pipes and waits
             pass

@@ -6,10 +6,11 @@ import contextlib
 import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.pulse import EVERY_S, StackFrame, key_in, read_beat, read_stacks
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.user_frames import is_ours, is_python
 
 LOOK_S = 0.25
@@ -34,6 +35,29 @@ class Silence(NamedTuple):
     key: Key | None
     left_s: Mapping[Key, float]
     stack: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the silence as JSON, attempts as [name of the run, number]."""
+        return {
+            "held_s": self.held_s,
+            "key": None if self.key is None else [str(self.key.run), self.key.attempt],
+            "left_s": [[str(key.run), key.attempt, left_s] for key, left_s in self.left_s.items()],
+            "stack": self.stack,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Silence:
+        """Return the silence that `to_json` wrote. Raises `ValueError` if it names a run that cannot be."""
+        key = None if fields["key"] is None else _key(*fields["key"])
+        left_s = {_key(run, attempt): left_s for run, attempt, left_s in fields["left_s"]}
+        return cls(fields["held_s"], key, left_s, fields["stack"])
+
+
+def _key(run: str, attempt: int) -> Key:
+    named = RunId.named(run)
+    if named is None:
+        raise ValueError(f"{run!r} is not the name of a run")
+    return Key(named, attempt)
 
 
 class HostPulse:
