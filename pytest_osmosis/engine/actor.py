@@ -17,6 +17,7 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pytest_osmosis.engine.artifacts import Artifacts
 from pytest_osmosis.engine.exchanges import Exchanges
 from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Cause, Died, Heard
@@ -106,6 +107,7 @@ class Actor:
         self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
         self._log = HostLog(job.host_log)
         self.exchanges = Exchanges(job.exchanges)
+        self.artifacts = Artifacts(job.artifacts, self.notices)
         self._stop_request = job.stop_request
         self._looked_at = 0.0
         self._looked_after_at = 0.0
@@ -264,6 +266,7 @@ class Actor:
                 self._handle(message)
         stopped = self.runs.stopped
         reason = stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted"
+        self.artifacts.close()
         self.runs.abandon(reason)
         self._feed.report_rest(reason)
         self.runs.judge_all()
@@ -356,6 +359,12 @@ class Actor:
                 host.gives_back = False
                 for key in reversed(event["runs"]):  # those that come back are queued before all others, in order
                     self.runs.dropped(Key.of(key))
+            case "artifact":
+                if self.table.of(event) is not None:
+                    self.artifacts.take(host, event)
+            case "left_out":
+                if self.table.of(event) is not None:
+                    self.artifacts.left_out(event)
             case "exchange":
                 self.exchanges.add(raw, sent="stored" not in event)
             case "stalled":
@@ -407,6 +416,7 @@ class Actor:
         if by == "host" and not self.loaded.is_set() and not self.hosts.closing:
             self._refuse(HostError(start_failure(how)))
         self._probing.died(host)
+        self.artifacts.died(host)
         self.permits.died(host)
         self.judge_permits.died(host)
         self._recovery.died(host, how, by)

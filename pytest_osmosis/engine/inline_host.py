@@ -29,6 +29,7 @@ from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode, load
 from pytest_osmosis.host.process_state import ProcessState
 from pytest_osmosis.host.protocol import (
+    ArtifactEvent,
     HostEvent,
     Key,
     PermitRequest,
@@ -314,6 +315,9 @@ class InlineHost:
         if self._loop.interrupted or isinstance(error, self._through):
             raise error
         self.error = self.error or error
+
+    def send_artifact(self, event: ArtifactEvent) -> None:
+        """Drop a piece of a file: user code of this process writes into the run directory itself."""
 
     def emit_from_thread(self, event: HostEvent) -> None:
         self.emit(event)

@@ -134,7 +134,8 @@ class Job:
     waits for. `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and
     raises `CodeError` if it may not be used. Each row has `n` runs; with `interleaved` they are scored while others are
     rolled out. At most `most_scorings` are scored at once, None for as many as roll out. The journal keeps
-    `result_facts`, from which results are made again.
+    `result_facts`, from which results are made again. `artifacts` is the folder for the files that hosts send, None if
+    they write there themselves.
     """
 
     setup: Setup
@@ -158,6 +159,7 @@ class Job:
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
     rescore: RescoreJob | None = None
     exchanges: Path | None = None
+    artifacts: Path | None = None
     resume: ResumeJob | None = None
     n: int = 1
     interleaved: bool = True

@@ -22,7 +22,7 @@ from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, EnvironmentFields, Setup
-from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.shards import max_errors_text, most_errors
@@ -80,6 +80,7 @@ def host_setup(
     """
     config, other = prepared.config, prepared.baseline_model
     workspace = config.workspace if worktree is None else worktree.workspace
+    uploads = not inline and config.execution.engine == "ray" and config.execution.ray.workspace == "upload"
     folder, entrypoint = None, None
     if config.experiment.rollout is not None and config.experiment.entrypoint is not None:
         folder = workspace / "rollouts" / config.experiment.rollout
@@ -108,7 +109,8 @@ def host_setup(
         eval_fns=config.scoring.eval_fns,
         sampling=request_sampling(config),
         secrets=tuple(config.secrets),
-        artifacts=str(artifacts),
+        artifacts=str(_on_hosts(artifacts, config.workspace) if uploads else artifacts),
+        sends_artifacts=uploads,
         max_turns=config.agent.max_turns,
         bounds=RolloutBounds(
             max_turns=config.agent.max_turns if config.agent.bounds_turns else None,
@@ -117,6 +119,13 @@ def host_setup(
         ),
         agent_timeout_s=math.inf if inline else config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=math.inf if inline else config.evaluation.grader_timeout_s,
+    )
+
+
+def _on_hosts(artifacts: Path, workspace: Path) -> Path:
+    """Return the folder of artifacts on other machines, which have the workspace and nothing beyond it."""
+    return (
+        artifacts if artifacts.is_relative_to(workspace) else workspace / RUNS / artifacts.parent.name / artifacts.name
     )
 
 
@@ -224,6 +233,7 @@ def engine_job(
         resume=prepared.source.resume_job(prepared, selected, shows),
         exchanges=None if prepared.cassette is None else prepared.cassette.log(directory),
         result_facts=result_facts or {},
+        artifacts=directory.artifacts if setup.sends_artifacts else None,
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
     )
 

@@ -22,9 +22,10 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.environments.state import STATE
 from pytest_osmosis.host import output
+from pytest_osmosis.host.artifacts import NO_FILES, Artifacts, Stamps
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
 from pytest_osmosis.host.clients import Clients
-from pytest_osmosis.host.deadline import Deadline
+from pytest_osmosis.host.deadline import Deadline, running_task
 from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.interrupt import Interrupted, LoopMonitor, MonitoredCode
@@ -105,6 +106,7 @@ class HostCore:
         self._events = events
         self._store = store
         self._pid = os.getpid()
+        self._sent_artifacts = Artifacts(setup.artifacts, events) if setup.sends_artifacts else None
 
     def grant_permits(self, ids: Sequence[int]) -> None:
         if self._gateway.permits is not None:
@@ -135,7 +137,10 @@ class HostCore:
                 endpoint.end()
                 chat.slot.end()
             rollout["output"] = sink.take()
-            self._emit(rollout)
+            try:
+                await self._send_artifacts(key)
+            finally:
+                self._emit(rollout)
         names = self._code.scored_at_once if self._setup.scores_at_once else ()
         if rollout.get("boundary") is None and names:
             await self.score(
@@ -161,11 +166,16 @@ class HostCore:
         slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, clock)
         try:
             for name in request["names"]:
+                before = await self._artifacts_before(key, name)
                 with output.captured() as sink:
                     self._emit({"ev": "scoring", **key.to_json(), "name": name})
                     self._flush()
                     event = await self._score_with(name, request, slot, clock)
                     event["output"] = sink.take()
+                try:
+                    if before is not None:
+                        await self._send_artifacts(key, before)
+                finally:
                     self._emit(event)
         finally:
             slot.end()
@@ -456,6 +466,30 @@ class HostCore:
                 self._emit({"ev": "stalled", **key.to_json(), "stack": suspended_stack(task)})
 
         return Deadline(budget_s, self._monitor.stalls, on_stuck)
+
+    async def _artifacts_before(self, key: Key, name: str) -> Stamps | None:
+        """Return the artifacts of a run before the function `name` scores it, None if it has no way to write some."""
+        if self._sent_artifacts is None or self._code.grader is None or name != REWARD:
+            return None
+        try:
+            return await self._sent_artifacts.seen(key)
+        except asyncio.CancelledError:
+            self._survive_cancellation()
+            return NO_FILES
+
+    async def _send_artifacts(self, key: Key, before: Stamps = NO_FILES) -> None:
+        """Send the artifacts of a run that are other than `before`, for the engine that is on another machine."""
+        if self._sent_artifacts is not None:
+            try:
+                await self._sent_artifacts.send_changed(key, before)
+            except asyncio.CancelledError:
+                self._survive_cancellation()
+
+    def _survive_cancellation(self) -> None:
+        """Go on after user code of another run cancelled this one. Raises `CancelledError` if the host ends."""
+        if self.closing:
+            raise asyncio.CancelledError
+        running_task().uncancel()
 
     def _artifacts(self, key: Key) -> str:
         return f"{self._setup.artifacts}{os.sep}{key.run}"

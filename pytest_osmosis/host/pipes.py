@@ -17,7 +17,8 @@ from json import loads
 from os import write
 from typing import Any
 
-from pytest_osmosis.host.protocol import HostEvent, Request, lines
+from pytest_osmosis.host.protocol import ArtifactEvent, HostEvent, Request, lines
+from pytest_osmosis.text.json_line import dumps
 from pytest_osmosis.text.redaction import Redaction
 
 READ_BYTES = 1 << 18
@@ -101,6 +102,10 @@ class EventWriter:
     def emit_from_thread(self, event: HostEvent) -> None:
         """Write an event at once, from any thread, even if the loop cannot run."""
         self._write(self._redaction.event(event).encode("ascii") + b"\n")
+
+    def send_artifact(self, event: ArtifactEvent) -> None:
+        """Write a piece of a file at once and without redaction, from any thread."""
+        self._write(dumps(event).encode("ascii") + b"\n")
 
     def flush(self) -> None:
         lines, self._lines = self._lines, []

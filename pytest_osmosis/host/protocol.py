@@ -30,6 +30,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.json_line import dumps
 
 Role = Literal["roll", "score"]
+WhyLeftOut = Literal["large", "unreadable", "special"]
 
 TEARDOWN_S = 30.0
 """An environment gets this long at the end to release what it holds, like sandboxes."""
@@ -116,7 +117,8 @@ class Setup:
     `commit` is the commit that the code is from, if it is not the files of the workspace. `mcp` is the folder of a
     FastMCP server whose tools the built-in agent offers. `cassette` is the store of exchanges, if there is one.
     `environment` is a verifiers environment, which then is the agent and scores under the name `reward`. Without
-    `scores_at_once`, a run is scored only once the engine asks for it.
+    `scores_at_once`, a run is scored only once the engine asks for it. With `sends_artifacts` the engine gets the files
+    in `artifacts`, because it runs on another machine.
     """
 
     role: Role
@@ -147,6 +149,7 @@ class Setup:
     cassette: CassetteFields | None = None
     environment: EnvironmentFields | None = None
     scores_at_once: bool = True
+    sends_artifacts: bool = False
 
     @property
     def teardown_s(self) -> float:
@@ -324,6 +327,27 @@ class ScoringEvent(AttemptFields):
     name: str
 
 
+class ArtifactEvent(AttemptFields):
+    """A piece of a file in a run's artifacts folder: `data` in base64, which begins at `offset`. It may be the `last`.
+
+    Those of the rollout come before its `rollout` event, those of a Grader before its `score`. A host sends one file
+    after the other; one that it sends again takes the place of the first. It is sent as it is, without redaction.
+    """
+
+    ev: Literal["artifact"]
+    path: str
+    data: str
+    offset: int
+    last: bool
+
+
+class LeftOutEvent(AttemptFields):
+    """Artifacts of a run were not sent: they are too `large`, `unreadable`, or `special` (links, pipes, devices)."""
+
+    ev: Literal["left_out"]
+    why: WhyLeftOut
+
+
 class StalledEvent(AttemptFields):
     """The code of a run cannot be interrupted: its host must end. `stack` shows where it is."""
 
@@ -342,7 +366,8 @@ class BrokenEvent(AttemptFields):
 AnswerEvent = ReadyEvent | RefusedEvent | ProbedEvent | LimitedEvent | DroppedEvent
 RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent | DeniedEvent | ExchangeEvent
 ProgressEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent
-HostEvent = AnswerEvent | RequestEvent | ProgressEvent | StalledEvent | BrokenEvent
+FileEvent = ArtifactEvent | LeftOutEvent
+HostEvent = AnswerEvent | RequestEvent | ProgressEvent | FileEvent | StalledEvent | BrokenEvent
 
 Emit = Callable[[HostEvent], None]
 
@@ -355,6 +380,9 @@ class EventSink(Protocol):
 
     def emit_from_thread(self, event: HostEvent) -> None:
         """Send an event at once, from any thread, even if the loop cannot run."""
+
+    def send_artifact(self, event: ArtifactEvent) -> None:
+        """Send a piece of a file as it is, from any thread."""
 
     def flush(self) -> None:
         """Send what was emitted."""

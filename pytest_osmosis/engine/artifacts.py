@@ -1,0 +1,142 @@
+"""Stores the artifacts that hosts on other machines send, in the run directory.
+
+Hosts run user code, so whatever they send is checked: a file lies in the folder of its own run, or nowhere.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_osmosis.engine.host_starts import Host
+from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.files import private
+from pytest_osmosis.host.artifacts import MOST_BYTES, MOST_FILES
+from pytest_osmosis.host.protocol import ArtifactEvent, Key, LeftOutEvent
+from pytest_osmosis.text.numbers import plural
+
+LEFT_OUT = {
+    "large": f"went beyond {MOST_BYTES >> 20} MB or {MOST_FILES:,} files, and the rest stayed where they ran",
+    "unreadable": "could not be read in full where they ran, and are incomplete",
+    "special": "hold links, pipes or devices, which are not copied from other machines",
+}
+
+
+@dataclass(slots=True)
+class _Arriving:
+    """A file of which `size` bytes have arrived, in `scratch`; it will be at `parts` in the folder of artifacts."""
+
+    key: Key
+    path: str
+    parts: tuple[str, ...]
+    scratch: Path
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Stored:
+    n_bytes: int = 0
+    n_files: int = 0
+
+
+class Artifacts:
+    """The artifacts of an eval's runs, in `folder`; None if hosts write there themselves.
+
+    A file is complete or not there: until its last piece has arrived, it is a hidden file in `folder`.
+    """
+
+    def __init__(self, folder: Path | None, notices: Notices) -> None:
+        self._folder = folder
+        self._notices = notices
+        self._arriving: dict[Host, _Arriving] = {}
+        self._stored: dict[Key, _Stored] = defaultdict(_Stored)
+        self._n_begun = 0
+        self._left_out: dict[str, set[Key]] = defaultdict(set)
+        self._unstored: dict[str, set[Key]] = defaultdict(set)
+
+    def take(self, host: Host, event: ArtifactEvent) -> None:
+        """Take a piece of a file of a run that is under way. Whatever is wrong with it costs that file alone."""
+        if self._folder is None:
+            return
+        key = Key.of(event)
+        try:
+            self._take(self._folder, host, key, event)
+        except OSError as error:
+            self._drop(host, key, error.strerror or type(error).__name__)
+        except ValueError:  # also of binascii, and of names that cannot be encoded
+            self._drop(host, key, "a host sent no valid file")
+
+    def left_out(self, event: LeftOutEvent) -> None:
+        """Take that a host did not send all artifacts of a run."""
+        if self._folder is not None and event["why"] in LEFT_OUT:
+            self._left_out[event["why"]].add(Key.of(event))
+
+    def died(self, host: Host) -> None:
+        """Drop the file whose pieces a host no longer sends."""
+        arriving = self._arriving.pop(host, None)
+        if arriving is not None:
+            self._remove(arriving)
+
+    def close(self) -> None:
+        """Drop what has not arrived as a whole, and tell the user what is missing."""
+        for host in list(self._arriving):
+            self.died(host)
+        for why, text in LEFT_OUT.items():
+            if keys := self._left_out.get(why):
+                self._notices.add(f"artifacts of {_runs(keys)} {text}")
+        for text, keys in self._unstored.items():
+            self._notices.add(f"artifacts of {_runs(keys)} could not be stored in {self._folder}: {text}")
+
+    def _take(self, folder: Path, host: Host, key: Key, event: ArtifactEvent) -> None:
+        arriving = self._arriving.get(host)
+        if event["offset"] == 0:
+            self.died(host)
+            arriving = self._begin(folder, host, key, event["path"])
+        elif arriving is None or (arriving.key, arriving.path, arriving.size) != (key, event["path"], event["offset"]):
+            self.died(host)  # it is the rest of a file that was dropped
+            return
+        if arriving is None:
+            return
+        data = b64decode(event["data"], validate=True)
+        stored = self._stored[key]
+        if stored.n_bytes + len(data) > MOST_BYTES:
+            self._left_out["large"].add(key)
+            self.died(host)
+            return
+        stored.n_bytes += len(data)
+        arriving.size += len(data)
+        private.append(arriving.scratch, data)
+        if event["last"]:
+            private.move_into(folder, arriving.parts, arriving.scratch)
+            del self._arriving[host]
+
+    def _begin(self, folder: Path, host: Host, key: Key, path: str) -> _Arriving | None:
+        """Return the file that begins to arrive, None if there are too many."""
+        stored = self._stored[key]
+        if stored.n_files == MOST_FILES:
+            self._left_out["large"].add(key)
+            return None
+        parts = (str(key.run), *private.relative_parts(path))
+        stored.n_files += 1
+        self._n_begun += 1
+        private.make_folders(folder)
+        scratch = folder / f".arriving-{self._n_begun}"
+        scratch.unlink(missing_ok=True)  # an earlier session may have left it
+        arriving = self._arriving[host] = _Arriving(key, path, parts, scratch)
+        return arriving
+
+    def _drop(self, host: Host, key: Key, why: str) -> None:
+        self._unstored[why].add(key)
+        self.died(host)
+
+    def _remove(self, arriving: _Arriving) -> None:
+        try:
+            arriving.scratch.unlink(missing_ok=True)
+        except OSError as error:
+            self._unstored[error.strerror or type(error).__name__].add(arriving.key)
+
+
+def _runs(keys: set[Key]) -> str:
+    return plural(len({key.run for key in keys}), "run")
