@@ -75,7 +75,11 @@ class MostInFlight(NamedTuple):
     most: int
 
 
-EngineMessage = Submit | Command | MostInFlight | Stop | Close | Heard | Died
+class MoreHosts(NamedTuple):
+    n: int
+
+
+EngineMessage = Submit | Command | MostInFlight | MoreHosts | Stop | Close | Heard | Died
 
 
 class Actor:
@@ -309,6 +313,8 @@ class Actor:
                 self.runs.stop(message)
             case MostInFlight(most):
                 self.hosts.limit(max(0, min(most, self._job.batch_size)))
+            case MoreHosts(n):
+                self.hosts.grow(n)
             case Command.PAUSE:
                 self.paused = True
                 self.hosts.broadcast({"op": "pause"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from pytest_osmosis.engine.actor import Actor, Close, Command, LoadedCode, MostInFlight, Submit
+from pytest_osmosis.engine.actor import Actor, Close, Command, LoadedCode, MoreHosts, MostInFlight, Submit
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import CodeError
@@ -124,6 +124,10 @@ class Engine:
         """Begin no rollout from now on while `in_flight` others are in flight, at most `batch_size`. Those finish."""
         self._limit = max(0, min(in_flight, self.job.batch_size))
         self._actor.inbox.put(MostInFlight(self._limit))
+
+    def grow(self, n_hosts: int) -> None:
+        """Start further hosts until there are `n_hosts`, at most `batch_size`, as a cluster has room for more."""
+        self._actor.inbox.put(MoreHosts(n_hosts))
 
     @property
     def most_in_flight(self) -> int:

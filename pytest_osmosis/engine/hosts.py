@@ -56,12 +56,14 @@ class Hosts:
         self.quarantine: Host | None = None
         self.starts = HostStarts(job, post)
         # Each host may always have one run in flight: a host without a slot would hold what it has begun for ever.
-        self.throttle = Throttle(job.batch_size, min(job.hosts, job.batch_size))
+        self.n_wanted = min(job.hosts, job.batch_size)
+        self.throttle = Throttle(job.batch_size, self.n_wanted)
         self.most = Most()
         self.in_flight = job.batch_size
         self.are_limited = False
         self.closing = False
         self._settles = False
+        self._has_scorers = False
         self._ready_at = math.inf
         self._are_shares_old = False
         self._job = job
@@ -79,13 +81,28 @@ class Hosts:
 
     def start(self) -> None:
         """Start the hosts that roll out, unless they are to end. Raises `HostError` if a process cannot be started."""
-        for _ in range(0 if self.closing else self._job.hosts):
+        for _ in range(0 if self.closing else self.n_wanted):
             self.rolling.append(self._start("host"))
         self.relimit()
 
     def start_scorers(self) -> None:
-        for _ in range(self._job.hosts):
+        """Start a scorer for each host."""
+        self._has_scorers = True
+        for _ in range(self.n_wanted):
             self._add("scorer")
+
+    def grow(self, n_hosts: int) -> None:
+        """Start further hosts until there are `n_hosts`, at most `batch_size`. Never ends one."""
+        n_more = min(n_hosts, self._job.batch_size) - self.n_wanted
+        if n_more <= 0 or self.closing:
+            return
+        self.n_wanted += n_more
+        self.throttle.floor = self.n_wanted
+        self._settles = True
+        for _ in range(n_more):
+            self._add("host")
+            if self._has_scorers:
+                self._add("scorer")
 
     def start_quarantine(self) -> None:
         """Start the quarantine, which takes a slot from the other hosts."""
@@ -115,7 +132,7 @@ class Hosts:
         self.relimit()
 
     def _start(self, role: HostRole) -> Host:
-        host = self.starts.start(role, shares(self._job.batch_size, self._job.hosts)[0] if role == "host" else 1)
+        host = self.starts.start(role, shares(self._job.batch_size, self.n_wanted)[0] if role == "host" else 1)
         self._by_connection[host.connection] = host
         return host
 

@@ -145,6 +145,9 @@ class History:
             for limit in (*chance.choices(range(world.batch_size + 1), k=chance.randint(1, 4)), world.batch_size):
                 world.plan += [world.wait] * chance.randint(0, 6)
                 world.plan.append(partial(engine.limit, limit))
+        if chance.random() < 0.2:
+            world.plan += [world.wait] * chance.randint(0, 6)
+            world.plan.append(partial(engine.grow, chance.randint(1, world.batch_size)))
         world.plan += [world.wait] * chance.randint(0, 12)
         ends: list[Callable[[], None]] = [
             lambda: engine.stop("maxfail", "enough"),
