@@ -74,20 +74,26 @@ class Feed:
 
     def _refill_hosts(self) -> None:
         """Hand out the runs that hosts can begin, and more ahead, so that no slot waits for a round trip even if many
-        runs end at once; fewer ahead if another host might begin them sooner. A few runs are not worth a message.
+        runs end at once; fewer ahead if another host might begin them sooner. A few runs are not worth a message. The
+        last ones are for the hosts that can begin them.
 
         Runs that wait for a retry have no slot, so more than `limit` may have begun. Nothing is handed out while
         scoring lags behind: conversations would pile up, and scores may show that no further run is needed.
         """
+        if len(self._table.queue) <= self._job.batch_size:
+            self._hand_out(ahead=False)
+        self._hand_out(ahead=True)
+
+    def _hand_out(self, *, ahead: bool) -> None:
         is_alone = self._job.hosts == 1
         for host in self._hosts.rolling:
             if not self._table.queue or self._table.tally.n_unscored > self._most_unscored:
                 return
             limit, n_rolling = host.share.limit, host.n_rolling
-            ahead = limit if is_alone else limit >> 1
-            ahead = 2 if ahead < 2 else ahead
-            room = (limit if limit > n_rolling else n_rolling) + ahead - host.n_to_roll_out
-            if room >= (ahead >> 3 or 1) and limit and host.ready:
+            most_ahead = limit if is_alone else limit >> 1
+            most_ahead = (2 if most_ahead < 2 else most_ahead) if ahead else 0
+            room = (limit if limit > n_rolling else n_rolling) + most_ahead - host.n_to_roll_out
+            if room >= (most_ahead >> 3 or 1) and limit and host.ready:
                 self._refill_host(host, room)
 
     def _refill_host(self, host: Host, room: int) -> None:
@@ -110,10 +116,15 @@ class Feed:
         return +self._table.tally.to_roll_out  # without models that have none
 
     def _take_back(self) -> None:
-        """Let hosts give back what they have not begun, if it would exceed the budget, or if they may begin nothing."""
+        """Let hosts give back what they have not begun, if it would exceed the budget, if they may begin nothing, or if
+        another host could begin it now. Runs that are scored together stay with their host.
+        """
         exceeds = self._runs.is_overcommitted(self._in_flight())
+        others_idle = not (self._table.queue or self._recorder.grouped) and self._hosts.any_idle
         for host in self._hosts.rolling:
-            if (exceeds or host.limit < 1) and not host.gives_back and host.n_to_roll_out > host.n_rolling:
+            if host.gives_back or host.n_to_roll_out <= host.n_rolling:
+                continue
+            if exceeds or host.limit < 1 or (others_idle and self._hosts.is_behind(host)):
                 host.gives_back = True
                 host.hand([{"op": "drop", "model_tag": None}])
 

@@ -29,6 +29,8 @@ SILENCE_SLACK_S = 10.0
 """A host that is silent for longer than its code may take, and this, is ended: none of its deadlines worked."""
 PROBE_S = 61.0
 """The longest that a probe takes: two tries, and a pause between them."""
+BEHIND_S = 0.5
+"""Runs that a host has had for so long without beginning them are given to a host that is idle."""
 CLOSE_S = 3.0
 """A host that does not close is ended after this long, and the time that its code gets at the end."""
 GATHER_PART = 6
@@ -292,6 +294,15 @@ class Hosts:
         """True if the session allows no rollout besides those that have begun, or may begin before hosts hear of it."""
         told = (host.most_told if self._settles else 0 for host in self.rolling)
         return sum(max(host.n_in_slots, most) for host, most in zip(self.rolling, told, strict=True)) >= self.in_flight
+
+    @property
+    def any_idle(self) -> bool:
+        """True if a host could begin a rollout at once."""
+        return any(host.ready and host.n_to_roll_out < host.limit for host in self.rolling)
+
+    def is_behind(self, host: Host) -> bool:
+        """Return True if a host has had runs for a while that it cannot begin before others end."""
+        return host.n_rolling >= host.limit and time.monotonic() - host.handed_at > BEHIND_S
 
     def limit(self, in_flight: int) -> None:
         """Begin no rollout from now on while `in_flight` others are in flight. Those in flight finish."""

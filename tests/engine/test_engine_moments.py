@@ -527,3 +527,30 @@ def test_a_host_that_waits_for_a_place_leaves_its_share_to_others(
     assert [host.limit for host in stepped.actor.hosts.rolling] == [2, 2]
     stepped.engine.submit(stepped.runs)
     stepped.end()
+
+
+def test_an_idle_host_gets_the_runs_that_a_slow_one_has_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(engine_hosts, "time", SimpleNamespace(monotonic=lambda: now))
+    stepped = SteppedEngine(tmp_path, 8, hosts=2, scorers={"exact": False})
+    stepped.begin()
+    slow, fast = stepped.hosts
+    assert (len(slow.runs()), len(fast.runs())) == (4, 4)
+    for host in (slow, fast):
+        for run in host.runs()[: 2 if host is slow else 4]:
+            host.say("start", run)
+    for run in fast.runs():
+        fast.rolls(run)
+    stepped.turn()
+    assert slow.asked("drop") == [], "it may begin them soon"
+    now += engine_hosts.BEHIND_S + 0.1
+    stepped.turn()
+    stepped.turn()
+    assert len(slow.asked("drop")) == 1, "it was asked once"
+    waiting = slow.runs()[2:]
+    slow.say("dropped", runs=[{**run.to_json(), "attempt": 1} for run in waiting])
+    stepped.turn()
+    assert fast.runs()[4:] == waiting
+    stepped.end()
