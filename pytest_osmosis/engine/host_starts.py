@@ -126,7 +126,9 @@ class HostStarts:
         job = self._job
         setup = replace(job.setup, limit=limit)
         if role == "scorer":  # it loads functions, but no agent and nothing that an agent imports
-            setup = replace(job.setup, role="score", limit=1, agent="chat", entrypoint=None, grader=None)
+            setup = replace(job.setup, role="score", limit=1, agent="chat")
+            if setup.endpoint != "env":  # else the Grader runs there too
+                setup = replace(setup, entrypoint=None, grader=None)
         connection = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
         return Host(role, connection, Share.of(limit), time.monotonic())
 
