@@ -22,7 +22,7 @@ from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, EnvironmentFields, Setup
-from pytest_osmosis.record.run_directory import RUNS, RunDirectory
+from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.shards import max_errors_text, most_errors
@@ -109,7 +109,7 @@ def host_setup(
         eval_fns=config.scoring.eval_fns,
         sampling=request_sampling(config),
         secrets=tuple(config.secrets),
-        artifacts=str(_on_hosts(artifacts, config.workspace) if uploads else artifacts),
+        artifacts=str(artifacts),
         sends_artifacts=uploads,
         max_turns=config.agent.max_turns,
         bounds=RolloutBounds(
@@ -119,13 +119,6 @@ def host_setup(
         ),
         agent_timeout_s=math.inf if inline else config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=math.inf if inline else config.evaluation.grader_timeout_s,
-    )
-
-
-def _on_hosts(artifacts: Path, workspace: Path) -> Path:
-    """Return the folder of artifacts on other machines, which have the workspace and nothing beyond it."""
-    return (
-        artifacts if artifacts.is_relative_to(workspace) else workspace / RUNS / artifacts.parent.name / artifacts.name
     )
 
 

@@ -1,0 +1,334 @@
+"""Artifacts of hosts on other machines: all files come to the run directory, as if they had been written there.
+
+The hosts of these evals write into folders of their own, so a file in the run directory has come by the protocol.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from pytest_osmosis.config.tables import RayOptions
+from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
+from pytest_osmosis.evals import prepare
+from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.host.artifacts import MOST_BYTES, MOST_FILES, PIECE_BYTES
+from pytest_osmosis.host.protocol import Setup
+from tests.engine import evaluating
+from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.servers import ChatServer
+
+GRADES = """
+from pytest_osmosis import Grader
+class Grades(Grader):
+    async def grade(self, ctx):
+        folder = ctx.artifacts_dir
+        (folder / "verdict.txt").write_text("good")
+        if (folder / "draft.txt").exists():
+            (folder / "draft.txt").write_text((folder / "draft.txt").read_text().swapcase())
+        ctx.set_reward(1.0)
+"""
+GRADED = {"eval_fns": [], "grader": "graders:Grades"}
+
+
+class Elsewhere:
+    """Starts hosts that write artifacts into `folder`: on one machine, or each role `apart` on its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.apart = True
+        self.setups: list[Setup] = []
+
+    def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> HostConnection:
+        self.setups.append(setup)
+        moved = replace(setup, artifacts=str(self.folder / (name if self.apart else "all")))
+        return HostConnection(name, moved, environ=environ, log=log, post=post)
+
+
+@pytest.fixture
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Elsewhere:
+    return Elsewhere(tmp_path_factory.mktemp("elsewhere"))
+
+
+@pytest.fixture
+def evaluated_elsewhere(elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Live]:
+    """Returns an eval of a config, done by hosts whose workspace was uploaded."""
+
+    def evaluated_there(config: Path, *, environ: Mapping[str, str] | None = None) -> Live:
+        with monkeypatch.context() as patch:
+            patch.setattr(evaluating, "prepare", _with_ray(workspace="upload"))
+            return evaluated(config, environ=environ, spawn=elsewhere.spawn)
+
+    return evaluated_there
+
+
+def _with_ray(workspace: Literal["shared", "upload"]) -> Callable[..., Prepared]:
+    def prepared(*args: Any, **options: Any) -> Prepared:
+        known = prepare(*args, **options)
+        ray = RayOptions(workspace=workspace)
+        execution = replace(known.config.execution, engine="ray", ray=ray)
+        return replace(known, config=replace(known.config, execution=execution))
+
+    return prepared
+
+
+def _artifacts(live: Live) -> Path:
+    return live.run.directory.path / "artifacts"
+
+
+def _files(folder: Path) -> dict[bytes, bytes]:
+    """The content of each file in a folder, by its path."""
+    return {os.fsencode(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _notices(live: Live) -> Sequence[str]:
+    return [text for text in live.actor.notices.texts if "artifacts" in text]
+
+
+def test_files_of_agents_and_graders_are_the_same_as_those_of_local_hosts(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere
+) -> None:
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            if ctx.row_index == 3:
+                return [*ctx.prompt, {"role": "assistant", "content": "nothing written"}]
+            folder = ctx.artifacts_dir
+            (folder / "draft.txt").write_text(f"Draft {ctx.row_index}")
+            (folder / "deep" / "er").mkdir(parents=True)
+            (folder / "deep" / "er" / "log").write_bytes(bytes(range(256)))
+            (folder / "empty").touch()
+            (folder / "key").write_text(os.environ["CANARY_KEY"])
+            (folder / "odd \\n name").touch()
+            open(os.fsencode(folder) + b"/not \\xff text", "wb").close()
+            assert ctx.row_index != 2, "a failed rollout has artifacts too"
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    workspace.write("graders.py", GRADES)
+    environ = {"CANARY_KEY": "canary-0123456789"}
+    config = workspace.config(None, scoring=GRADED, secrets={"required": ["CANARY_KEY"]})
+    local, live = evaluated(config, environ=environ), evaluated_elsewhere(config, environ=environ)
+    assert live.kinds() == local.kinds() == ["passed", "passed", "error", "passed"]
+    assert _files(_artifacts(live)) == _files(_artifacts(local))
+    assert _files(_artifacts(live))[b"row1-run0/draft.txt"] == b"dRAFT 1"
+    assert _files(_artifacts(live))[b"row1-run0/key"] == b"canary-0123456789"
+    assert _notices(live) == []
+    kinds = {stat.S_IMODE(path.lstat().st_mode) for path in _artifacts(live).rglob("*")}
+    assert kinds == {0o600, 0o700}
+    assert {setup.artifacts for setup in elsewhere.setups} == {str(_artifacts(live))}
+    assert not live.events("artifact")
+
+
+def test_large_files_and_many_files_arrive_whole(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere
+) -> None:
+    workspace.agent(
+        f"""
+        async def rollout(ctx):
+            folder = ctx.artifacts_dir
+            for size in (0, 1, {PIECE_BYTES - 1}, {PIECE_BYTES}, {PIECE_BYTES + 1}, 5_000_000):
+                (folder / f"{{size}} bytes").write_bytes(os.urandom(size))
+            for number in range(1_000):
+                (folder / str(number % 7)).mkdir(exist_ok=True)
+                (folder / str(number % 7) / str(number)).write_text(str(number))
+            return [*ctx.prompt, {{"role": "assistant", "content": "42"}}]
+        """
+    )
+    live = evaluated_elsewhere(workspace.config(None))
+    assert live.kinds() == ["passed"] * 4
+    files = _files(_artifacts(live))
+    assert len(files) == 4 * 1_006
+    assert files == _files(elsewhere.folder / "host")
+
+
+def test_files_of_a_grader_in_a_process_of_its_own_join_those_of_the_agent(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere, server: ChatServer
+) -> None:
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            (ctx.artifacts_dir / "of the agent").write_text("a")
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    workspace.write("graders.py", GRADES)
+    live = evaluated_elsewhere(workspace.config(server, scoring=GRADED, agent={"endpoint": "env"}))
+    assert live.kinds() == ["passed"] * 4
+    for row in range(4):
+        assert _files(_artifacts(live) / f"row{row}-run0") == {b"of the agent": b"a", b"verdict.txt": b"good"}
+    assert {path.name for path in elsewhere.folder.iterdir()} == {"host", "scorer"}
+
+
+def test_links_and_special_files_are_left_out(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "secret").write_text("not an artifact")
+    workspace.agent(
+        f"""
+        import shutil, socket
+        OUTSIDE = {str(outside)!r}
+
+        async def rollout(ctx):
+            folder = ctx.artifacts_dir
+            if ctx.row_index == 0:
+                os.symlink(OUTSIDE + "/secret", folder / "a link")
+                os.symlink(OUTSIDE, folder / "a link to a folder")
+                os.symlink("nowhere", folder / "a broken link")
+                os.mkfifo(folder / "a pipe")
+                socket.socket(socket.AF_UNIX).bind(os.path.relpath(folder / "a socket"))
+            if ctx.row_index == 1:
+                shutil.rmtree(folder)
+                os.symlink(OUTSIDE, folder)
+            else:
+                (folder / "a file").touch()
+            return [*ctx.prompt, {{"role": "assistant", "content": "42"}}]
+        """
+    )
+    live = evaluated_elsewhere(workspace.config(None))
+    assert live.kinds() == ["passed"] * 4
+    assert _files(_artifacts(live)) == {f"row{row}-run0/a file".encode(): b"" for row in (0, 2, 3)}
+    assert _notices(live) == [
+        "artifacts of 2 runs hold links, pipes or devices, which are not copied from other machines"
+    ]
+
+
+def test_what_is_too_large_or_too_deep_is_left_out(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live]
+) -> None:
+    workspace.agent(
+        f"""
+        async def rollout(ctx):
+            folder = ctx.artifacts_dir
+            (folder / "small").touch()
+            if ctx.row_index == 0:
+                with open(folder / "large", "wb") as file:
+                    file.truncate({MOST_BYTES} + 1)
+            if ctx.row_index == 1:
+                deep = folder / "/".join("d" * 40)
+                deep.mkdir(parents=True)
+                (deep / "file").touch()
+            if ctx.row_index == 2:
+                for number in range({MOST_FILES} + 5):
+                    os.close(os.open(folder / str(number), os.O_CREAT))
+            return [*ctx.prompt, {{"role": "assistant", "content": "42"}}]
+        """
+    )
+    live = evaluated_elsewhere(workspace.config(None))
+    assert live.kinds() == ["passed"] * 4
+    files = _files(_artifacts(live))
+    assert {b"row0-run0/small", b"row1-run0/small", b"row3-run0/small"} < files.keys()
+    assert len(files) == 3 + MOST_FILES
+    text = "artifacts of 3 runs went beyond 64 MB or 10,000 files, and the rest stayed where they ran"
+    assert _notices(live) == [text]
+
+
+def test_a_second_attempt_replaces_and_adds_files_as_it_does_locally(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere
+) -> None:
+    elsewhere.apart = False
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            folder = ctx.artifacts_dir
+            first = not (folder / "of the first").exists()
+            (folder / "both").write_text("first" if first else "second")
+            (folder / "of the first").touch()
+            if ctx.row_index == 2 and first:
+                os._exit(3)
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    config = workspace.config(None)
+    local, live = evaluated(config), evaluated_elsewhere(config)
+    assert live.kinds() == local.kinds() == ["passed"] * 4
+    assert live.record(2).attempt > 1
+    of_row = _files(_artifacts(live) / "row2-run0")
+    assert of_row == _files(_artifacts(local) / "row2-run0") == {b"both": b"second", b"of the first": b""}
+
+
+def test_no_rollout_is_lost_if_another_cancels_it_while_its_files_are_sent(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live]
+) -> None:
+    workspace.agent(
+        """
+        cancels = asyncio.Event()
+
+        async def rollout(ctx):
+            if ctx.row_index == 0:
+                await cancels.wait()
+                (ctx.artifacts_dir / "large").write_bytes(bytes(50_000_000))
+            if ctx.row_index == 1:
+                cancels.set()
+                while not (sending := [task for task in asyncio.all_tasks() if "send_changed" in awaited(task)]):
+                    await asyncio.sleep(0)
+                sending[0].cancel()
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+
+        def awaited(task):
+            names, waits = [], task.get_coro()
+            while waits is not None:
+                names.append(getattr(waits, "__name__", ""))
+                waits = getattr(waits, "cr_await", None)
+            return names
+        """
+    )
+    live = evaluated_elsewhere(workspace.config(None))
+    assert live.kinds() == ["passed"] * 4
+    assert all(record.attempt == 1 for record in live.results.records)
+    assert _files(_artifacts(live)) == {}
+    text = "artifacts of 1 run could not be read in full where they ran, and are incomplete"
+    assert _notices(live) == [text]
+
+
+def test_what_user_code_sends_itself_stays_in_the_folder_of_its_run(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live]
+) -> None:
+    workspace.agent(
+        """
+        import gc
+        from pytest_osmosis.host.pipes import EventWriter
+
+        async def rollout(ctx):
+            [writer] = [each for each in gc.get_objects() if isinstance(each, EventWriter)]
+            run = {"ev": "artifact", "row": ctx.row_index, "run": 0, "attempt": 1}
+            data = {"data": "aGk=", "offset": 0, "last": True}
+            for path in ("../escaped", "/tmp/../escaped", "a/../../escaped", "", ".", "..", "a//escaped", "escaped\\0"):
+                writer.send_artifact({**run, **data, "path": path})
+            writer.send_artifact({**run, **data, "attempt": 7, "path": "escaped"})
+            writer.send_artifact({**run, **data, "row": 99, "path": "escaped"})
+            writer.send_artifact({**run, **data, "path": "kept"})
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    live = evaluated_elsewhere(workspace.config(None))
+    assert live.kinds() == ["passed"] * 4
+    assert _files(_artifacts(live)) == {f"row{row}-run0/kept".encode(): b"hi" for row in range(4)}
+    assert not [path for path in workspace.root.rglob("*") if "escaped" in path.name]
+    [notice] = _notices(live)
+    assert notice.startswith("artifacts of 4 runs could not be stored in ")
+    assert notice.endswith(": a host sent no valid file")
+
+
+def test_hosts_that_write_into_the_run_directory_send_nothing(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, elsewhere: Elsewhere
+) -> None:
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            (ctx.artifacts_dir / "file").touch()
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    monkeypatch.setattr(evaluating, "prepare", _with_ray(workspace="shared"))
+    live = evaluated(workspace.config(None), spawn=elsewhere.spawn)
+    assert live.kinds() == ["passed"] * 4
+    assert not _artifacts(live).exists()
+    assert not any(setup.sends_artifacts for setup in elsewhere.setups)

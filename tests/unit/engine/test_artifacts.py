@@ -1,0 +1,180 @@
+"""Artifacts that hosts send: whatever a host sends, files are whole, and in the folder of their run."""
+
+from __future__ import annotations
+
+import base64
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.engine import artifacts
+from pytest_osmosis.engine.artifacts import Artifacts
+from pytest_osmosis.engine.host_starts import Host, Share
+from pytest_osmosis.engine.inline_host import InlineConnection
+from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.host.protocol import ArtifactEvent
+
+
+class Stored:
+    """The artifacts of an eval in `folder`, which two hosts send."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.notices = Notices()
+        self.artifacts = Artifacts(folder, self.notices)
+        self.one, self.two = _host(), _host()
+
+    def send(self, path: str, data: bytes = b"x", host: Host | None = None, **fields: Any) -> None:
+        whole = {"path": path, "data": base64.b64encode(data).decode(), "offset": 0, "last": True, **fields}
+        event: ArtifactEvent = {"ev": "artifact", "row": 0, "run": 0, "attempt": 1, **whole}  # type: ignore[typeddict-item]
+        self.artifacts.take(host or self.one, event)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()
+        }
+
+    @property
+    def told(self) -> list[str]:
+        self.artifacts.close()
+        return self.notices.texts
+
+
+def _host() -> Host:
+    return Host("host", object.__new__(InlineConnection), Share.of(1), time.monotonic())
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Stored:
+    return Stored(tmp_path / "run" / "artifacts")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("", ".", "..", "/", "/etc/passwd", "../x", "a/../x", "a/..", "a//x", "./x", "a/./x", "a/", "x\0y"),
+        *("\ud800", "d/" * 64 + "x", "../row1-run0/x", "../.arriving-1"),
+    ],
+)
+def test_paths_that_may_lead_elsewhere_are_refused(stored: Stored, path: str) -> None:
+    stored.send(path)
+    stored.send("next")
+    assert stored.files == {"row0-run0/next": b"x"}
+    assert stored.told == [f"artifacts of 1 run could not be stored in {stored.folder}: a host sent no valid file"]
+    assert sorted(each.name for each in stored.folder.parent.parent.iterdir()) == ["run"]
+
+
+def test_names_that_no_disk_takes_cost_that_file_alone(stored: Stored) -> None:
+    stored.send("n" * 300)
+    stored.send("n" * 200)
+    assert stored.files == {f"row0-run0/{'n' * 200}": b"x"}
+    assert "File name too long" in stored.told[0]
+
+
+def test_no_link_is_followed_in_the_run_directory(stored: Stored, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("old")
+    stored.send("a")
+    run = stored.folder / "row0-run0"
+    (run / "folder").symlink_to(outside)
+    (run / "link").symlink_to(outside / "file")
+    (stored.folder / "row1-run0").symlink_to(outside)
+    (stored.folder / ".arriving-4").symlink_to(outside / "file")
+    stored.send("folder/file", b"new")
+    stored.send("link", b"new")
+    stored.send("b", b"new")
+    stored.send("file", b"new", row=1)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"file": "old"}
+    assert (run / "link").read_bytes() == b"new"
+    assert not (run / "link").is_symlink()
+    assert (run / "b").read_bytes() == b"new"
+
+
+def test_a_file_is_whole_or_not_there(stored: Stored) -> None:
+    stored.send("a", b"old")
+    stored.send("a", b"one ", last=False)
+    stored.send("a", b"two ", host=stored.two, last=False)
+    stored.send("a", b"more", host=stored.two, offset=4)
+    assert stored.files["row0-run0/a"] == b"two more"
+    stored.send("a", b"more", offset=4)
+    assert stored.files == {"row0-run0/a": b"one more"}
+    assert stored.told == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"offset": 3}, {"offset": 5}, {"offset": -1}, {"path": "b", "offset": 4}, {"attempt": 2, "offset": 4}]
+)
+def test_pieces_that_do_not_follow_each_other_make_no_file(stored: Stored, wrong: dict[str, Any]) -> None:
+    stored.send("a", b"one ", last=False)
+    stored.send(**{"path": "a", "data": b"two", **wrong})
+    stored.send("a", b"two", offset=4)
+    assert stored.files == {}
+
+
+@pytest.mark.parametrize("data", ["A", "not base64!", "é", "AAAA AAAA"])
+def test_what_is_no_base64_makes_no_file(stored: Stored, data: str) -> None:
+    stored.artifacts.take(
+        stored.one,
+        {"ev": "artifact", "row": 0, "run": 0, "attempt": 1, "path": "a", "data": data, "offset": 0, "last": True},
+    )
+    assert stored.files == {}
+    assert stored.told[0].endswith("a host sent no valid file")
+
+
+def test_files_of_a_host_that_died_are_dropped(stored: Stored) -> None:
+    stored.send("a", last=False)
+    assert len(stored.files) == 1
+    stored.artifacts.died(stored.one)
+    assert stored.files == {}
+    stored.send("b", last=False)
+    assert stored.told == []
+    assert stored.files == {}
+
+
+def test_an_attempt_has_so_many_bytes_and_files(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "MOST_BYTES", 10)
+    monkeypatch.setattr(artifacts, "MOST_FILES", 3)
+    stored.send("a", b"12345", last=False)
+    stored.send("a", b"123456", offset=5)
+    stored.send("b", b"12345")
+    stored.send("c", b"")
+    stored.send("d", b"")
+    stored.send("a", b"1234567890", attempt=2)
+    stored.send("a", b"12345678901", row=1)
+    assert stored.files == {"row0-run0/a": b"1234567890", "row0-run0/b": b"12345", "row0-run0/c": b""}
+    assert stored.told == ["artifacts of 2 runs went beyond 64 MB or 10,000 files, and the rest stayed where they ran"]
+
+
+def test_a_disk_that_takes_nothing_is_told_once(stored: Stored) -> None:
+    stored.folder.parent.mkdir()
+    stored.folder.write_text("a file in its place")
+    for row in range(3):
+        stored.send("a", row=row)
+    [text] = stored.told
+    assert text.startswith(f"artifacts of 3 runs could not be stored in {stored.folder}: ")
+
+
+def test_nothing_is_stored_for_hosts_that_write_themselves(tmp_path: Path) -> None:
+    stored = Stored(tmp_path / "artifacts")
+    stored.artifacts = Artifacts(None, stored.notices)
+    stored.send("a")
+    stored.artifacts.left_out({"ev": "left_out", "row": 0, "run": 0, "attempt": 1, "why": "large"})
+    assert list(tmp_path.iterdir()) == []
+    assert stored.told == []
+
+
+def test_a_reason_that_no_host_has_is_not_told(stored: Stored) -> None:
+    stored.artifacts.left_out({"ev": "left_out", "row": 0, "run": 0, "attempt": 1, "why": "because"})  # type: ignore[typeddict-item]
+    assert stored.told == []
+
+
+def test_descriptors_are_not_leaked(stored: Stored) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(50):
+        stored.send(f"a/b/{number}")
+        stored.send(f"a/b/{number}/below a file")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
