@@ -64,7 +64,7 @@ def started(
             start_new_session=True,
             pass_fds=(pulse.fileno(),),
         )
-    except OSError:
+    except (OSError, ValueError):  # a ValueError: a variable that no environment can have
         pulse.close()
         raise
     GUARD.watch(process.pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -113,3 +114,15 @@ def test_a_process_in_c_is_silent_and_says_where_it_is(file: IO[bytes], tmp_path
     assert silence.held_s >= SILENT_S - 1.5
     assert 'stuck.py", line 12, in forever\n    sum(itertools' in silence.stack
     assert "pytest_osmosis" not in silence.stack
+
+
+@pytest.mark.parametrize("key", [None, Key(RunId(1, 2, ModelTag.BASELINE), 3)])
+def test_a_silence_is_the_same_after_its_way_as_json(key: Key | None) -> None:
+    left_s = {Key(RunId(1, 2, ModelTag.BASELINE), 3): 1.5, Key(RunId(1, 2), 3): -0.25}
+    silence = Silence(2.5, key, left_s, 'File "é.py", line 1\n')
+    assert Silence.from_json(json.loads(json.dumps(silence.to_json()))) == silence
+
+
+def test_a_silence_of_a_run_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="'row1' is not the name of a run"):
+        Silence.from_json({"held_s": 1.0, "key": ["row1", 1], "left_s": [], "stack": ""})
