@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
+from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
+from pytest_osmosis.cluster.backlog import LOG_BYTES, MOST_BYTES, Said
 from pytest_osmosis.cluster.frames import Kind
-from pytest_osmosis.cluster.relay import Relay
-from pytest_osmosis.host.protocol import Setup, encode
+from pytest_osmosis.cluster.relay import READ_BYTES, Relay
+from pytest_osmosis.engine.pulse import Silence
+from pytest_osmosis.host.protocol import Key, Setup, encode
 from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.record.run_id import RunId
 
 DEADLINE_S = 60.0
 REWARDS = """
@@ -57,6 +68,8 @@ class Ear:
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
         self.frames: dict[int, list[tuple[Kind, bytes, bytes]]] = {}
+        self._events: dict[int, list[dict[str, Any]]] = {}
+        self._rest: dict[int, bytes] = {}
 
     def open(
         self, number: int, setup: Setup, *, environ: Mapping[str, str] | None = None, move_from: Path | None = None
@@ -78,14 +91,23 @@ class Ear:
         """Hear one reply."""
         for kind, number, first, second in self.relay.listen(gather_s):
             self.frames.setdefault(number, []).append((Kind(kind), first, second))
+            if kind == Kind.SAID:
+                *lines, self._rest[number] = (self._rest.get(number, b"") + first).split(b"\n")
+                self._events.setdefault(number, []).extend(map(json.loads, lines))
 
     def until(self, condition: Callable[[], Any], what: str = "") -> Any:
         """Listen until a condition holds, and return its value. Fails after a deadline."""
         end = time.monotonic() + DEADLINE_S
         while not (value := condition()):
-            assert time.monotonic() < end, f"waited in vain {what}: {self.frames}"
+            assert time.monotonic() < end, f"waited in vain {what}: {self.heard()}"
             self.listen()
         return value
+
+    def heard(self) -> str:
+        """The last frames, for a failure."""
+        return str(
+            [(number, kind, body[-500:]) for number in self.frames for kind, body, _ in self.frames[number][-5:]]
+        )
 
     def bodies(self, number: int, kind: Kind) -> list[bytes]:
         return [first for each, first, _ in self.frames.get(number, []) if each is kind]
@@ -96,13 +118,12 @@ class Ear:
 
     def events(self, number: int, kind: str) -> list[dict[str, Any]]:
         """The events of a host, as far as their lines are whole."""
-        *lines, _ = b"".join(self.bodies(number, Kind.SAID)).split(b"\n")
-        return [event for event in map(json.loads, lines) if event["ev"] == kind]
+        return [event for event in self._events.get(number, []) if event["ev"] == kind]
 
     def until_event(self, number: int, kind: str, n: int = 1) -> list[dict[str, Any]]:
         self.until(lambda: len(self.events(number, kind)) >= n or self.bodies(number, Kind.DIED), f"for {n} x {kind}")
         found = self.events(number, kind)
-        assert len(found) >= n, self.frames[number]
+        assert len(found) >= n, self.heard()
         return found
 
     def until_death(self, number: int) -> dict[str, Any]:
@@ -128,13 +149,27 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def ear() -> Iterator[Ear]:
+    with relayed() as ear:
+        yield ear
+
+
+@contextmanager
+def relayed(lease_s: float = 30.0) -> Iterator[Ear]:
+    """A relay in this process, which leaves no thread and no child."""
     before = set(threading.enumerate())
-    relay = Relay()
-    yield Ear(relay)
-    relay.close()
+    relay = Relay(lease_s)
+    try:
+        yield Ear(relay)
+    finally:
+        relay.close()
+        wait_for(lambda: set(threading.enumerate()) <= before, "for the end of its threads")
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> None:
+    """Wait without listening."""
     end = time.monotonic() + DEADLINE_S
-    while left := set(threading.enumerate()) - before:
-        assert time.monotonic() < end, left
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain {what}"
         time.sleep(0.01)
 
 
@@ -168,3 +203,289 @@ def test_a_host_loads_code_rolls_out_and_closes(ear: Ear, workspace: Workspace) 
     assert ear.frames[7][0][0] is Kind.PLACED
     assert not is_alive(place(ear, 7)["pid"])
     assert place(ear, 7)["node"] == os.uname().nodename
+
+
+def test_a_host_that_is_killed_ends_with_its_children(ear: Ear, workspace: Workspace) -> None:
+    workspace.agent("""
+        child = subprocess.Popen(["sleep", "1000"])
+        print(child.pid)
+        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+    """)
+    ear.open(1, workspace.setup())
+    ear.run(1, 0)
+    [rollout] = ear.until_event(1, "rollout")
+    ear.kill(1)
+    assert ear.until_death(1) == {"how": "SIGKILL", "by": "host"}
+    child = int(rollout["output"]["stdout"])
+    ear.until(lambda: not is_alive(child), "for the child's end")
+
+
+def test_death_comes_after_everything_that_a_host_wrote(ear: Ear, workspace: Workspace) -> None:
+    workspace.agent("""
+        await ctx.chat(ctx.prompt)
+        if ctx.row_index == 1:
+            os.abort()
+        return [*ctx.prompt, {"role": "assistant", "content": "4" * 1_000_000}]
+    """)
+    ear.open(1, workspace.setup(limit=1))
+    ear.run(1, 0, 1)
+    assert ear.until_death(1) == {"how": "SIGABRT", "by": "host"}
+    assert [event["row"] for event in ear.events(1, "rollout")] == [0]
+    assert [event["row"] for event in ear.events(1, "start")] == [0, 1]
+    assert b"Fatal Python error: Aborted" in ear.log(1)
+    assert ear.frames[1][-1][0] is Kind.DIED
+
+
+def test_a_process_that_leaves_the_group_and_holds_the_log_delays_no_death(ear: Ear, workspace: Workspace) -> None:
+    workspace.agent("""
+        child = subprocess.Popen(["sh", "-c", "while sleep 0.01; do echo on >&2; done"], start_new_session=True)
+        print(child.pid)
+        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+    """)
+    ear.open(1, workspace.setup())
+    ear.run(1, 0)
+    [rollout] = ear.until_event(1, "rollout")
+    try:
+        ear.kill(1)
+        assert ear.until_death(1)["how"] == "SIGKILL"
+    finally:
+        os.kill(int(rollout["output"]["stdout"]), signal.SIGKILL)
+
+
+def test_a_loop_in_c_is_a_silence_with_its_run_and_stack_that_grows(ear: Ear, workspace: Workspace) -> None:
+    workspace.agent("sum(itertools.repeat(0))")
+    ear.open(1, workspace.setup(agent_timeout_s=1000.0))
+    ear.run(1, 3)
+
+    def longest() -> Silence:
+        found = [Silence.from_json(json.loads(body)) for body in ear.bodies(1, Kind.SILENT) if body]
+        return max((each for each in found if each.key), default=Silence(0.0, None, {}, ""))
+
+    first = ear.until(lambda: longest() if longest().key else None, "for a silence")
+    assert first.key == Key(RunId(3, 0), 1)
+    assert 'agent.py", line 5, in rollout\n    sum(itertools.repeat(0))' in first.stack
+    ear.until(lambda: longest().held_s > first.held_s, "for a longer one")
+    ear.kill(1)
+    assert ear.until_death(1)["how"] == "SIGKILL"
+
+
+def test_a_host_that_runs_again_is_no_longer_silent(ear: Ear, workspace: Workspace) -> None:
+    ear.open(1, workspace.setup())
+    ear.run(1, 0)
+    ear.until_event(1, "rollout")
+    pid = place(ear, 1)["pid"]
+    ear.until(lambda: not any(ear.bodies(1, Kind.SILENT)[-1:]), "for it to run")
+    os.kill(pid, signal.SIGSTOP)
+    ear.until(lambda: any(ear.bodies(1, Kind.SILENT)[-1:]), "for its silence")
+    assert not ear.bodies(1, Kind.DIED)
+    os.kill(pid, signal.SIGCONT)
+    ear.until(lambda: ear.bodies(1, Kind.SILENT)[-1] == b"", "for its end")
+    ear.run(1, 1)
+    ear.until_event(1, "rollout", 2)
+
+
+def test_large_conversations_come_whole_in_replies_that_ray_keeps_out_of_its_store(
+    ear: Ear, workspace: Workspace
+) -> None:
+    workspace.agent("""
+        return [*ctx.prompt, {"role": "assistant", "content": str(ctx.row_index) * 1_000_000}]
+    """)
+    for number in (1, 2):
+        ear.open(number, workspace.setup())
+        ear.run(number, 2, 3, 4)
+    sizes = []
+    listen = ear.relay.listen
+
+    def measured(gather_s: float) -> list[Said]:
+        reply = listen(gather_s)
+        sizes.append(len(pickle.dumps(reply)))
+        return reply
+
+    ear.relay.listen = measured  # type: ignore[method-assign]
+    for number in (1, 2):
+        rollouts = ear.until_event(number, "rollout", 3)
+        answers = {event["row"]: event["messages"][-1]["content"] for event in rollouts}
+        assert answers == {row: str(row) * 1_000_000 for row in (2, 3, 4)}
+    assert max(sizes) < 100_000
+
+
+def test_a_host_waits_for_its_reader_once_four_megabytes_wait(ear: Ear, workspace: Workspace) -> None:
+    workspace.agent("""
+        return [*ctx.prompt, {"role": "assistant", "content": "4" * 1_000_000}]
+    """)
+    ear.open(1, workspace.setup())
+    ear.open(2, workspace.setup())
+    ear.until_event(1, "ready")
+    ear.until_event(2, "ready")
+    ear.run(1, *range(16))
+    backlog = ear.relay._backlog
+    wait_for(lambda: backlog.is_full(1), "for four megabytes")
+    assert len(backlog._hosts[1].events) < MOST_BYTES + READ_BYTES
+    ear.run(2, 0)
+    ear.until_event(2, "rollout")
+    ear.until_event(1, "rollout", 16)
+
+
+def test_only_the_end_of_an_endless_log_is_kept(ear: Ear, workspace: Workspace) -> None:
+    workspace.agent("""
+        for _ in range(1000):
+            os.write(2, b"x" * 65_536)
+        os.write(2, b"the end")
+        os._exit(3)
+    """)
+    ear.open(1, workspace.setup())
+    ear.until_event(1, "ready")
+    ear.run(1, 0)
+    wait_for(lambda: not is_alive(place(ear, 1)["pid"]), "for its end")
+    assert ear.until_death(1)["how"] == "exit status 3"
+    log = ear.log(1)
+    assert log.endswith(b"xxxthe end")
+    left_out = sum(int(found.replace(b",", b"")) for found in re.findall(rb"\[\.\.\. ([\d,]+) bytes left out", log))
+    assert left_out + log.count(b"x") + len("the end") == 1000 * 65_536 + len("the end")
+    assert len(log) < 3 * LOG_BYTES
+
+
+def test_hosts_that_nobody_listens_to_are_ended_and_no_more_start(workspace: Workspace) -> None:
+    with relayed(lease_s=0.5) as ear:
+        ear.open(1, workspace.setup())
+        pid = place(ear, 1)["pid"]
+        wait_for(lambda: not is_alive(pid), "for its end")
+        death = ear.until_death(1)
+        assert death == {"how": "nobody listened to its relay for 0.5 s", "by": "machine"}
+        ear.open(2, workspace.setup())
+        assert ear.until_death(2) == {"how": f"no host starts here any longer: {death['how']}", "by": "machine"}
+        assert not ear.bodies(2, Kind.PLACED)
+
+
+def test_the_first_call_of_listen_may_come_later(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with relayed(lease_s=0.01) as ear:
+        ear.open(1, workspace.setup())
+        assert ear.relay._ended_for == ""
+        ear.until(lambda: ear.frames, "for anything")
+    monkeypatch.setattr("pytest_osmosis.cluster.relay.FIRST_LEASE_S", 0.0)
+    with relayed(lease_s=0.01) as ear:
+        wait_for(lambda: ear.relay._ended_for, "for the end of the lease")
+
+
+RELAYED = """
+import sys
+from pytest_osmosis.cluster.relay import Relay
+
+relay = Relay()
+relay.do(eval(sys.stdin.readline()))
+while True:
+    for frame in relay.listen(0.0):
+        print(repr(frame), flush=True)
+"""
+
+
+def test_hosts_and_the_copied_workspace_go_with_the_process_of_a_relay(workspace: Workspace, tmp_path: Path) -> None:
+    workspace.agent("sum(itertools.repeat(0))")
+    command = [sys.executable, "-c", RELAYED]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=workspace.root, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        fields = {"role": "host", "environ": {}, "move_from": str(workspace.root)}
+        orders = [
+            ("open", 1, encode([workspace.setup().to_json()]), json.dumps(fields).encode()),
+            ("send", 1, encode([_run_request(0)]), b""),
+        ]
+        process.stdin.write(repr(orders) + "\n")
+        process.stdin.flush()
+        said = map(literal_eval, process.stdout)
+        placed = next(json.loads(first) for kind, _, first, _ in said if kind == Kind.PLACED)
+        next(first for kind, _, first, _ in said if kind == Kind.SILENT)
+        assert is_alive(placed["pid"])
+        assert Path(placed["workspace"]).is_dir()
+        process.kill()
+    wait_for(lambda: not is_alive(placed["pid"]), "for the host's end")
+    wait_for(lambda: not Path(placed["workspace"]).parent.exists(), "for the end of the copy")
+
+
+def test_an_uploaded_workspace_is_copied_once_and_paths_are_moved(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace.root / "data").mkdir()
+    (workspace.root / "data" / "answer.txt").write_text("42")
+    workspace.agent("""
+        from pathlib import Path
+        (ctx.artifacts_dir / "made.txt").write_text("made")
+        Path("data/answer.txt").write_text("43")
+        print(os.getcwd(), __file__, ctx.artifacts_dir, os.environ.get("PYTHONPATH"), sep="\\n")
+        return [*ctx.prompt, {"role": "assistant", "content": Path("data/answer.txt").read_text()}]
+    """)
+    uploaded = tmp_path / "ray" / "working_dir_files" / "_ray_pkg_1"
+    shutil.copytree(workspace.root, uploaded)
+    shutil.rmtree(workspace.root)
+    monkeypatch.chdir(uploaded)
+    monkeypatch.setenv("PYTHONPATH", f"{uploaded}{os.pathsep}{tmp_path}")
+    with relayed() as ear:
+        for number in (1, 2):
+            ear.open(number, workspace.setup(), move_from=workspace.root)
+            ear.run(number, 0)
+            [rollout] = ear.until_event(number, "rollout")
+            root = Path(place(ear, number)["workspace"])
+            folder, file, artifacts, pythonpath = rollout["output"]["stdout"].splitlines()
+            assert (folder, file, pythonpath) == (str(root), f"{root}/agent.py", str(tmp_path))
+            assert Path(artifacts).is_relative_to(root / "artifacts")
+            assert Path(artifacts, "made.txt").read_text() == "made"
+        assert place(ear, 1)["workspace"] == place(ear, 2)["workspace"]
+        assert root.name == workspace.root.name
+        assert (uploaded / "data" / "answer.txt").read_text() == "42"
+        assert not workspace.root.exists()
+    assert not root.parent.exists()
+
+
+def test_a_node_without_the_workspace_says_what_to_do(ear: Ear, workspace: Workspace) -> None:
+    setup = workspace.setup()
+    shutil.rmtree(workspace.root)
+    ear.open(1, setup)
+    death = ear.until_death(1)
+    assert death["by"] == "host"
+    assert death["how"].startswith(
+        f"node {os.uname().nodename} has no folder {workspace.root}, the workspace: give all"
+    )
+    ear.kill(1)
+    ear.send(1, {"op": "close"})
+
+
+@pytest.mark.parametrize("value", ["hun\0ter2", "hun\ud800ter2", "hunter2" * 200_000])
+def test_no_text_has_a_secret_that_cannot_be_passed_on(
+    ear: Ear, workspace: Workspace, value: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ear.open(1, workspace.setup(), environ={"TOKEN": value})
+    how = ear.until_death(1)["how"]
+    assert how.startswith(f"no process for your code can be started on node {os.uname().nodename}: ")
+    assert "ter2" not in how
+    assert "ter2" not in "".join(capfd.readouterr())
+
+
+def test_hosts_have_the_environment_of_the_node_without_rays(
+    ear: Ear, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_JOB_ID", "01000000")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONBREAKPOINT", "ray.util.rpdb.set_trace")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setenv("HOME", "/home/of/node")
+    workspace.agent("""
+        names = "RAY_JOB_ID", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES", "HOME", "GIVEN"
+        print(*(os.environ.get(name) for name in names))
+        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+    """)
+    ear.open(1, workspace.setup(), environ={"GIVEN": "config"})
+    ear.run(1, 0)
+    [rollout] = ear.until_event(1, "rollout")
+    assert rollout["output"]["stdout"] == "None None None 3 /home/of/node config\n"
+
+
+def test_closing_ends_hosts_and_nothing_starts_after_it(workspace: Workspace) -> None:
+    with relayed() as ear:
+        ear.open(1, workspace.setup())
+        ear.run(1, 0)
+        ear.until_event(1, "rollout")
+        ear.relay.close()
+        assert not is_alive(place(ear, 1)["pid"])
+        ear.open(2, workspace.setup())
+        assert ear.until_death(2)["how"] == "no host starts here any longer: the session has ended"
