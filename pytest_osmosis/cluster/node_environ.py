@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+OF_RAY = ("RAY_", "__RAY", "SPT_NOENV", "PWD", "OLDPWD")
+"""Beginnings of variables that Ray sets for its workers. PWD is a folder of Ray's."""
 FOR_WORKERS = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
 """Variables that Ray sets in its workers after they were started. Those of accelerators stay: they say which to use."""
 
@@ -20,7 +22,7 @@ def node_environ(
     >>> node_environ({"PATH": "/bin", "RAY_JOB_ID": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": "/w:/lib"}, {}, "/w")
     {'PATH': '/bin', 'PYTHONPATH': '/lib'}
     """
-    kept = {name: value for name, value in environ.items() if not name.startswith(("RAY_", "__RAY"))}
+    kept = {name: value for name, value in environ.items() if not name.startswith(OF_RAY)}
     for name in FOR_WORKERS:
         if at_start is not None and name not in at_start:
             kept.pop(name, None)

@@ -252,10 +252,12 @@ class Relay:
                 setup_line = json.dumps(setup, separators=(",", ":")).encode("ascii") + b"\n"
             workspace: str = setup["setup"]["workspace"]
             if not Path(workspace).is_dir():
-                return _death(_no_folder(workspace, node))
+                return _death(_no_folder(workspace, node, is_uploaded=move_from is not None))
             uploaded = None if move_from is None else self._workspace.source
             environ = node_environ(os.environ, self._at_start, uploaded)
-            host = started(None, subprocess.PIPE, cwd=workspace, environ={**environ, **order["environ"]})
+            host = started(
+                None, subprocess.PIPE, cwd=workspace, environ={**environ, "PWD": workspace, **order["environ"]}
+            )
         except OSError as error:
             return _death(
                 f"no process for your code can be started on node {node}: {error.strerror or 'no reason given'}"
@@ -307,7 +309,11 @@ class Relay:
                 self._end(f"nobody listened to its relay for {self._lease_s:g} s")
 
 
-def _no_folder(workspace: str, node: str) -> str:
+def _no_folder(workspace: str, node: str, *, is_uploaded: bool) -> str:
+    if is_uploaded:
+        return (
+            f"the workspace that was uploaded to node {node} has no folder {workspace}: see exclude in [execution.ray]"
+        )
     return (
         f"node {node} has no folder {workspace}, the workspace: give all nodes the same path to it (a shared file "
         'system), or set workspace = "upload" in [execution.ray]'

@@ -27,10 +27,14 @@ class WorkspaceCopy:
             if self._holder is None:
                 holder = os.path.realpath(tempfile.mkdtemp(prefix="osmosis-workspace-"))
                 GUARD.remove_at_end(holder)
-                root = str(Path(holder, name))
+                root = str(Path(holder, name or "workspace"))
                 try:
                     shutil.copytree(self.source, root, symlinks=True)
-                except BaseException:
+                except shutil.Error as error:
+                    _remove(holder)
+                    (_, _, reason), *_ = error.args[0]
+                    raise OSError(None, f"the workspace cannot be copied: {reason}") from None
+                except OSError:
                     _remove(holder)
                     raise
                 self._holder, self._root = holder, root

@@ -15,6 +15,7 @@ import time
 from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -450,6 +451,27 @@ def test_a_node_without_the_workspace_says_what_to_do(ear: Ear, workspace: Works
     ear.send(1, {"op": "close"})
 
 
+def test_an_uploaded_workspace_without_the_folder_says_what_to_do(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace.root)
+    with relayed() as ear:
+        ear.open(1, replace(workspace.setup(), workspace=f"{workspace.root}/none"), move_from=workspace.root)
+        assert ear.until_death(1)["how"].endswith("/none: see exclude in [execution.ray]")
+
+
+def test_a_workspace_that_cannot_be_copied_says_so(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploaded = tmp_path / "uploaded"
+    uploaded.mkdir()
+    os.mkfifo(uploaded / "pipe")
+    monkeypatch.chdir(uploaded)
+    with relayed() as ear:
+        ear.open(1, workspace.setup(), move_from=workspace.root)
+        assert "the workspace cannot be copied: " in ear.until_death(1)["how"]
+
+
 @pytest.mark.parametrize("value", ["hun\0ter2", "hun\ud800ter2", "hunter2" * 200_000])
 def test_no_text_has_a_secret_that_cannot_be_passed_on(
     ear: Ear, workspace: Workspace, value: str, capfd: pytest.CaptureFixture[str]
@@ -470,14 +492,14 @@ def test_hosts_have_the_environment_of_the_node_without_rays(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     monkeypatch.setenv("HOME", "/home/of/node")
     workspace.agent("""
-        names = "RAY_JOB_ID", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES", "HOME", "GIVEN"
+        names = "RAY_JOB_ID", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES", "HOME", "GIVEN", "PWD"
         print(*(os.environ.get(name) for name in names))
         return [*ctx.prompt, {"role": "assistant", "content": "42"}]
     """)
     ear.open(1, workspace.setup(), environ={"GIVEN": "config"})
     ear.run(1, 0)
     [rollout] = ear.until_event(1, "rollout")
-    assert rollout["output"]["stdout"] == "None None None 3 /home/of/node config\n"
+    assert rollout["output"]["stdout"] == f"None None None 3 /home/of/node config {workspace.root}\n"
 
 
 def test_closing_ends_hosts_and_nothing_starts_after_it(workspace: Workspace) -> None:
