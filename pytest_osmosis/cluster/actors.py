@@ -1,0 +1,240 @@
+"""Actors of Ray: made, ended and looked at in threads of their own, as that waits for the head of the cluster."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from pytest_osmosis.cluster.places import HostNeeds, Node
+from pytest_osmosis.config.tables import RayOptions
+
+NODES_S = 2.0
+CLOSE_S = 5.0
+NEVER_UPLOADED = (".env*", ".osmosis", ".git", ".venv", "__pycache__")
+
+Role = Literal["host", "scorer", "quarantine"]
+Order = tuple[str, int, bytes, bytes]
+
+
+@dataclass(slots=True, eq=False)
+class PlacedHost:
+    """A host, and what has to be sent to it while it waits for a seat."""
+
+    number: int
+    role: Role
+    orders: list[Order]
+    workspace: str
+    gather_s: float = 0.0
+    waits: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class RelayActor:
+    """A relay as its driver knows it. It serves hosts of one `workspace`, or just the quarantine `only_for`."""
+
+    seats: int
+    workspace: str
+    only_for: int | None = None
+    handle: Any = None
+    runs: bool = False
+    node: str = ""
+    node_id: str = ""
+    hosts: dict[int, PlacedHost] = field(default_factory=dict)
+    orders: list[Order] = field(default_factory=list)
+    is_sending: bool = False
+    asked_at: float = 0.0
+    idle_since: float = 0.0
+    stuck_since: float | None = None
+    alive_since: float | None = None
+
+    def has_seat(self, role: Role) -> bool:
+        return self.n_of(role) < self.seats
+
+    def n_of(self, role: Role) -> int:
+        return sum(each.role == role for each in self.hosts.values())
+
+
+class Started(NamedTuple):
+    relay: RelayActor
+    handle: Any
+
+
+class Failed(NamedTuple):
+    """Ray did not take the order for an actor."""
+
+    relay: RelayActor
+    error: Exception
+
+
+class Answered(NamedTuple):
+    """The future of a call is done."""
+
+    relay: RelayActor
+    call: Literal["where", "do", "listen"]
+    future: Any
+
+
+class Nodes(NamedTuple):
+    """The living nodes, and the state and the node of each actor that was asked about, by the id of the actor."""
+
+    nodes: Sequence[Node]
+    actors: Mapping[str, tuple[str, str]]
+
+
+class Closed(NamedTuple):
+    pass
+
+
+class Actors:
+    """Makes and ends actors, in a thread of its own: this waits for the head of the cluster, and for uploads."""
+
+    def __init__(self, options: RayOptions, needs: HostNeeds, post: Callable[[Started | Failed | Nodes], None]) -> None:
+        self._options = options
+        self._needs = needs
+        self._post = post
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="osmosis-actors", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
+        self._jobs.put(partial(self._make, relay, options))
+
+    def kill(self, relay: RelayActor) -> None:
+        """End an actor, also one that waits for resources; one that is still being made is ended when that is done."""
+        if relay.handle is not None:
+            self._jobs.put(partial(self._kill, relay.handle))
+
+    def close(self, handles: Iterable[Any]) -> None:
+        """End all hosts, then their actors."""
+        import ray
+
+        handles = [*handles]
+        ends = [handle.close.remote() for handle in handles]
+        if ends:
+            ray.wait(ends, num_returns=len(ends), timeout=CLOSE_S)
+        for handle in handles:
+            self._jobs.put(partial(self._kill, handle))
+        self._jobs.put(None)
+        self._thread.join(CLOSE_S)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def _make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
+        try:
+            handle = self._class().options(**self._all_options(relay, options)).remote()
+        except Exception as error:
+            self._post(Failed(relay, error))
+        else:
+            self._post(Started(relay, handle))
+
+    @staticmethod
+    def _class() -> Any:
+        import ray
+
+        from pytest_osmosis.cluster.relay import Relay
+
+        remote: Any = ray.remote
+        return remote(concurrency_groups={"in": 1, "out": 1})(Relay)
+
+    def _all_options(self, relay: RelayActor, options: Mapping[str, Any]) -> dict[str, Any]:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        all_options = {**self._needs.of_actor(relay.seats), **options}
+        if (node_id := options.get("beside")) is not None:
+            affinity = NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)
+            all_options = {"num_cpus": 0, "scheduling_strategy": affinity}
+        environment = self._runtime_env(relay.workspace)
+        if environment:
+            all_options["runtime_env"] = environment
+        return {**all_options, "max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
+
+    def _runtime_env(self, workspace: str) -> dict[str, Any]:
+        environment = dict(self._options.runtime_env)
+        if not workspace:
+            return environment
+        # Actors take no local folder, only jobs do, and they before there is a workspace. Ray's own function is the
+        # one that they use: if it changes, `test_the_workspace_is_uploaded` fails.
+        from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
+
+        excludes = [*NEVER_UPLOADED, *self._options.exclude]
+        packed = {**environment, "working_dir": workspace, "excludes": excludes}
+        with tempfile.TemporaryDirectory(prefix="pytest-osmosis-") as folder:
+            uploaded: dict[str, Any] = upload_working_dir_if_needed(packed, include_gitignore=True, scratch_dir=folder)
+        return uploaded
+
+    @staticmethod
+    def _kill(handle: Any) -> None:
+        import ray
+
+        try:
+            ray.kill(handle, no_restart=True)
+        except Exception as error:  # it ended by itself, or with the head of the cluster
+            log(f"an actor was not ended: {error}")
+
+
+def actor_id(handle: Any) -> str:
+    return str(handle._actor_id.hex())  # all of Ray's tools show it, but handles have no public name for it
+
+
+class NodeWatch:
+    """Looks at the nodes every other second, in a thread of its own: this waits for the head of the cluster.
+
+    `asked` are the ids of actors that have not answered yet. Free resources of nodes, and the states of actors, are in
+    the API for developers of Ray; its public names for both ask the dashboard, which may not run.
+    """
+
+    def __init__(self, post: Callable[[Started | Failed | Nodes], None]) -> None:
+        self.asked: tuple[str, ...] = ()
+        self._post = post
+        self._thread = threading.Thread(target=self._work, name="osmosis-nodes", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def look(self) -> None:
+        """Post the nodes as they are now. Raises what Ray raises if its head does not answer."""
+        import ray
+        from ray._private.state import actors, available_resources_per_node
+
+        list_free: Any = available_resources_per_node
+        list_nodes: Any = ray.nodes
+        free = list_free()
+        nodes = [
+            Node(
+                each["NodeID"], each["NodeManagerAddress"], each["Resources"], free.get(each["NodeID"], {}),
+                each.get("Labels") or {},
+            )
+            for each in list_nodes()
+            if each["Alive"]
+        ]  # fmt: skip
+        tables = {actor_id: actors(actor_id) for actor_id in self.asked}
+        states = {
+            actor_id: (str(table.get("State", "")), str(table.get("Address", {}).get("NodeID", "")))
+            for actor_id, table in tables.items()
+        }
+        self._post(Nodes(nodes, states))
+
+    def _work(self) -> None:
+        while True:
+            time.sleep(NODES_S)
+            try:
+                self.look()
+            except Exception as error:
+                log(f"the nodes of the cluster cannot be listed: {error}")
+
+
+def log(text: str) -> None:
+    """Write a line to the bridge's log, its standard error."""
+    sys.stderr.write(f"pytest-osmosis: {text}\n")
+    sys.stderr.flush()

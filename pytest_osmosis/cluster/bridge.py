@@ -1,0 +1,242 @@
+"""The program of the bridge: Ray's driver, in a child of pytest's process. `python -m pytest_osmosis.cluster.bridge`.
+
+Frames arrive on its standard input, and leave on what was its standard output; all else that is printed goes to
+standard error. It ends with its standard input, and takes all hosts along.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from pytest_osmosis.cluster.actors import Closed
+from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
+from pytest_osmosis.cluster.places import HostNeeds
+from pytest_osmosis.cluster.relays import Relays, described
+from pytest_osmosis.config.tables import RayOptions
+
+ANSWER_S = 10.0
+CONNECT_S = 60.0
+END_S = 15.0
+BEFORE_IMPORT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+"""Ray reads these when it is imported. `uv run` would upload the current folder."""
+SEARCH_S = "15"
+"""The seconds for which Ray looks for a node of the cluster on this machine; by itself it does for a minute."""
+INSTALL = 'Ray is not installed here: pip install "pytest-osmosis[ray]"'
+START = (
+    "No Ray cluster was found on this machine. Set [execution.ray] address or RAY_ADDRESS to HOST:PORT of the head, "
+    "or start one here: ray start --head"
+)
+MISMATCH = re.compile(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)
+
+
+class Refusal(Exception):
+    """No connection, and what to do about it."""
+
+
+class Output:
+    """Writes frames; this process ends if nobody reads them any more."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()  # one frame after the other
+
+    def say(self, frame: Frame) -> None:
+        data = memoryview(frame.encode())
+        with self._lock:
+            try:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+            except OSError:
+                os._exit(1)
+
+
+def main() -> NoReturn:
+    output = Output(os.dup(1))
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    output.say(Frame(Kind.HELLO))
+    read = sys.stdin.buffer.read
+    first = read_frame(read)
+    if first is None or first.kind is not Kind.CONNECT:
+        os._exit(0)
+    driver = Driver(options_of(first.first), output.say)
+    driver.start()
+    while (frame := read_frame(read)) is not None and frame.kind is not Kind.CLOSE:
+        driver.relays.put(frame)
+    driver.close()
+    os._exit(0)
+
+
+def options_of(body: bytes) -> RayOptions:
+    """Return the options in a CONNECT frame."""
+    import json
+
+    fields = json.loads(body)
+    return RayOptions(**{**fields, "exclude": tuple(fields["exclude"])})
+
+
+class Driver:
+    """Connects to the cluster and runs the relays, in a thread. It ends this process if it cannot."""
+
+    def __init__(self, options: RayOptions, say: Callable[[Frame], None]) -> None:
+        self._options = options
+        self._say = say
+        self._address = self._ray = ""
+        self._is_local = False
+        self._is_connected = threading.Event()
+        self.relays = Relays(options, say, self._described)
+        self._thread = threading.Thread(target=self._work, name="osmosis-relays", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        late = threading.Timer(CONNECT_S, self._late)
+        late.daemon = True
+        late.start()
+
+    def close(self) -> None:
+        """End all hosts, and leave the cluster."""
+        if self._is_connected.is_set():
+            self.relays.put(Closed())
+            self._thread.join(END_S)
+
+    def _work(self) -> None:
+        try:
+            cluster = connected(self._options.address)
+        except Refusal as refusal:
+            self._refuse(str(refusal))
+        self._address, self._ray, self._is_local = cluster.address, cluster.ray, cluster.is_local
+        self._is_connected.set()
+        try:
+            self.relays.run()
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            self._refuse(f"The connection to the Ray cluster at {self._address} broke: {type(error).__name__}: {error}")
+
+    def _described(self, *seen: Any) -> bytes:
+        needs = HostNeeds(self._options.resources)
+        return described(*seen, needs=needs, address=self._address, ray=self._ray, is_local=self._is_local)
+
+    def _late(self) -> None:
+        if not self._is_connected.is_set():
+            where = self._options.address or os.environ.get("RAY_ADDRESS") or "auto"
+            self._refuse(
+                f"The Ray cluster at {where} did not take a driver within {CONNECT_S:.0f} s. Check its head "
+                "(`ray status`), and that this machine can reach all of its ports."
+            )
+
+    def _refuse(self, text: str) -> NoReturn:
+        self._say(Frame(Kind.REFUSED, 0, text.encode()))
+        os._exit(1)
+
+
+def connected(option: str | None) -> ClusterFacts:
+    """Connect to a running cluster, and return its address, version and whether it is on this machine.
+
+    Raises `Refusal`.
+    """
+    os.environ.update(BEFORE_IMPORT)
+    os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", SEARCH_S)
+    wanted = option or os.environ.get("RAY_ADDRESS") or "auto"
+    check_form(wanted)
+    if wanted != "auto":
+        check_answers(wanted)
+        os.environ.pop("RAY_ADDRESS", None)  # Ray would prefer it to the option
+    try:
+        import ray
+    except ImportError as error:
+        raise Refusal(INSTALL if error.name == "ray" else f"Ray cannot be imported here: {error}") from error
+    address = found(wanted) if wanted == "auto" else wanted
+    try:
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+    except Exception as error:
+        raise Refusal(refusal_text(error, address)) from error
+    list_nodes: Any = ray.nodes
+    nodes = {each["NodeManagerAddress"] for each in list_nodes() if each["Alive"]}
+    return ClusterFacts(address, ray.__version__, 0, 0, is_local=all(map(is_ours, nodes)))
+
+
+def check_form(address: str) -> None:
+    """Refuse an address that is no HOST:PORT."""
+    if address.startswith("ray://"):
+        raise Refusal(
+            f"{address} is an address for Ray Client, which cannot run hosts. Give the address of the head itself, "
+            "HOST:PORT (usually port 6379), on a machine that is part of the cluster."
+        )
+    host, _, port = address.rpartition(":")
+    if address != "auto" and not (host and port.isdigit() and "://" not in address):
+        raise Refusal(f'{address} is no address of a Ray cluster. Give HOST:PORT of its head, or "auto".')
+
+
+def check_answers(address: str) -> None:
+    """Refuse an address at which nothing answers: Ray itself would try for a minute."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise Refusal(
+            f"No Ray cluster answers at {address}: {error}. Check [execution.ray] address or RAY_ADDRESS, and that the "
+            "head runs (`ray status`)."
+        ) from error
+
+
+def found(address: str) -> str:
+    """Return the address of the cluster that was started last on this machine."""
+    # Private: it says which cluster "auto" is. Without it Ray looks itself, and takes a minute to find that one ended.
+    from ray._private.services import canonicalize_bootstrap_address_or_die
+
+    try:
+        at = str(canonicalize_bootstrap_address_or_die(address))
+    except (ConnectionError, ValueError) as error:
+        raise Refusal(START) from error
+    try:
+        check_answers(at)
+    except Refusal as refusal:
+        raise Refusal(f"{START}\n(One that ran at {at} answers no more.)") from refusal
+    return at
+
+
+def refusal_text(error: BaseException, address: str) -> str:
+    """Return why Ray did not connect, and what to do about it."""
+    chain: list[str] = []
+    each: BaseException | None = error
+    while each is not None:
+        chain.append(str(each))
+        each = each.__cause__
+    said = "\n".join(chain)
+    if (match := MISMATCH.search(said)) is not None:
+        theirs, their_python, ours, our_python = match.groups()
+        return (
+            f"The cluster at {address} runs Ray {theirs} with Python {their_python}, and this process Ray {ours} with "
+            f"Python {our_python}. Both must be equal, to the patch: install the cluster's here."
+        )
+    if "No node info found" in said or "node to connect" in said or "one of the Raylet" in said:
+        return (
+            f"This machine is not part of the Ray cluster at {address}. Join it first, without lending it CPUs: "
+            f"ray start --address={address} --num-cpus=0"
+        )
+    return f"The Ray cluster at {address} does not take this process as its driver: {chain[-1].strip()[:2000]}"
+
+
+def is_ours(address: str) -> bool:
+    """Return True for an address of this machine."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as each:
+            each.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""The causes for which a relay ends, in words."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+SAID_CHARS = 600
+OUT_OF_MEMORY = ("running low on memory", "memory usage threshold", "OutOfMemoryError")
+NODE_DIED = ("node has died", "node is dead", "node was terminated", "its node died")
+CANNOT_IMPORT = ("No module named 'pytest_osmosis", "cannot import name", "failed to be imported")
+"""What Ray says; its exceptions tell these apart by their text only."""
+
+
+class EndOfRelay(NamedTuple):
+    """How the hosts of a relay ended, and by whose end. `is_of_node` if their node is gone, too."""
+
+    how: str
+    by: Literal["host", "machine"]
+    is_of_node: bool = False
+
+
+def end_of_relay(error: BaseException, node: str) -> EndOfRelay:
+    """Return how a relay that ran on `node` ended, by the exception of a call."""
+    from ray.exceptions import ActorUnavailableError, NodeDiedError, OutOfMemoryError, RayTaskError
+
+    said = str(error)
+    if isinstance(error, OutOfMemoryError) or any(words in said for words in OUT_OF_MEMORY):
+        how = f"node {node} is out of memory: Ray ended the process that runs the hosts"
+        return EndOfRelay(how, "machine")
+    if isinstance(error, NodeDiedError) or any(words in said for words in NODE_DIED):
+        return EndOfRelay(f"node {node} was lost", "machine", is_of_node=True)
+    if isinstance(error, ActorUnavailableError):
+        return EndOfRelay(f"the connection to node {node} was lost", "machine", is_of_node=True)
+    if isinstance(error, RayTaskError):
+        return EndOfRelay(f"the process that runs the hosts failed on node {node}: {_last_line(said)}", "machine")
+    return EndOfRelay(f"the process that runs the hosts ended on node {node}", "machine")
+
+
+def failed_start(error: BaseException) -> EndOfRelay:
+    """Return why a relay could not start: by mistakes of the user's, or by the machine."""
+    from ray.exceptions import ActorUnschedulableError, RuntimeEnvSetupError, TaskUnschedulableError
+
+    from pytest_osmosis import __version__
+
+    said = str(error)
+    if any(words in said for words in CANNOT_IMPORT):
+        how = (
+            f"pytest-osmosis {__version__} cannot be imported on a node ({_last_line(said)}): "
+            "install it there, or name it in [execution.ray] runtime_env"
+        )
+        return EndOfRelay(how, "host")
+    if isinstance(error, RuntimeEnvSetupError):
+        how = f"Ray cannot make the environment of the hosts: {said.strip()[-SAID_CHARS:]}\n"
+        return EndOfRelay(f"{how}Check [execution.ray] runtime_env, workspace and exclude.", "host")
+    if isinstance(error, (ActorUnschedulableError, TaskUnschedulableError)):
+        how = f"Ray can place no host: {said.strip()[:SAID_CHARS]}\nCheck [execution.ray] resources."
+        return EndOfRelay(how, "host")
+    if isinstance(error, (ValueError, TypeError)):
+        how = f"Ray does not take the options of the hosts: {said.strip()[:SAID_CHARS]}\n"
+        return EndOfRelay(f"{how}Check [execution.ray] resources and runtime_env.", "host")
+    if any(words in said for words in OUT_OF_MEMORY):
+        return EndOfRelay("a node is out of memory: Ray ended the process that would run the hosts", "machine")
+    return EndOfRelay(f"the process that would run the hosts did not start: {_last_line(said)}", "machine")
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:SAID_CHARS] if lines else "no reason given"

@@ -1,0 +1,464 @@
+"""The relays of a session: actors of Ray, each with seats for several hosts and as many scorers.
+
+One thread owns everything here. It takes messages from a queue, where the answers of actors arrive, too. Calls that
+may wait for the head of the cluster are made by two other threads: one makes and ends actors, one looks at the nodes.
+
+Hosts wait until a relay that runs has a seat for them. Until then their environment goes nowhere, and it goes to the
+relay as an argument of a method: Ray writes constructors and runtime environments to its logs and its store, but not
+those. Any error of a relay ends it and all of its hosts; whatever else it would say is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from pytest_osmosis.cluster.actors import (
+    Actors,
+    Answered,
+    Closed,
+    Failed,
+    Nodes,
+    NodeWatch,
+    Order,
+    PlacedHost,
+    RelayActor,
+    Role,
+    Started,
+    actor_id,
+)
+from pytest_osmosis.cluster.causes import EndOfRelay, end_of_relay, failed_start
+from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.frames import Frame, Kind
+from pytest_osmosis.cluster.places import HostNeeds, Node, rooms_after, seats_of_actors
+from pytest_osmosis.config.tables import RayOptions
+
+TICK_S = 0.5
+SILENCE_S = 30.0
+"""A relay answers every few seconds; one that has not for this long is lost."""
+AVOID_S = 60.0
+"""Ray goes on to place actors on a node that is gone, until its own check finds out. So long we ask for other nodes."""
+IDLE_S = 60.0
+"""A relay without hosts ends after this long."""
+SETTLE_S = 0.03
+"""Hosts that are opened within this time are placed together."""
+STUCK_S = 10.0
+"""An actor for which no node has had room for this long is replaced by smaller ones that fit."""
+CALL_BYTES = 60_000
+"""Ray sends arguments below 100 KB with the call; larger ones go through its object store."""
+RELAYS_PER_S = 1000.0
+"""So many answers of relays a second are about a quarter of what a core of the bridge can take."""
+
+
+Message = Frame | Started | Failed | Answered | Nodes | Closed
+NOTHING = Nodes((), {})
+
+
+class Relays:
+    """Places hosts and hears them. `say` sends a frame to pytest's process, `facts` says what nodes are to it."""
+
+    def __init__(
+        self, options: RayOptions, say: Callable[[Frame], None], describe: Callable[[Sequence[Node], int, str], bytes]
+    ) -> None:
+        self._options = options
+        self._needs = HostNeeds(options.resources)
+        self._say = say
+        self._describe = describe
+        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._actors = Actors(options, self._needs, self._inbox.put)
+        self._watch = NodeWatch(self._inbox.put)
+        self._waiting: dict[int, PlacedHost] = {}
+        self._seated: dict[int, RelayActor] = {}
+        self._relays: list[RelayActor] = []
+        self._lost: dict[str, float] = {}
+        self._troubled: dict[str, float] = {}
+        self._seen = NOTHING
+        self._facts = self._facts_before = b""
+        self._settle_at: float | None = None
+        self._ticked_at = time.monotonic()
+
+    def put(self, message: Message) -> None:
+        """Hand over a frame, or `Closed` to end `run`. From any thread."""
+        self._inbox.put(message)
+
+    def run(self) -> None:
+        """Place hosts and hear them until `Closed`, then end them all."""
+        self._watch.look()
+        self._watch.start()
+        self._actors.start()
+        while True:
+            try:
+                message = self._inbox.get(timeout=self._patience_s())
+            except queue.Empty:
+                pass
+            else:
+                if isinstance(message, Closed):
+                    break
+                self._take(message)
+            now = time.monotonic()
+            if self._settle_at is not None and now >= self._settle_at:
+                self._settle()
+            if now - self._ticked_at >= TICK_S:
+                self._tick(now)
+        self._actors.close(relay.handle for relay in self._relays if relay.handle is not None)
+
+    def _patience_s(self) -> float:
+        until = self._ticked_at + TICK_S
+        return max(min(until, self._settle_at or until) - time.monotonic(), 0.0)
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Frame():
+                self._take_frame(message)
+            case Nodes():
+                self._take_nodes(message)
+            case Started(relay, handle):
+                self._take_actor(relay, handle)
+            case Failed(relay, error):
+                if relay in self._relays:
+                    self._abandon(relay, failed_start(error))
+            case Answered(relay, call, future):
+                if relay in self._relays:  # those that were abandoned are heard no more
+                    self._take_answer(relay, call, future)
+
+    def _take_frame(self, frame: Frame) -> None:
+        host = self._host(frame.number)
+        match frame.kind:
+            case Kind.OPEN:
+                self._open(frame)
+            case Kind.SEND if host is not None:
+                pieces = (frame.first[i : i + CALL_BYTES] for i in range(0, len(frame.first), CALL_BYTES))
+                self._order(host, [("send", host.number, piece, b"") for piece in pieces])
+            case Kind.GATHER if host is not None:
+                host.gather_s = float(frame.first)
+            case Kind.KILL if frame.number in self._waiting:
+                self._died(frame.number, EndOfRelay("it was ended while it waited for a place", "machine"))
+                self._settle_soon(0.0)
+            case Kind.KILL if host is not None:
+                self._order(host, [("kill", host.number, b"", b"")])
+
+    def _host(self, number: int) -> PlacedHost | None:
+        relay = self._seated.get(number)
+        return self._waiting.get(number) if relay is None else relay.hosts.get(number)
+
+    def _open(self, frame: Frame) -> None:
+        fields = json.loads(frame.second)
+        workspace = json.loads(frame.first)["setup"]["workspace"]
+        upload = self._options.workspace == "upload"
+        second = json.dumps({**fields, "move_from": workspace if upload else None}).encode()
+        order: Order = ("open", frame.number, frame.first, second)
+        host = PlacedHost(frame.number, fields["role"], [order], workspace if upload else "")
+        self._waiting[host.number] = host
+        if self._settle_at is None:
+            self._settle_soon(SETTLE_S)
+
+    def _settle_soon(self, delay_s: float) -> None:
+        self._settle_at = min(self._settle_at or float("inf"), time.monotonic() + delay_s)
+
+    def _settle(self) -> None:
+        """Give seats to hosts that wait, and have as many relays made as the others need."""
+        self._settle_at = None
+        for host in [*self._waiting.values()]:
+            if (relay := self._seat_for(host)) is not None:
+                del self._waiting[host.number]
+                self._seated[host.number] = relay
+                relay.hosts[host.number] = host
+                orders, host.orders = host.orders, []
+                self._send(relay, orders)
+        common = [host for host in self._waiting.values() if not self._is_alone(host)]
+        for workspace in {host.workspace for host in common} | {relay.workspace for relay in self._relays}:
+            self._provide(workspace, [host for host in common if host.workspace == workspace])
+        self._provide_quarantines()
+        if common:  # a relay without hosts may hold the resources that they need
+            for relay in [each for each in self._relays if each.runs and not each.hosts]:
+                self._end(relay)
+
+    def _seat_for(self, host: PlacedHost) -> RelayActor | None:
+        if host.role == "quarantine":
+            mine = [each for each in self._relays if each.runs and each.only_for == host.number]
+            return mine[0] if mine else None
+        free = [
+            relay
+            for relay in self._relays
+            if relay.runs and relay.only_for is None and relay.workspace == host.workspace and relay.has_seat(host.role)
+        ]
+        return min(free, key=lambda relay: relay.n_of(host.role) if host.role == "scorer" else 0, default=None)
+
+    def _provide(self, workspace: str, waiting: Sequence[PlacedHost]) -> None:
+        """Have as many seats made as hosts wait for, and no more."""
+        roles = Counter(host.role for host in waiting)
+        needed = max(roles.values(), default=0)
+        coming = [each for each in self._relays if not each.runs and each.only_for is None]
+        ours = sorted((each for each in coming if each.workspace == workspace), key=lambda each: each.seats)
+        for relay in ours:
+            if sum(each.seats for each in ours if each in self._relays) - relay.seats >= needed:
+                self._end(relay)
+        needed -= sum(each.seats for each in ours if each in self._relays)
+        nodes = [node for node in self._seen.nodes if node.node_id not in self._avoided()]
+        rooms = rooms_after([self._needs.room_on(node) for node in nodes], [relay.seats for relay in coming])
+        largest = max((self._needs.most_on(node) for node in nodes), default=1)
+        for seats in seats_of_actors(needed, rooms, at_most=self._options.hosts_per_actor, largest=largest):
+            self._make(RelayActor(seats, workspace), {"scheduling_strategy": "SPREAD", **self._elsewhere()})
+
+    def _provide_quarantines(self) -> None:
+        alone = {host.number: host for host in self._waiting.values() if self._is_alone(host)}
+        served = {relay.only_for for relay in self._relays}
+        for relay in [each for each in self._relays if not each.runs and each.only_for not in {None, *alone}]:
+            self._end(relay)
+        for number, host in alone.items():
+            if number not in served:
+                self._make(RelayActor(1, host.workspace, only_for=number), self._beside())
+
+    @staticmethod
+    def _is_alone(host: PlacedHost) -> bool:
+        return host.role == "quarantine"
+
+    def _beside(self) -> dict[str, Any]:
+        """Return the options of an actor that takes no resources on the node of a relay, if there is one."""
+        nodes = [each.node_id for each in self._relays if each.runs and each.node_id not in self._avoided()]
+        if not nodes:
+            return {"scheduling_strategy": "SPREAD", **self._elsewhere()}
+        troubled = {node_id for node_id, at in self._troubled.items() if time.monotonic() - at < AVOID_S}
+        return {"beside": min(nodes, key=lambda node_id: node_id in troubled)}
+
+    def _avoided(self) -> set[str]:
+        return {node_id for node_id, at in self._lost.items() if time.monotonic() - at < AVOID_S}
+
+    def _elsewhere(self) -> dict[str, Any]:
+        avoided = self._avoided()
+        if not avoided:
+            return {}
+        return {"label_selector": {**self._needs.selector, "ray.io/node-id": f"!in({','.join(sorted(avoided))})"}}
+
+    def _make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
+        relay.asked_at = time.monotonic()
+        self._relays.append(relay)
+        self._actors.make(relay, options)
+
+    def _end(self, relay: RelayActor) -> None:
+        self._relays.remove(relay)
+        self._actors.kill(relay)
+        self._watch_actors()
+
+    def _watch_actors(self) -> None:
+        self._watch.asked = tuple(actor_id(each.handle) for each in self._relays if each.handle and not each.runs)
+
+    def _take_actor(self, relay: RelayActor, handle: Any) -> None:
+        relay.handle = handle
+        if relay not in self._relays:
+            self._actors.kill(relay)
+            return
+        self._watch_actors()
+        self._call(relay, "where")
+
+    def _call(self, relay: RelayActor, call: Literal["where", "do", "listen"], *arguments: Any) -> None:
+        group = {"where": "out", "do": "in", "listen": "out"}[call]
+        reference = getattr(relay.handle, call).options(concurrency_group=group).remote(*arguments)
+        reference.future().add_done_callback(lambda future: self._inbox.put(Answered(relay, call, future)))
+
+    def _order(self, host: PlacedHost, orders: Iterable[Order]) -> None:
+        relay = self._seated.get(host.number)
+        if relay is None:
+            host.orders += orders
+        else:
+            self._send(relay, orders)
+
+    def _send(self, relay: RelayActor, orders: Iterable[Order]) -> None:
+        relay.orders += orders
+        if not relay.is_sending and relay.orders:
+            n, size = 0, 0
+            for _, _, first, second in relay.orders:
+                size += len(first) + len(second)
+                if n and size > CALL_BYTES:
+                    break
+                n += 1
+            batch, relay.orders = relay.orders[:n], relay.orders[n:]
+            relay.is_sending = True
+            self._call(relay, "do", batch)
+
+    def _listen(self, relay: RelayActor) -> None:
+        relay.asked_at = time.monotonic()
+        gather_s = min((host.gather_s for host in relay.hosts.values()), default=0.0)
+        self._call(relay, "listen", max(len(self._relays) / RELAYS_PER_S, gather_s))
+
+    def _take_answer(self, relay: RelayActor, call: Literal["where", "do", "listen"], future: Any) -> None:
+        try:
+            answer = future.result()
+        except Exception as error:
+            self._abandon(relay, end_of_relay(error, relay.node) if relay.runs else failed_start(error))
+            return
+        match call:
+            case "where":
+                self._arrive(relay, answer)
+            case "do":
+                relay.is_sending = False
+                self._send(relay, ())
+            case "listen":
+                for said in answer:
+                    self._hear(relay, *said)
+                self._listen(relay)
+
+    def _arrive(self, relay: RelayActor, where: Mapping[str, Any]) -> None:
+        from pytest_osmosis import __version__
+
+        relay.node, relay.node_id = where["node"], where["node_id"]
+        if where["version"] != __version__:
+            how = (
+                f"node {relay.node} has pytest-osmosis {where['version']}, and this machine has {__version__}: "
+                "install the same version on all nodes, or name it in [execution.ray] runtime_env"
+            )
+            self._abandon(relay, EndOfRelay(how, "host"))
+            return
+        relay.runs, relay.idle_since = True, time.monotonic()
+        self._watch_actors()
+        self._listen(relay)
+        self._settle()
+
+    def _hear(self, relay: RelayActor, kind: int, number: int, first: bytes, second: bytes) -> None:
+        if number not in relay.hosts:
+            return
+        self._say(Frame(Kind(kind), number, first, second))
+        if kind == Kind.DIED:
+            if json.loads(first)["by"] == "machine":  # this relay starts no more hosts
+                relay.seats = 0
+            self._leave(relay, number)
+
+    def _leave(self, relay: RelayActor, number: int) -> None:
+        del relay.hosts[number], self._seated[number]
+        relay.orders = [order for order in relay.orders if order[1] != number]
+        relay.idle_since = time.monotonic()
+        if relay.only_for == number or (not relay.seats and not relay.hosts):
+            self._end(relay)
+        if self._waiting:
+            self._settle_soon(0.0)
+
+    def _died(self, number: int, end: EndOfRelay) -> None:
+        self._waiting.pop(number, None)
+        self._seated.pop(number, None)
+        self._say(Frame(Kind.DIED, number, json.dumps({"how": end.how, "by": end.by}).encode()))
+
+    def _abandon(self, relay: RelayActor, end: EndOfRelay) -> None:
+        """End a relay and its hosts. The hosts of one that never ran are those that would have got its seats."""
+        now = time.monotonic()
+        if relay.node_id:
+            self._troubled[relay.node_id] = now
+            if end.is_of_node:
+                self._lost[relay.node_id] = now
+        self._end(relay)
+        for number in [*relay.hosts] if relay.runs else [*self._next_for(relay)]:
+            self._died(number, end)
+        if self._waiting:
+            self._settle_soon(0.0)
+
+    def _next_for(self, relay: RelayActor) -> Iterator[int]:
+        if relay.only_for is not None:
+            yield from {relay.only_for} & self._waiting.keys()
+            return
+        left = Counter({"host": relay.seats, "scorer": relay.seats})
+        for host in [*self._waiting.values()]:
+            if host.workspace == relay.workspace and left[host.role] > 0:
+                left[host.role] -= 1
+                yield host.number
+
+    def _tick(self, now: float) -> None:
+        stood_still_s = now - self._ticked_at - TICK_S
+        self._ticked_at = now
+        if stood_still_s > TICK_S:  # answers may have arrived meanwhile, which nobody has taken yet
+            for relay in self._relays:
+                relay.asked_at += stood_still_s
+        for relay in [*self._relays]:
+            is_asked = relay.runs or (relay.alive_since is not None and now - relay.alive_since > SILENCE_S)
+            if is_asked and now - relay.asked_at > SILENCE_S:
+                node = relay.node or "of a relay"
+                how = f"node {node} said nothing for {SILENCE_S:.0f} s"
+                self._abandon(relay, EndOfRelay(how, "machine", is_of_node=True))
+            elif relay.runs and not relay.hosts and now - relay.idle_since > IDLE_S:
+                self._end(relay)
+
+    def _take_nodes(self, seen: Nodes) -> None:
+        self._seen = seen
+        now = time.monotonic()
+        held = self._held()
+        roomiest = max((self._needs.room_on(node) for node in seen.nodes), default=0)
+        for relay in [each for each in self._relays if each.handle is not None and not each.runs]:
+            state, _ = seen.actors.get(actor_id(relay.handle), ("", ""))
+            relay.alive_since = (relay.alive_since or now) if state == "ALIVE" else None
+            is_stuck = relay.only_for is None and self._node_of(relay) == "" and 0 < roomiest < relay.seats
+            relay.stuck_since = (relay.stuck_since or now) if is_stuck else None
+            if relay.stuck_since is not None and now - relay.stuck_since > STUCK_S:
+                self._end(relay)
+                self._settle_soon(0.0)
+        rooms = [self._needs.room_on(node, held[node.node_id]) for node in seen.nodes]
+        self._tell_facts(sum(rooms))
+
+    def _held(self) -> Counter[str]:
+        """Return the number of hosts on each node for which relays of this session hold resources."""
+        held: Counter[str] = Counter()
+        for relay in self._relays:
+            if relay.only_for is None and (node_id := self._node_of(relay)):
+                held[node_id] += relay.seats
+        return held
+
+    def _node_of(self, relay: RelayActor) -> str:
+        """Return the node of a relay, also while it starts; "" while it waits for resources.
+
+        Ray names a node for actors that wait, too. One that has not given away what an actor takes has not started it.
+        """
+        if relay.runs or relay.handle is None:
+            return relay.node_id
+        _, node_id = self._seen.actors.get(actor_id(relay.handle), ("", ""))
+        for node in self._seen.nodes:
+            if node.node_id == node_id:
+                used = {name: amount - node.free.get(name, 0.0) for name, amount in node.total.items()}
+                ours = sum(each.seats for each in self._relays if each.runs and each.node_id == node_id)
+                return node_id if self._needs.room_in(used) - ours >= relay.seats else ""
+        return ""
+
+    def _tell_facts(self, n_places: int) -> None:
+        wanted = max(self._wanted(Counter()).values(), default=0)
+        lacking = max(wanted - n_places, 0)
+        facts = self._describe(self._seen.nodes, n_places, self._needs.words(lacking) if lacking else "")
+        is_first = not self._facts
+        if facts != self._facts and (is_first or facts == self._facts_before):  # not what is true for a moment
+            self._say(Frame(Kind.FACTS, 0, facts))
+            self._facts = facts
+        if facts == self._facts_before:
+            self._tell_waiting(wanted, n_places)
+        self._facts_before = facts
+
+    def _wanted(self, counts: Counter[str]) -> Counter[str]:
+        counts.update(host.role for host in self._waiting.values() if not self._is_alone(host))
+        for relay in self._relays:
+            counts.update(host.role for host in relay.hosts.values() if not self._is_alone(host))
+        return counts
+
+    def _tell_waiting(self, wanted: int, n_places: int) -> None:
+        """Tell hosts for which there is no room why they wait."""
+        if wanted <= n_places:
+            return
+        others = wanted - n_places
+        needs = "needs" if others == 1 else "need"
+        why = (
+            f"the cluster has room for {n_places} of {wanted} hosts now; "
+            f"the other{'' if others == 1 else 's'} {needs} {self._needs.words(others)} more"
+        )
+        roles: tuple[Role, ...] = ("host", "scorer")
+        for role in roles:
+            waiting = [host for host in self._waiting.values() if host.role == role]
+            n_seated = sum(relay.n_of(role) for relay in self._relays)
+            for host in waiting[max(n_places - n_seated, 0) :]:
+                if host.waits != why:
+                    host.waits = why
+                    self._say(Frame(Kind.WAITS, host.number, why.encode()))
+
+
+def described(
+    nodes: Sequence[Node], n_places: int, lacks: str, *, needs: HostNeeds, address: str, ray: str, is_local: bool
+) -> bytes:
+    """Return the body of a FACTS frame."""
+    n_nodes = sum(needs.most_on(node) > 0 for node in nodes)
+    return json.dumps(ClusterFacts(address, ray, n_nodes, n_places, lacks, is_local).to_json()).encode()

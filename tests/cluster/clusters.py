@@ -1,0 +1,136 @@
+"""Ray clusters whose nodes are processes on this machine: a head without CPUs, for the driver, and others for hosts.
+
+All processes of a cluster carry a mark in their environment. By it those are found that Ray leaves behind, and hosts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEADLINE_S = 60.0
+MARK = "OSMOSIS_TEST_CLUSTER"
+HOST = "pytest_osmosis.host.main"
+STORE_BYTES = 80_000_000
+SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_DEDUP_LOGS": "0"}
+
+
+class RayCluster:
+    """A running cluster."""
+
+    def __init__(self, cluster: Any, folder: Path, mark: str) -> None:
+        self._cluster = cluster
+        self._environ = {**SETTINGS, "RAY_TMPDIR": str(folder), MARK: mark}
+        self._mark = mark
+        self.folder = folder
+        """Everything that Ray writes."""
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add(self, **options: Any) -> Any:
+        """Start a node, the first one as the head, and return it once it is part of the cluster."""
+        with _environ(self._environ):
+            node = self._cluster.add_node(object_store_memory=STORE_BYTES, **options)
+            self._cluster.wait_for_nodes(timeout=DEADLINE_S)
+        return node
+
+    def lose(self, node: Any) -> None:
+        """Kill all processes of a node."""
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def pids(self, command: str = "") -> set[int]:
+        """Return the processes of this cluster whose command line contains `command`."""
+        return {pid for pid in marked(self._mark) if command in _read(pid, "cmdline")}
+
+    def hosts_of(self, root: Path) -> set[int]:
+        """Return the processes of hosts and scorers whose workspace is `root`."""
+        return {pid for pid in self.pids(HOST) if _folder_of(pid) == str(root)}
+
+    def close(self) -> None:
+        """End all processes of the cluster, also those that Ray forgets."""
+        with contextlib.suppress(Exception):
+            self._cluster.shutdown()
+        end = time.monotonic() + DEADLINE_S
+        while (left := marked(self._mark)) and time.monotonic() < end:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def ray_cluster(*nodes: int) -> Iterator[RayCluster]:
+    """Start a cluster with a node for each number of CPUs, and end it."""
+    from ray.cluster_utils import Cluster
+
+    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # names of sockets must be short
+    cluster = RayCluster(Cluster(), folder, uuid.uuid4().hex)
+    try:
+        cluster.add(num_cpus=0, include_dashboard=False)
+        for cpus in nodes:
+            cluster.add(num_cpus=cpus)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RayCluster]:
+    """Two nodes with two CPUs each. Tests that break nodes add their own."""
+    with ray_cluster(2, 2) as cluster:
+        yield cluster
+
+
+def until(condition: Callable[[], Any], what: str = "") -> Any:
+    """Wait for a condition, and return its value."""
+    end = time.monotonic() + DEADLINE_S
+    while not (value := condition()):
+        assert time.monotonic() < end, f"waited in vain {what}"
+        time.sleep(0.02)
+    return value
+
+
+def marked(mark: str) -> set[int]:
+    """Return the processes that live and have a mark in their environment."""
+    pids = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
+    return {pid for pid in pids if pid != os.getpid() and f"{MARK}={mark}" in _read(pid, "environ")}
+
+
+def _read(pid: int, name: str) -> str:
+    with contextlib.suppress(OSError):
+        return (Path("/proc") / str(pid) / name).read_bytes().decode("utf-8", errors="replace")
+    return ""
+
+
+def _folder_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return str((Path("/proc") / str(pid) / "cwd").readlink())
+    return ""
+
+
+@contextmanager
+def _environ(fields: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in fields}
+    os.environ.update(fields)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,398 @@
+"""The bridge: its real process, driven by frames, on a real cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
+from pytest_osmosis.config.tables import RayOptions
+from pytest_osmosis.host.protocol import encode
+from tests.cluster.clusters import DEADLINE_S, RayCluster, until
+from tests.cluster.test_relay import Workspace
+
+REWARDS = """
+async def exact(solution_str, ground_truth, extra_info):  # it does not block, and needs no scorer
+    return float(solution_str == ground_truth)
+"""
+
+
+class Bridge:
+    """A bridge's process, and all frames that it sent."""
+
+    def __init__(self, log: Path, environ: Mapping[str, str]) -> None:
+        with log.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pytest_osmosis.cluster.bridge"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+                env={**os.environ, **environ},
+            )
+        self.log = log
+        self.frames: list[Frame] = []
+        self._heard = threading.Condition()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        while (frame := read_frame(self.process.stdout.read)) is not None:
+            with self._heard:
+                self.frames.append(frame)
+                self._heard.notify_all()
+        with self._heard:
+            self._ended = True
+            self._heard.notify_all()
+
+    def say(self, frame: Frame) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(frame.encode())
+        self.process.stdin.flush()
+
+    def until(self, condition: Callable[[], Any], what: str = "") -> Any:
+        """Wait until a condition holds, and return its value."""
+        end = time.monotonic() + DEADLINE_S
+        with self._heard:
+            while not (value := condition()):
+                left_s = end - time.monotonic()
+                assert left_s > 0, f"waited in vain {what}: {self.frames[-20:]} {self.log.read_text()[-2000:]}"
+                assert not self._ended, f"the bridge ended {what}: {self.frames[-20:]} {self.log.read_text()[-2000:]}"
+                self._heard.wait(left_s)
+        return value
+
+    def connect(self, address: str | None, **options: Any) -> ClusterFacts:
+        """Connect to a cluster, and return the first facts."""
+        self.say(Frame(Kind.CONNECT, 0, json.dumps(RayOptions(address, **options).to_json()).encode()))
+        self.until(lambda: self.of(Kind.FACTS) or self.of(Kind.REFUSED), "for facts")
+        assert not self.of(Kind.REFUSED), self.of(Kind.REFUSED)
+        return self.facts
+
+    def refusal(self, address: str | None) -> str:
+        """Try to connect, and return why that is refused."""
+        self.say(Frame(Kind.CONNECT, 0, json.dumps(RayOptions(address).to_json()).encode()))
+        [frame] = self.until(lambda: self.of(Kind.REFUSED), "for a refusal")
+        assert self.process.wait(DEADLINE_S) == 1
+        return str(frame.first.decode())
+
+    @property
+    def facts(self) -> ClusterFacts:
+        return ClusterFacts.from_json(json.loads(self.of(Kind.FACTS)[-1].first))
+
+    def of(self, kind: Kind, number: int = 0) -> list[Frame]:
+        return [frame for frame in self.frames if frame.kind is kind and frame.number == number]
+
+    def open(
+        self, number: int, workspace: Workspace, role: str = "host", environ: Mapping[str, str] | None = None
+    ) -> None:
+        fields = {"role": role, "environ": dict(environ or {})}
+        setup = encode([workspace.setup().to_json()])
+        self.say(Frame(Kind.OPEN, number, setup, json.dumps(fields).encode()))
+
+    def roll_out(self, number: int, *rows: int, **fields: Any) -> None:
+        run = {"op": "run", "run": 0, "attempt": 1, "ground_truth": "42", "record": {}, "seed": None, **fields}
+        prompt = [{"role": "user", "content": "6 * 7"}]
+        self.say(Frame(Kind.SEND, number, encode({**run, "row": row, "prompt": prompt} for row in rows)))
+
+    def events(self, number: int, kind: str) -> list[dict[str, Any]]:
+        """The events of a host, as far as their lines are whole."""
+        *lines, _ = b"".join(frame.first for frame in self.of(Kind.SAID, number)).split(b"\n")
+        return [event for event in map(json.loads, lines) if event["ev"] == kind]
+
+    def until_event(self, number: int, kind: str, n: int = 1) -> list[dict[str, Any]]:
+        self.until(
+            lambda: len(self.events(number, kind)) >= n or self.of(Kind.DIED, number), f"for {n} x {kind} of {number}"
+        )
+        assert len(self.events(number, kind)) >= n, self.of(Kind.DIED, number)
+        return self.events(number, kind)
+
+    def placed(self, number: int) -> dict[str, Any]:
+        """Wait until a host has a place, and return it."""
+        self.until(lambda: self.of(Kind.PLACED, number) or self.of(Kind.DIED, number), f"for the place of {number}")
+        assert not self.of(Kind.DIED, number), self.of(Kind.DIED, number)
+        place: dict[str, Any] = json.loads(self.of(Kind.PLACED, number)[0].first)
+        return place
+
+    def death(self, number: int) -> dict[str, str]:
+        """Wait until a host has died, and return how."""
+        [frame] = self.until(lambda: self.of(Kind.DIED, number), f"for the death of {number}")
+        death: dict[str, str] = json.loads(frame.first)
+        return death
+
+    def close(self) -> None:
+        """Ask the bridge to end, and wait until it has. Idempotent."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(OSError, ValueError):  # it has ended
+            self.say(Frame(Kind.CLOSE))
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(DEADLINE_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self._reader.join(DEADLINE_S)
+            self.process.stdout.close()
+
+
+@contextmanager
+def bridge_process(tmp_path: Path, **environ: str) -> Iterator[Bridge]:
+    bridge = Bridge(tmp_path / "bridge.log", {"RAY_ADDRESS": "", **environ})
+    try:
+        yield bridge
+    finally:
+        bridge.close()
+
+
+@pytest.fixture
+def bridge(tmp_path: Path) -> Iterator[Bridge]:
+    with bridge_process(tmp_path) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    workspace = Workspace(tmp_path / "workspace")
+    (workspace.root / "rewards.py").write_text(REWARDS)
+    return workspace
+
+
+def test_a_bridge_says_hello_before_it_knows_a_cluster(bridge: Bridge) -> None:
+    bridge.until(lambda: bridge.of(Kind.HELLO))
+
+
+def test_the_facts_count_only_nodes_with_room(cluster: RayCluster, bridge: Bridge) -> None:
+    facts = bridge.connect(cluster.address)
+    assert (facts.address, facts.n_nodes, facts.n_places, facts.lacks) == (cluster.address, 2, 4, "")
+    assert facts.is_local
+
+
+def test_hosts_roll_out_on_all_nodes(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    bridge.connect(cluster.address, hosts_per_actor=2)
+    for number in range(1, 5):
+        bridge.open(number, workspace)
+    nodes = {bridge.placed(number)["node_id"] for number in range(1, 5)}
+    assert len(nodes) == 2
+    for number in range(1, 5):
+        bridge.until_event(number, "ready")
+        bridge.roll_out(number, *range(8))
+    for number in range(1, 5):
+        scores = bridge.until_event(number, "score", 8)
+        assert [score["scores"] for score in scores] == [{"rewards:exact": 1.0}] * 8
+    assert {bridge.placed(number)["node_id"] for number in range(1, 5)} == nodes
+
+
+def test_a_scorer_takes_a_seat_of_its_own(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    bridge.connect(cluster.address)
+    for number in range(1, 5):
+        bridge.open(number, workspace)
+    for number in range(1, 5):
+        bridge.placed(number)
+    for number in range(5, 9):
+        bridge.open(number, workspace, "scorer")
+    assert len({bridge.placed(number)["node_id"] for number in range(5, 9)}) == 2
+
+
+def test_a_quarantine_needs_no_room(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    bridge.connect(cluster.address)
+    for number in range(1, 5):
+        bridge.open(number, workspace)
+    for number in range(1, 5):
+        bridge.placed(number)
+    bridge.open(5, workspace, "quarantine")
+    bridge.placed(5)
+    bridge.until_event(5, "ready")
+    assert len(cluster.pids("ray::Relay")) == 3
+
+
+def test_hosts_without_room_wait_and_say_why(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    bridge.connect(cluster.address)
+    for number in range(1, 7):
+        bridge.open(number, workspace)
+    bridge.until(lambda: len({frame.number for frame in bridge.frames if frame.kind is Kind.PLACED}) == 4)
+    waiting = {
+        frame.number: frame.first.decode()
+        for frame in bridge.until(lambda: [*bridge.of(Kind.WAITS, 5), *bridge.of(Kind.WAITS, 6)][1:] and bridge.frames)
+        if frame.kind is Kind.WAITS
+    }
+    why = "the cluster has room for 4 of 6 hosts now; the others need 2 CPUs more"
+    assert waiting == {5: why, 6: why}
+    assert bridge.facts.lacks == "2 CPUs"
+    bridge.say(Frame(Kind.KILL, 6))
+    bridge.death(6)
+    bridge.say(Frame(Kind.KILL, 1))
+    bridge.say(Frame(Kind.KILL, 2))
+    bridge.death(1)
+    bridge.placed(5)
+
+
+def test_hosts_that_wait_start_on_a_node_that_joins(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    bridge.connect(cluster.address, resources={"num_cpus": 0, "resources": {"late": 1}})
+    assert bridge.facts.n_places == 0
+    bridge.open(1, workspace)
+    bridge.until(lambda: bridge.of(Kind.WAITS, 1))
+    node = cluster.add(num_cpus=0, resources={"late": 1})
+    try:
+        assert bridge.placed(1)["node_id"] == node.node_id
+        bridge.until(lambda: (bridge.facts.n_places, bridge.facts.n_nodes) == (1, 1))
+    finally:
+        cluster.lose(node)
+
+
+def test_the_hosts_of_a_killed_relay_die_by_the_machine(
+    cluster: RayCluster, bridge: Bridge, workspace: Workspace
+) -> None:
+    bridge.connect(cluster.address)
+    bridge.open(1, workspace)
+    bridge.open(2, workspace)
+    bridge.until_event(1, "ready")
+    bridge.until_event(2, "ready")
+    [relay] = cluster.pids("ray::Relay")
+    os.kill(relay, signal.SIGKILL)
+    death = bridge.death(1)
+    assert death == bridge.death(2)
+    assert death["by"] == "machine"
+    assert socket.gethostname() in death["how"]
+    until(lambda: not cluster.hosts_of(workspace.root), "for the end of its hosts")
+    bridge.open(3, workspace)
+    bridge.until_event(3, "ready")
+
+
+def test_the_hosts_of_a_lost_node_start_elsewhere(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    doomed = cluster.add(num_cpus=0, resources={"doomed": 2})
+    other = None
+    try:
+        bridge.connect(cluster.address, resources={"num_cpus": 0, "resources": {"doomed": 1}})
+        bridge.open(1, workspace)
+        bridge.until_event(1, "ready")
+        other = cluster.add(num_cpus=0, resources={"doomed": 2})
+        cluster.lose(doomed)
+        doomed = None
+        death = bridge.death(1)
+        assert death["by"] == "machine"
+        assert "was lost" in death["how"]
+        bridge.open(2, workspace)
+        assert bridge.placed(2)["node_id"] == other.node_id
+    finally:
+        for node in (doomed, other):
+            if node is not None:
+                cluster.lose(node)
+
+
+def test_no_host_outlives_a_bridge_that_is_closed(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    bridge.connect(cluster.address)
+    bridge.open(1, workspace)
+    bridge.until_event(1, "ready")
+    assert cluster.hosts_of(workspace.root)
+    bridge.close()
+    assert bridge.process.returncode == 0
+    until(lambda: not cluster.hosts_of(workspace.root), "for the end of its hosts")
+    until(lambda: not cluster.pids("ray::Relay"), "for the end of its relays")
+
+
+def test_no_host_outlives_a_bridge_that_is_killed(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    bridge.connect(cluster.address)
+    bridge.open(1, workspace)
+    bridge.until_event(1, "ready")
+    bridge.process.kill()
+    until(lambda: not cluster.hosts_of(workspace.root), "for the end of its hosts")
+
+
+def test_given_environment_is_written_nowhere(
+    cluster: RayCluster, bridge: Bridge, workspace: Workspace, tmp_path: Path
+) -> None:
+    workspace.agent('return [*ctx.prompt, {"role": "assistant", "content": str(len(os.environ["CANARY"]))}]')
+    bridge.connect(cluster.address)
+    secret = "canary-8d1f-secret"
+    bridge.open(1, workspace, environ={"CANARY": secret})
+    bridge.until_event(1, "ready")
+    bridge.roll_out(1, 0)
+    [rolled] = bridge.until_event(1, "rollout")
+    assert rolled["messages"][-1]["content"] == str(len(secret))
+    bridge.close()
+    written = [path for path in cluster.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert any("gcs_server" in path.name for path in written)
+    assert not [path for path in written if secret.encode() in path.read_bytes()]
+
+
+def test_a_large_setup_and_many_lines_arrive_whole(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    bridge.connect(cluster.address)
+    bridge.open(1, workspace)
+    bridge.until_event(1, "ready")
+    bridge.roll_out(1, *range(8), ground_truth="x" * 40_000)
+    assert len(bridge.until_event(1, "score", 8)) == 8
+
+
+def test_a_workspace_that_nodes_do_not_share_is_uploaded(
+    cluster: RayCluster, bridge: Bridge, workspace: Workspace
+) -> None:
+    (workspace.root / ".env").write_text("TOKEN=1")
+    workspace.agent('return [*ctx.prompt, {"role": "assistant", "content": " ".join(sorted(os.listdir()))}]')
+    bridge.connect(cluster.address, workspace="upload")
+    bridge.open(1, workspace)
+    bridge.until_event(1, "ready")
+    bridge.roll_out(1, 0)
+    [rolled] = bridge.until_event(1, "rollout")
+    listed = rolled["messages"][-1]["content"].split()
+    assert {"agent.py", "rewards.py"} <= {*listed}
+    assert ".env" not in listed
+
+
+def test_a_mistake_in_runtime_env_is_the_users(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+    bridge.connect(cluster.address, runtime_env={"conda": "no-such-environment-here"})
+    bridge.open(1, workspace)
+    death = bridge.death(1)
+    assert death["by"] == "host"
+    assert "[execution.ray] runtime_env" in death["how"]
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:1", "No Ray cluster answers at 127.0.0.1:1"),
+        ("ray://127.0.0.1:10001", "Ray Client"),
+        ("local", "HOST:PORT"),
+    ],
+    ids=["silent", "client", "local"],
+)
+def test_a_wrong_address_is_refused_with_what_to_do(bridge: Bridge, address: str, said: str) -> None:
+    assert said in bridge.refusal(address)
+
+
+def test_the_address_may_come_from_the_environment(cluster: RayCluster, tmp_path: Path) -> None:
+    with bridge_process(tmp_path, RAY_ADDRESS=cluster.address) as bridge:
+        assert bridge.connect(None).address == cluster.address
+    with bridge_process(tmp_path, RAY_ADDRESS="127.0.0.1:1") as bridge:
+        assert "127.0.0.1:1" in bridge.refusal(None)
+
+
+def test_another_version_of_ray_is_named(cluster: RayCluster, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'pytest_osmosis.cluster.bridge' in sys.orig_argv:\n"
+        "    import ray._private.utils as utils\n"
+        "    utils.compute_version_info = lambda: ('0.0.1', '3.11.0')\n"
+    )
+    with bridge_process(tmp_path, PYTHONPATH=str(tmp_path)) as bridge:
+        refusal = bridge.refusal(cluster.address)
+    import ray
+
+    assert f"runs Ray {ray.__version__} with Python" in refusal
+    assert "this process Ray 0.0.1 with Python 3.11.0" in refusal
