@@ -11,6 +11,7 @@ OsmosisError
 ├── ModelError      how one request to a model ended, with its boundary and whether a retry helps
 ├── BoundError      a rollout met one of its bounds, and may ask its model no further
 ├── HostError       an engine host could not be started, or broke the protocol
+├── ClusterError    the Ray cluster of the hosts cannot be reached, or does not suit them
 └── JournalError    a journal that cannot be written or read back
 
 `plugin/` turns the first three into `pytest.UsageError` (exit 4) in one place.
@@ -142,6 +143,10 @@ class BoundError(OsmosisError):
 
 class HostError(OsmosisError):
     """An engine host could not be started, or broke the protocol."""
+
+
+class ClusterError(OsmosisError):
+    """The Ray cluster of the hosts cannot be reached, or does not suit them. The text says what to do."""
 
 
 class JournalError(OsmosisError):

@@ -181,10 +181,7 @@ class HostConnection:
             end = log.seek(0, os.SEEK_END)
             begun = self._log_begun if self._log_begun <= end else 0  # otherwise its middle was removed
             log.seek(max(begun, end - LOG_BYTES))
-            text = log.read().decode("utf-8", errors="replace")
-            begin = text.rfind("Fatal Python error")
-            words = text[begin:].partition("\nExtension modules")[0].splitlines() if begin >= 0 else []
-            return "\n".join(line for line in words if not names_our_file(line))[:LAST_WORDS_CHARS]
+            return fatal_error_in(log.read())
         return ""
 
     def silence(self) -> Silence | None:
@@ -203,13 +200,12 @@ class HostConnection:
 
     def _read(self) -> None:
         for whole in lines(partial(os.read, self._stdout, READ_BYTES)):
-            events: list[tuple[HostEvent, bytes]] = []
-            try:
-                events += ((read_event(line), line + b"\n") for line in whole)
-            except (ValueError, TypeError, RecursionError):  # user code found the protocol's descriptor, or broke json
+            events = events_on(whole)
+            is_garbled = len(events) < len(whole)
+            if is_garbled:
                 self.kill()
             self._post(Heard(self, events))
-            if len(events) < len(whole):
+            if is_garbled:
                 break
             self._gather()
         self._post(Died(self, exit_text(self._reaped())))
@@ -238,6 +234,25 @@ class HostConnection:
 
     def _note_end(self) -> None:
         self._ended = True
+
+
+def events_on(whole_lines: Iterable[bytes]) -> list[tuple[HostEvent, bytes]]:
+    """Return the events on lines of a host, with the bytes of their lines, up to the first line that holds none.
+
+    User code can find the protocol's descriptor, or break json.
+    """
+    events: list[tuple[HostEvent, bytes]] = []
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        events += ((read_event(line), line + b"\n") for line in whole_lines)
+    return events
+
+
+def fatal_error_in(log: bytes) -> str:
+    """Return the interpreter's last report of a fatal error in the end of a log, without our frames; or ""."""
+    text = log.decode("utf-8", errors="replace")
+    begin = text.rfind("Fatal Python error")
+    words = text[begin:].partition("\nExtension modules")[0].splitlines() if begin >= 0 else []
+    return "\n".join(line for line in words if not names_our_file(line))[:LAST_WORDS_CHARS]
 
 
 def exit_text(status: int) -> str:

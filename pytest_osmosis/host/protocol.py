@@ -436,16 +436,28 @@ JSON_TYPES: Mapping[Any, tuple[type, ...]] = {float: (int, float), Mapping: (dic
 # -- lines -----------------------------------------------------------------------------------------------
 
 
-def lines(read: Callable[[], bytes]) -> Iterator[list[bytes]]:
-    """Yield the whole lines of each read that ends one, until nothing more comes; a torn last line is left out."""
-    begun: list[bytes] = []
-    while data := read():
+class LineBuffer:
+    """Makes lines of the bytes that come from a pipe."""
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+
+    def take(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` ends, and keep the rest."""
         *whole, rest = data.split(b"\n")
         if whole:
-            whole[0] = b"".join((*begun, whole[0]))
-            begun = []
+            whole[0] = b"".join((*self._begun, whole[0]))
+            self._begun = []
+        self._begun.append(rest)
+        return whole
+
+
+def lines(read: Callable[[], bytes]) -> Iterator[list[bytes]]:
+    """Yield the whole lines of each read that ends one, until nothing more comes; a torn last line is left out."""
+    buffer = LineBuffer()
+    while data := read():
+        if whole := buffer.take(data):
             yield whole
-        begun.append(rest)
 
 
 def encode(messages: Iterable[Mapping[str, Any]]) -> bytes:

@@ -1,0 +1,137 @@
+"""The connection to an engine host on a node of a cluster.
+
+The engine's threads send by it; the thread that reads the bridge (`hosts.ClusterHosts`) tells it what its host wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pytest_osmosis.cluster.frames import Frame, Kind
+from pytest_osmosis.engine.host_connection import LOG_BYTES, Cause, Died, Heard, Post, events_on, fatal_error_in
+from pytest_osmosis.engine.pulse import Silence
+from pytest_osmosis.files import private
+from pytest_osmosis.host.protocol import LineBuffer, Request, encode
+
+DELAY_S = 0.01
+"""The time of a message to a host and back. On the path through bridge and relay a trivial rollout takes 5 ms; the rest
+is for a network. It need not be exact: it says how far ahead a host gets work."""
+GATHER_FACTOR = 1.5
+"""A host is told of another `gather_s` only if it differs by more than this factor: the engine changes it steadily."""
+ANSWER_S = 60.0
+"""A bridge that does not end a host within this long will not do so any more: the host is given up."""
+
+
+class RemoteConnection:
+    """Connects to host `number` of the bridge, by `tell`, which never waits."""
+
+    def __init__(self, name: str, number: int, *, log: Path, post: Post, tell: Callable[[Frame], None]) -> None:
+        self.name = name
+        self.number = number
+        self.log = log
+        self.delay_s = DELAY_S
+        self.placed_at: float | None = None
+        self.node: str | None = None
+        """The name of the host's node, None while it waits for a place."""
+        self.node_id: str | None = None
+        """The id of the host's node: several nodes may have the same name."""
+        self.waits_for = ""
+        """The reason why the host waits for a place, "" if none is known."""
+        self._gather_s = self._told_gather_s = 0.0
+        self._killed_at: float | None = None
+        self._tell = tell
+        self._buffer = LineBuffer()
+        self._is_garbled = False
+        self._log_tail = b""
+        self._silence: Silence | None = None
+        self._post_unlocked = post
+        self._lock = threading.Lock()  # keeps `Died` the last that is posted, and the only one
+        self._ended = threading.Event()
+
+    @property
+    def gather_s(self) -> float:
+        return self._gather_s
+
+    @gather_s.setter
+    def gather_s(self, seconds: float) -> None:
+        self._gather_s = seconds
+        low, high = sorted((seconds, self._told_gather_s))
+        if high > low * GATHER_FACTOR:
+            self._told_gather_s = seconds
+            self._send(Kind.GATHER, repr(seconds).encode())
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
+    def send(self, messages: Iterable[Request]) -> None:
+        if data := encode(messages):
+            self._send(Kind.SEND, data)
+
+    def kill(self) -> None:
+        """End the host now. `Died` follows, sent by the bridge, or if that does not answer, once this is called again.
+
+        The engine calls it again and again as long as a host is silent.
+        """
+        now = time.monotonic()
+        self._killed_at = self._killed_at or now
+        if now - self._killed_at > ANSWER_S:
+            self.died("nobody ended it: the connection to the Ray cluster does not answer", by="machine")
+        self._send(Kind.KILL)
+
+    def join(self, timeout_s: float) -> bool:
+        return self._ended.wait(timeout_s)
+
+    def last_words(self) -> str:
+        return fatal_error_in(self._log_tail)
+
+    def silence(self) -> Silence | None:
+        return None if self.has_ended else self._silence
+
+    def _send(self, kind: Kind, body: bytes = b"") -> None:
+        if not self.has_ended:
+            self._tell(Frame(kind, self.number, body))
+
+    def _post(self, message: Heard | Died) -> None:
+        with self._lock:
+            if not self._ended.is_set():
+                self._post_unlocked(message)
+                if isinstance(message, Died):
+                    self._ended.set()
+
+    # What follows is told by the thread that reads the bridge.
+
+    def placed(self, node: str, node_id: str) -> None:
+        """Note that the host was started on a node."""
+        self.node, self.node_id, self.waits_for = node, node_id, ""
+        self.placed_at = time.monotonic()
+
+    def said(self, data: bytes, output: bytes) -> None:
+        """Post the events that a piece of the host's lines completes, and log its output that belongs to no run."""
+        if output:
+            self._append(output)
+        if self._is_garbled:
+            return
+        if whole := self._buffer.take(data):
+            events = events_on(whole)
+            if len(events) < len(whole):
+                self._is_garbled = True
+                self.kill()
+            self._post(Heard(self, events))
+
+    def fell_silent(self, silence: Silence | None) -> None:
+        """Note that the threads of the host cannot run; None: that they run again."""
+        self._silence = silence
+
+    def died(self, how: str, by: Cause) -> None:
+        """Post that the host has ended, once."""
+        self._post(Died(self, how, by))
+
+    def _append(self, output: bytes) -> None:
+        self._log_tail = (self._log_tail + output)[-LOG_BYTES:]
+        with contextlib.suppress(OSError), open(self.log, "ab", opener=private.opener) as log:
+            log.write(output)

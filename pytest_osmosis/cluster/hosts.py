@@ -1,0 +1,311 @@
+"""The end in pytest's process of the hosts on a Ray cluster: it owns the bridge, and reads it in one thread for all.
+
+Sending never waits: a second thread writes to the bridge. Once the bridge has ended, all of its hosts have too, as far
+as the engines are told, and no further one starts. The relays end hosts that nobody asks for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from pytest_osmosis.cluster.connection import RemoteConnection
+from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
+from pytest_osmosis.config.tables import RayOptions
+from pytest_osmosis.engine.host_connection import HostEnviron, Post, exit_text
+from pytest_osmosis.engine.host_process import EXIT_S, PACKAGE_ROOT, kill_group, reaped
+from pytest_osmosis.engine.pulse import Silence
+from pytest_osmosis.errors import ClusterError, HostError
+from pytest_osmosis.host.protocol import Setup, encode
+from pytest_osmosis.processes.guard import GUARD
+from pytest_osmosis.text.numbers import plural
+
+BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.cluster.bridge import main; main()"
+HELLO_S = 60.0
+"""The bridge gets this long to start."""
+CONNECT_S = 90.0
+"""The bridge gets this long to connect to the cluster, or to say why it cannot."""
+CLOSE_S = 10.0
+"""The bridge gets this long to end all hosts."""
+JOIN_S = 2.0
+BUFFER_BYTES = 1 << 18
+MOST_BYTES = 1 << 28
+"""The largest body of a frame from the bridge: a larger one is no frame."""
+TAIL_BYTES = 4_000
+"""The most of the bridge's own output that an error shows."""
+
+NOT_OPEN = "the connection to the Ray cluster is not open"
+ENDED = "the connection to the Ray cluster ended"
+CLOSED = "the connection to the Ray cluster was closed"
+
+
+class PlacedHosts(NamedTuple):
+    """The number of hosts that run, and the number of nodes that they run on. Scorers are not counted."""
+
+    n_hosts: int
+    n_nodes: int
+
+
+class ClusterHosts:
+    """Hosts on the Ray cluster of `options`. `environ` is the bridge's, but for the names `hidden`, which hold secrets.
+
+    Engines of several evals may spawn hosts at once.
+    """
+
+    def __init__(self, options: RayOptions, environ: Mapping[str, str], hidden: Collection[str] = ()) -> None:
+        self._options = options
+        self._environ = {name: value for name, value in environ.items() if name not in hidden}
+        self._bridge: _Bridge | None = None
+        self._changed = threading.Condition()  # protects what follows, and tells `open` of its changes
+        self._says_hello = False
+        self._facts: ClusterFacts | None = None
+        self._refusal = ""
+        self._how = ""  # the way in which the bridge ended
+        self._over: str | None = NOT_OPEN  # the reason why no host can be started
+        self._connections: dict[int, RemoteConnection] = {}
+        self._n_started = 0
+
+    @property
+    def facts(self) -> ClusterFacts:
+        """The cluster as it is now, as far as is known. Raises `ClusterError` if it never was connected."""
+        if self._facts is None:
+            raise ClusterError(NOT_OPEN)
+        return self._facts
+
+    def open(self) -> ClusterFacts:
+        """Start the bridge, wait until it is connected, and return what it says of the cluster. Call this once.
+
+        Raises `ClusterError` if it cannot connect.
+        """
+        self._over = None
+        try:
+            self._bridge = _Bridge(self._environ, heard=self._take, ended=self._end)
+            self._bridge.send(Frame(Kind.CONNECT, 0, json.dumps(self._options.to_json()).encode()))
+            self._await(lambda: self._says_hello, HELLO_S, f"its process did not start within {HELLO_S:.0f} s")
+            return self._await_facts()
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_facts(self) -> ClusterFacts:
+        where = "the cluster" if self._options.address is None else self._options.address
+        self._await(
+            lambda: self._facts is not None,
+            CONNECT_S,
+            f"{where} did not answer within {CONNECT_S:.0f} s; check that it runs, and that this machine is one of its "
+            "nodes: ray start --address=HEAD --num-cpus=0",
+        )
+        return self.facts
+
+    def _await(self, condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+        """Wait until the condition holds. Raises `ClusterError` if it does not, with what the bridge wrote."""
+        with self._changed:
+            self._changed.wait_for(lambda: condition() or self._over is not None, timeout_s)
+            if condition():
+                return
+            refusal, how = self._refusal, self._how
+        if refusal:
+            raise ClusterError(refusal)
+        wrote = self._bridge.last_output() if self._bridge is not None else ""
+        raise ClusterError("\n".join(filter(None, (f"no connection to a Ray cluster: {how or otherwise}", wrote))))
+
+    def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> RemoteConnection:
+        """Start a host on a node of the cluster, once one has a place for it. Raises `HostError` without a cluster.
+
+        It gets what `environ` gives, in front of the environment of its node.
+        """
+        given = json.dumps({"role": name, "environ": dict(environ.given)}).encode()
+        with self._changed:
+            if self._over is not None or self._bridge is None:
+                raise HostError(self._over or NOT_OPEN)
+            self._n_started += 1
+            number, tell = self._n_started, self._bridge.send
+            connection = RemoteConnection(name, number, log=log, post=post, tell=tell)
+            self._connections[number] = connection
+            tell(Frame(Kind.OPEN, number, encode([setup.to_json()]), given))
+        return connection
+
+    def nodes(self) -> PlacedHosts:
+        """Count the hosts that run, and their nodes."""
+        placed = [host for host in self._hosts() if host.placed_at is not None]
+        return PlacedHosts(len(placed), len({host.node_id for host in placed}))
+
+    def waiting_text(self) -> str:
+        """Return one line about the hosts that wait for a place; "" if none does."""
+        hosts = self._hosts()
+        n_waiting = sum(bool(host.waits_for) for host in hosts)
+        if not n_waiting:
+            return ""
+        room = f"the cluster has room for {self.facts.n_places:,} now"
+        lacks = f", the others need {self.facts.lacks} more" if self.facts.lacks else ""
+        verb = "waits" if n_waiting == 1 else "wait"
+        return f"{n_waiting:,} of {plural(len(hosts), 'host')} {verb} for a place: {room}{lacks}"
+
+    def _hosts(self) -> list[RemoteConnection]:
+        """Return the hosts that roll out, and have not ended."""
+        with self._changed:
+            return [each for each in self._connections.values() if each.name == "host" and not each.has_ended]
+
+    def close(self) -> None:
+        """End all hosts and the bridge. Idempotent."""
+        with self._changed:
+            self._over = self._over or CLOSED
+            bridge = self._bridge
+        if bridge is not None:
+            bridge.close()
+
+    # What follows runs in the thread that reads the bridge.
+
+    def _take(self, frame: Frame) -> None:
+        """Take a message of the bridge. Raises any error if it is none."""
+        if frame.number:
+            self._take_of_host(frame)
+            return
+        with self._changed:
+            match frame.kind:
+                case Kind.HELLO:
+                    self._says_hello = True
+                case Kind.FACTS:
+                    self._facts = ClusterFacts.from_json(json.loads(frame.first))
+                case Kind.REFUSED:
+                    self._refusal = frame.first.decode(errors="replace")
+                case kind:
+                    raise ValueError(f"{kind!r} is about a host")
+            self._changed.notify_all()
+
+    def _take_of_host(self, frame: Frame) -> None:
+        with self._changed:
+            connection = self._connections.get(frame.number)
+        if connection is None:
+            return  # it has ended
+        match frame.kind:
+            case Kind.PLACED:
+                placed = json.loads(frame.first)
+                connection.placed(placed["node"], placed["node_id"])
+            case Kind.SAID:
+                connection.said(frame.first, frame.second)
+            case Kind.SILENT:
+                connection.fell_silent(Silence.from_json(json.loads(frame.first)) if frame.first else None)
+            case Kind.WAITS:
+                connection.waits_for = frame.first.decode(errors="replace")
+            case Kind.DIED:
+                died = json.loads(frame.first)
+                with self._changed:
+                    del self._connections[frame.number]
+                connection.died(died["how"], "machine" if died["by"] == "machine" else "host")
+            case kind:
+                raise ValueError(f"{kind!r} is not about a host")
+
+    def _end(self, how: str) -> None:
+        """Tell all engines that the bridge has ended."""
+        with self._changed:
+            self._how = how
+            self._over = over = self._over or f"{ENDED}: {self._refusal or how}"
+            connections = list(self._connections.values())
+            self._connections.clear()
+            self._changed.notify_all()
+        for connection in connections:
+            connection.died(over, by="machine")
+
+
+class _Bridge:
+    """The process of the bridge, and the threads at its pipes. It leads a process group, which ends with this process.
+
+    `heard` takes its frames, and `ended`, once and last, how it ended. Raises `ClusterError` if it cannot be started.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], *, heard: Callable[[Frame], None], ended: Callable[[str], None]
+    ) -> None:
+        self._heard = heard
+        self._ended = ended
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (close closes it)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                bufsize=BUFFER_BYTES,
+                cwd="/",
+                env=dict(environ),
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._errors.close()
+            raise ClusterError(f"no process that connects to a Ray cluster can be started: {error}") from error
+        GUARD.watch(self._process.pid)
+        self._writer = threading.Thread(target=self._write, name="osmosis-bridge-writer", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="osmosis-bridge", daemon=True)
+        self._writer.start()
+        self._reader.start()
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame, without waiting; a bridge that has ended drops it."""
+        self._outbox.put(frame.encode())
+
+    def last_output(self) -> str:
+        """Return the end of what the bridge wrote besides frames."""
+        try:
+            fd = self._errors.fileno()
+            begin = max(0, os.fstat(fd).st_size - TAIL_BYTES)
+            return os.pread(fd, TAIL_BYTES, begin).decode("utf-8", errors="replace").strip()
+        except (OSError, ValueError):  # it is closed
+            return ""
+
+    def close(self) -> None:
+        """Ask the bridge to end, end it if it does not, and wait until it has. Idempotent."""
+        self.send(Frame(Kind.CLOSE))
+        self._reader.join(CLOSE_S)
+        if self._reader.is_alive():
+            kill_group(self._process)
+            self._reader.join(JOIN_S + EXIT_S)
+        self._errors.close()
+
+    def _write(self) -> None:
+        assert self._process.stdin is not None
+        stdin = self._process.stdin.fileno()
+        with contextlib.suppress(OSError):  # the bridge has ended
+            while (message := self._outbox.get()) is not None:
+                data = memoryview(message)
+                while data:
+                    data = data[os.write(stdin, data) :]
+
+    def _read(self) -> None:
+        broke = ""
+        try:
+            while (frame := read_frame(self._read_bytes)) is not None:
+                self._heard(frame)
+        except Exception as error:  # whatever it is: without a reader, every engine would wait for ever
+            broke = f"a message of its process cannot be read: {error!r}"
+            kill_group(self._process)
+        status = self._reaped()
+        self._ended(broke or f"its process ended ({exit_text(status)})")
+
+    def _read_bytes(self, n_bytes: int) -> bytes:
+        assert self._process.stdout is not None
+        if n_bytes > MOST_BYTES:
+            raise ValueError(f"{n_bytes:,} bytes are too many")
+        return self._process.stdout.read(n_bytes)
+
+    def _reaped(self) -> int:
+        """Return the exit status, and close the pipes."""
+        status = reaped(self._process, lambda: None)
+        self._outbox.put(None)
+        self._writer.join(JOIN_S)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+        return status
