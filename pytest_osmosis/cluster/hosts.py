@@ -200,9 +200,9 @@ class ClusterHosts:
                 connection.waits_for = frame.first.decode(errors="replace")
             case Kind.DIED:
                 died = json.loads(frame.first)
+                connection.died(died["how"], "machine" if died["by"] == "machine" else "host")
                 with self._changed:
                     del self._connections[frame.number]
-                connection.died(died["how"], "machine" if died["by"] == "machine" else "host")
             case kind:
                 raise ValueError(f"{kind!r} is not about a host")
 

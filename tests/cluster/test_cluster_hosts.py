@@ -1,0 +1,420 @@
+"""The end in pytest's process, with bridges that do what a real one hardly does: die, talk nonsense, say nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from pytest_osmosis.cluster import connection as connections
+from pytest_osmosis.cluster import hosts as bridges
+from pytest_osmosis.cluster.connection import RemoteConnection
+from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.hosts import ClusterHosts, PlacedHosts
+from pytest_osmosis.config.tables import RayOptions
+from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
+from pytest_osmosis.engine.pulse import Silence
+from pytest_osmosis.errors import ClusterError, HostError
+from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.record.run_id import RunId
+
+DEADLINE_S = 60.0
+FACTS = ClusterFacts("head:6379", "2.60.0", n_nodes=2, n_places=32, lacks="16 CPUs")
+SILENCE = Silence(3.0, Key(RunId(1, 0), 2), {Key(RunId(1, 0), 2): 4.5}, "a stack")
+UNUSED = b'{"ev": "unused", "id": 1}\n'
+
+BRIDGE = """
+import json, os, signal, sys, time
+sys.path.append(sys.argv.pop())
+from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
+
+def hear():
+    return read_frame(sys.stdin.buffer.read)
+
+def say(kind, number=0, first=b"", second=b""):
+    data = memoryview(Frame(kind, number, first, second).encode())
+    while data:
+        data = data[os.write(1, data):]
+
+def connect():
+    say(Kind.HELLO)
+    assert hear().kind is Kind.CONNECT
+    say(Kind.FACTS, 0, {facts!r})
+
+def heard():
+    while (frame := hear()) is not None and frame.kind is not Kind.CLOSE:
+        yield frame
+"""
+TELLS = """
+connect()
+for frame in heard():
+    say(Kind.SAID, frame.number, b"", f"{frame.kind.name} {frame.first.decode()}\\n".encode())
+    if frame.kind is Kind.KILL:
+        say(Kind.DIED, frame.number, b'{"how": "SIGKILL", "by": "host"}')
+"""
+"""A bridge whose hosts print what they get."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    wait_for(lambda: not [each for each in threading.enumerate() if each.name.startswith("osmosis")])
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@dataclass
+class Opened:
+    """An open connection to a bridge."""
+
+    hosts: ClusterHosts
+    folder: Path
+    posted: queue.SimpleQueue[Heard | Died]
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "host.log"
+
+    def logged(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def spawn(self, name: str = "host") -> RemoteConnection:
+        setup = Setup("roll", str(self.folder), (), {})
+        environ = HostEnviron({"OWN": "1"}, {"GIVEN": "secret"})
+        return self.hosts.spawn(name, setup, environ=environ, log=self.log, post=self.posted.put)
+
+    def next(self) -> Heard | Died:
+        return self.posted.get(timeout=DEADLINE_S)
+
+    def died(self) -> Died:
+        died = self.next()
+        assert isinstance(died, Died)
+        return died
+
+
+@pytest.fixture
+def bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Opened]:
+    """Return what makes a bridge of its program; it is not open yet."""
+
+    def made(program: str) -> Opened:
+        prelude = BRIDGE.format(facts=json.dumps(FACTS.to_json()).encode())
+        monkeypatch.setattr(bridges, "BOOT", prelude + dedent(program))
+        return Opened(ClusterHosts(RayOptions(), os.environ), tmp_path, queue.SimpleQueue())
+
+    return made
+
+
+@contextmanager
+def opened(made: Opened) -> Iterator[Opened]:
+    try:
+        assert made.hosts.open() == made.hosts.facts == FACTS
+        yield made
+    finally:
+        made.hosts.close()
+
+
+def test_a_refusal_is_an_error_with_its_text(bridge: Callable[[str], Opened]) -> None:
+    made = bridge("say(Kind.HELLO); say(Kind.REFUSED, 0, b'no cluster at head:1. Start one.'); hear()")
+    with pytest.raises(ClusterError, match=r"^no cluster at head:1\. Start one\.$"):
+        made.hosts.open()
+    with pytest.raises(HostError, match="no cluster at head:1"):
+        made.spawn()
+
+
+def test_a_bridge_that_dies_while_it_connects_is_an_error_with_what_it_wrote(bridge: Callable[[str], Opened]) -> None:
+    made = bridge("say(Kind.HELLO); os.write(2, b'this is odd\\n'); os._exit(3)")
+    with pytest.raises(ClusterError, match=r"its process ended \(exit status 3\)\nthis is odd$"):
+        made.hosts.open()
+
+
+@pytest.mark.parametrize(
+    ("program", "limit", "text"),
+    [
+        ("time.sleep(1000)", "HELLO_S", "did not start within"),
+        ("connect = 0; say(Kind.HELLO); time.sleep(1000)", "CONNECT_S", "did not answer within"),
+    ],
+    ids=["no hello", "no facts"],
+)
+def test_a_bridge_that_says_nothing_is_an_error(
+    bridge: Callable[[str], Opened], program: str, limit: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridges, limit, 0.2)
+    monkeypatch.setattr(bridges, "CLOSE_S", 0.2)
+    with pytest.raises(ClusterError, match=text):
+        bridge(program).hosts.open()
+
+
+@pytest.mark.parametrize(
+    "output", ["b'hello, I am Ray!' * 10", "b'\\\\x10' + b'\\\\xff' * 12", "b'\\\\x02' + bytes(12)"]
+)
+def test_a_bridge_that_writes_other_things_than_frames_is_ended(bridge: Callable[[str], Opened], output: str) -> None:
+    made = bridge(f"os.write(1, {output}); time.sleep(1000)".replace("\\\\", "\\"))
+    with pytest.raises(ClusterError, match="a message of its process cannot be read"):
+        made.hosts.open()
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        ("os.write(1, Frame(Kind.SAID, 1, b'x' * 99).encode()[:50]); os._exit(1)", "its process ended (exit status 1)"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "its process ended (SIGKILL)"),
+        ("say(Kind.REFUSED, 0, b'the head is gone'); os._exit(1)", "the head is gone"),
+        ("say(Kind.DIED, 1, b'{}'); time.sleep(1000)", "a message of its process cannot be read: KeyError('how')"),
+    ],
+    ids=["in a frame", "killed", "refused", "nonsense"],
+)
+def test_a_bridge_that_ends_takes_all_hosts_along(bridge: Callable[[str], Opened], end: str, how: str) -> None:
+    program = f"""
+    connect()
+    for frame in heard():
+        if frame.kind is Kind.SEND:
+            {end}
+    """
+    with opened(bridge(program)) as live:
+        hosts = [live.spawn(), live.spawn("scorer")]
+        hosts[0].send([{"op": "pause"}])
+        text = f"the connection to the Ray cluster ended: {how}"
+        died = [live.died(), live.died()]
+        assert {id(each.connection) for each in died} == {id(each) for each in hosts}
+        assert {(each.how, each.by) for each in died} == {(text, "machine")}
+        with pytest.raises(HostError) as error:
+            live.spawn()
+        assert str(error.value) == text
+        assert all(each.join(DEADLINE_S) for each in hosts)
+        hosts[0].send([{"op": "pause"}])
+        hosts[0].kill()
+        assert live.posted.empty()
+
+
+def test_a_host_is_opened_with_its_setup_and_what_is_given(bridge: Callable[[str], Opened]) -> None:
+    program = """
+    connect()
+    for frame in heard():
+        say(Kind.SAID, frame.number, b"", frame.first + frame.second + b"\\n")
+    """
+    with opened(bridge(program)) as live:
+        live.spawn("scorer")
+        wait_for(lambda: len(live.logged()) == 2)
+        setup, given = map(json.loads, live.logged())
+        assert setup["op"] == "setup"
+        assert given == {"role": "scorer", "environ": {"GIVEN": "secret"}}
+
+
+def test_names_that_hold_secrets_are_not_in_the_environment_of_the_bridge(bridge: Callable[[str], Opened]) -> None:
+    made = bridge("connect()\nfor frame in heard():\n    say(Kind.SAID, 1, b'', json.dumps(dict(os.environ)).encode())")
+    environ = {**os.environ, "MY_KEY": "canary", "SHOWN": "1"}
+    made.hosts = ClusterHosts(RayOptions(), environ, hidden={"MY_KEY"})
+    with opened(made) as live:
+        live.spawn()
+        wait_for(live.logged)
+        found = json.loads(live.log.read_text())
+        assert "MY_KEY" not in found
+        assert found["SHOWN"] == "1"
+
+
+def test_events_arrive_whole_however_their_bytes_do(bridge: Callable[[str], Opened]) -> None:
+    program = f"""
+    connect()
+    hear()
+    data = {UNUSED!r} * 3
+    for at in range(len(data)):
+        say(Kind.SAID, 1, data[at:at + 1])
+    say(Kind.SAID, 1, data + data[:5])
+    say(Kind.DIED, 1, b'{{"how": "exit status 0", "by": "host"}}')
+    say(Kind.SAID, 1, data)
+    hear()
+    """
+    with opened(bridge(program)) as live:
+        host = live.spawn()
+        heard = [live.next() for _ in range(4)]
+        assert all(isinstance(each, Heard) and each.connection is host for each in heard)
+        raws = [[raw for _, raw in each.events] for each in heard if isinstance(each, Heard)]
+        assert raws == [[UNUSED], [UNUSED], [UNUSED], [UNUSED] * 3]
+        assert live.died() == Died(host, "exit status 0", "host")
+        assert host.join(DEADLINE_S)
+    assert live.posted.empty()
+
+
+def test_a_host_that_writes_no_events_is_ended(bridge: Callable[[str], Opened]) -> None:
+    program = f"""
+    connect()
+    hear()
+    say(Kind.SAID, 1, {UNUSED!r} + b"hello\\n" + {UNUSED!r})
+    say(Kind.SAID, 1, {UNUSED!r})
+    assert hear().kind is Kind.KILL
+    say(Kind.DIED, 1, b'{{"how": "SIGKILL", "by": "host"}}')
+    hear()
+    """
+    with opened(bridge(program)) as live:
+        host = live.spawn()
+        heard = live.next()
+        assert isinstance(heard, Heard)
+        assert [raw for _, raw in heard.events] == [UNUSED]
+        assert live.died() == Died(host, "SIGKILL", "host")
+
+
+def test_output_that_belongs_to_no_run_is_logged_and_its_end_gives_the_last_words(
+    bridge: Callable[[str], Opened],
+) -> None:
+    program = """
+    connect()
+    hear()
+    for text in ("x" * 500_000, "\\nFatal Python error: Segmentation", " fault\\n", "\\nExtension modules: a"):
+        say(Kind.SAID, 1, b"", text.encode())
+    say(Kind.DIED, 1, b'{"how": "SIGSEGV", "by": "host"}')
+    hear()
+    """
+    with opened(bridge(program)) as live:
+        host = live.spawn()
+        assert live.died().how == "SIGSEGV"
+        assert host.last_words() == "Fatal Python error: Segmentation fault"
+        assert len(live.log.read_text()) > 500_000
+        assert live.log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_host_is_told_how_long_messages_may_be_gathered_when_that_changes_much(
+    bridge: Callable[[str], Opened],
+) -> None:
+    with opened(bridge(TELLS)) as live:
+        host = live.spawn()
+        for seconds in (0.0, 0.1, 0.11, 0.14, 0.16, 0.12, 0.1, 0.0, 0.001):
+            host.gather_s = seconds
+            assert host.gather_s == seconds
+        host.kill()
+        assert live.died().how == "SIGKILL"
+        assert live.logged()[2:] == ["GATHER 0.1", "GATHER 0.16", "GATHER 0.1", "GATHER 0.0", "GATHER 0.001", "KILL "]
+
+
+def test_a_host_that_the_bridge_does_not_end_is_given_up(
+    bridge: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(bridge("connect()\nfor frame in heard(): pass")) as live:
+        host = live.spawn()
+        host.kill()
+        assert not host.join(0.0)
+        monkeypatch.setattr(connections, "ANSWER_S", 0.0)
+        host.kill()
+        died = live.died()
+        assert (died.connection, died.by) == (host, "machine")
+        assert host.join(0.0)
+
+
+def test_the_silence_of_a_host_is_the_last_that_was_told(bridge: Callable[[str], Opened]) -> None:
+    program = f"""
+    connect()
+    said = [{json.dumps(SILENCE.to_json()).encode()!r}, b"", {json.dumps(SILENCE.to_json()).encode()!r}]
+    for frame in heard():
+        if frame.kind is Kind.SEND:
+            say(Kind.SILENT, 1, said.pop())
+        if frame.kind is Kind.KILL:
+            say(Kind.DIED, 1, b'{{"how": "SIGKILL", "by": "host"}}')
+    """
+    with opened(bridge(program)) as live:
+        host = live.spawn()
+        assert host.silence() is None
+        for expected in (SILENCE, None, SILENCE):
+            host.send([{"op": "pause"}])
+            wait_for(lambda expected=expected: host.silence() == expected)  # type: ignore[misc]
+        host.kill()
+        live.died()
+        assert host.silence() is None
+
+
+def test_hosts_that_wait_for_a_place_are_told_with_the_numbers(bridge: Callable[[str], Opened]) -> None:
+    program = """
+    connect()
+    for frame in heard():
+        if frame.kind is Kind.OPEN and json.loads(frame.second)["role"] == "host":
+            if frame.number <= 2:
+                say(Kind.WAITS, frame.number, b"no CPU is free")
+            if frame.number != 2:
+                placed = {"node": "twins", "node_id": f"n{frame.number % 2}", "pid": 1}
+                say(Kind.PLACED, frame.number, json.dumps(placed).encode())
+        if frame.kind is Kind.KILL:
+            say(Kind.DIED, frame.number, b'{"how": "SIGKILL", "by": "host"}')
+    """
+    with opened(bridge(program)) as live:
+        assert live.hosts.waiting_text() == ""
+        hosts = [live.spawn() for _ in range(4)]
+        live.spawn("scorer")
+        wait_for(lambda: hosts[3].placed_at is not None)
+        assert [each.node for each in hosts] == ["twins", None, "twins", "twins"]
+        assert [each.waits_for for each in hosts] == ["", "no CPU is free", "", ""]
+        assert live.hosts.nodes() == PlacedHosts(3, 2)
+        text = "1 of 4 hosts waits for a place: the cluster has room for 32 now, the others need 16 CPUs more"
+        assert live.hosts.waiting_text() == text
+        hosts[1].kill()
+        live.died()
+        assert live.hosts.waiting_text() == ""
+
+
+def test_threads_send_at_once_and_nothing_is_lost(bridge: Callable[[str], Opened]) -> None:
+    with opened(bridge(TELLS)) as live:
+
+        def work() -> None:
+            for host in [live.spawn() for _ in range(10)]:
+                for _ in range(20):
+                    host.send([{"op": "pause"}])
+                host.kill()
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len({id(live.died().connection) for _ in range(40)}) == 40
+        assert sum(line.startswith("SEND") for line in live.logged()) == 40 * 20
+
+
+def test_sending_never_waits_for_a_bridge_that_does_not_read(bridge: Callable[[str], Opened]) -> None:
+    program = """
+    connect()
+    for frame in heard():
+        if frame.kind is Kind.OPEN:
+            say(Kind.PLACED, 1, b'{"node": "a", "node_id": "b"}')
+            os.kill(os.getpid(), signal.SIGSTOP)
+    """
+    with opened(bridge(program)) as live:
+        host = live.spawn()
+        wait_for(lambda: host.placed_at is not None)
+        for _ in range(40):
+            host.send([{"op": "pause"}] * 50_000)
+        assert live.hosts._bridge is not None
+        os.kill(live.hosts._bridge._process.pid, signal.SIGCONT)
+
+
+def test_closing_ends_a_bridge_that_does_not_end(
+    bridge: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridges, "CLOSE_S", 0.2)
+    with opened(bridge("connect()\nwhile True: hear(); time.sleep(0.1)")) as live:
+        host = live.spawn()
+        live.hosts.close()
+        live.hosts.close()
+        assert live.died() == Died(host, "the connection to the Ray cluster was closed", "machine")
+        with pytest.raises(HostError, match="was closed"):
+            live.spawn()
+
+
+def test_a_connection_that_is_not_open_starts_no_host(tmp_path: Path) -> None:
+    made = Opened(ClusterHosts(RayOptions(), {}), tmp_path, queue.SimpleQueue())
+    with pytest.raises(HostError, match="is not open"):
+        made.spawn()
+    with pytest.raises(ClusterError, match="is not open"):
+        made.hosts.facts  # noqa: B018 (it raises)
+    made.hosts.close()
