@@ -101,6 +101,7 @@ class Live:
     ) -> None:
         self.told: list[tuple[RunId, Outcome]] = []
         self.mark = uuid.uuid4().hex
+        self._others = set(threading.enumerate())
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         own = {**clean, **environ}
         self.prepared = prepare(config, (), environ=own, read_stdin=lambda: "", answers=answers)
@@ -202,7 +203,14 @@ class Live:
     def _check_nothing_is_left(self) -> None:
         self.wait_for(lambda: not _processes(self.mark), "for processes to end")
         self.wait_for(
-            lambda: not [each for each in threading.enumerate() if each.name.startswith("osmosis")], "for threads"
+            lambda: (
+                not [
+                    each
+                    for each in threading.enumerate()
+                    if each.name.startswith("osmosis") and each not in self._others
+                ]
+            ),
+            "for threads",
         )
 
 

@@ -1,0 +1,180 @@
+"""Whole evals whose hosts are on the nodes of a Ray cluster: what they give, and what they give when it is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.cluster.connection import RemoteConnection
+from pytest_osmosis.cluster.hosts import ClusterHosts
+from pytest_osmosis.config.tables import RayOptions
+from pytest_osmosis.engine.host_connection import HostEnviron, Post
+from pytest_osmosis.errors import ClusterError
+from pytest_osmosis.host.protocol import Setup
+from tests.cluster.clusters import RayCluster
+from tests.engine.evaluating import Live, Workspace, evaluated, running
+
+TWO: dict[str, Any] = {"hosts": 2}
+AGENT = """
+print("loaded the agent")
+
+async def rollout(ctx):
+    row = int(ctx.prompt[-1]["content"].split()[1])
+    print(f"row {row} is rolled out")
+    await asyncio.sleep(0.02)
+    if row == 3:
+        raise ValueError("row 3 is odd")
+    return [*ctx.prompt, {"role": "assistant", "content": "42" if row % 2 == 0 else "41"}]
+"""
+REWARDS = """
+import os, time
+
+def exact(solution_str, ground_truth, extra_info):
+    time.sleep(0.02)
+    return float(solution_str == ground_truth)
+
+async def length(solution_str, ground_truth, extra_info):
+    return float(len(solution_str))
+"""
+SCORING = {"eval_fns": ["rewards:exact", "rewards:length"]}
+
+
+class Spawned:
+    """Spawns hosts on a cluster, and knows them all."""
+
+    def __init__(self, hosts: ClusterHosts) -> None:
+        self.hosts = hosts
+        self.connections: list[RemoteConnection] = []
+
+    def __call__(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> RemoteConnection:
+        connection = self.hosts.spawn(name, setup, environ=environ, log=log, post=post)
+        self.connections.append(connection)
+        return connection
+
+
+@pytest.fixture(scope="module")
+def shared_hosts(cluster: RayCluster) -> Iterator[ClusterHosts]:
+    """An open connection to the cluster, which tests share."""
+    hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
+    try:
+        hosts.open()
+        yield hosts
+    finally:
+        hosts.close()
+
+
+@pytest.fixture
+def spawned(shared_hosts: ClusterHosts) -> Spawned:
+    return Spawned(shared_hosts)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    workspace = Workspace(tmp_path, rows=6)
+    workspace.agent(AGENT)
+    workspace.write("rewards.py", REWARDS)
+    return workspace
+
+
+def told(live: Live) -> dict[str, Any]:
+    """All that an eval says of its runs, but for times."""
+    records = {each.run: each._replace(duration_ms=0.0, scoring_ms=0.0) for each in live.results.records}
+    return {"records": records, "kinds": live.kinds(), "overall": live.results.overall, **live.results.by_function}
+
+
+def test_an_eval_on_a_cluster_gives_what_it_gives_on_one_machine(workspace: Workspace, spawned: Spawned) -> None:
+    config = workspace.config(None, execution=TWO, evaluation={"n": 2}, scoring=SCORING)
+    here, there = evaluated(config), evaluated(config, spawn=spawned)
+    assert told(there) == told(here)
+    assert {each.name for each in spawned.connections} == {"host", "scorer"}
+    assert all(each.has_ended for each in spawned.connections)
+
+
+def test_output_that_belongs_to_no_run_is_in_the_log_of_hosts(workspace: Workspace, spawned: Spawned) -> None:
+    live = evaluated(workspace.config(None, execution=TWO, scoring=SCORING), spawn=spawned)
+    log = live.run.directory.host_log.read_text(encoding="utf-8")
+    assert log.count("loaded the agent") == 2
+    assert "is rolled out" not in log
+    outputs = [event["output"] for event in live.events("rollout") if event["row"] == 0]
+    assert outputs == [{"stdout": "row 0 is rolled out\n"}]
+
+
+def test_a_crash_on_a_cluster_has_the_interpreters_last_words(workspace: Workspace, spawned: Spawned) -> None:
+    workspace.agent(
+        """
+        import ctypes
+
+        async def rollout(ctx):
+            if "row 1" in ctx.prompt[-1]["content"]:
+                ctypes.string_at(0)
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    live = evaluated(workspace.config(None, execution=TWO), spawn=spawned)
+    assert live.kinds() == ["passed", "error", "passed", "passed", "passed", "passed"]
+    assert "SIGSEGV" in str(live.record(1).error)
+    (event,) = [event for event in live.events("rollout") if event["row"] == 1]
+    assert "in rollout" in event["details"]
+
+
+def test_hosts_without_a_place_wait_while_the_others_work(workspace: Workspace, spawned: Spawned) -> None:
+    workspace.agent(
+        """
+        from pathlib import Path
+
+        async def rollout(ctx):
+            while not Path("go").exists():
+                await asyncio.sleep(0.05)
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    with running(workspace.config(None, execution={"hosts": 6}, evaluation={"batch_size": 6}), spawn=spawned) as live:
+        text = "2 of 6 hosts wait for a place: the cluster has room for 4 now, the others need 2 CPUs more"
+        live.wait_for(lambda: spawned.hosts.waiting_text() == text, "for hosts that wait")
+        live.wait_for(lambda: spawned.hosts.nodes() == (4, 2), "for hosts on both nodes")
+        workspace.write("go", "")
+        live.wait()
+    assert live.kinds() == ["passed"] * 6
+    assert spawned.hosts.waiting_text() == ""
+    assert all(each.has_ended for each in spawned.connections)
+
+
+def test_a_cluster_that_is_not_there_is_an_error_with_what_to_do() -> None:
+    hosts = ClusterHosts(RayOptions(address="127.0.0.1:1"), os.environ)
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1.*\[execution\.ray\] address"):
+        hosts.open()
+
+
+def test_the_end_of_the_bridge_ends_an_eval_with_its_results(workspace: Workspace, cluster: RayCluster) -> None:
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            if int(ctx.prompt[-1]["content"].split()[1]) >= 2:
+                await asyncio.sleep(1000)
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
+    try:
+        hosts.open()
+        with running(workspace.config(None, execution=TWO), spawn=hosts.spawn) as live:
+            live.wait_for(lambda: len(live.told) == 2, "for two runs")
+            assert hosts.nodes().n_hosts == 2
+            assert hosts._bridge is not None
+            os.kill(hosts._bridge._process.pid, signal.SIGKILL)
+            live.wait()
+        assert live.kinds()[:2] == ["passed", "passed"]
+        assert "passed" not in live.kinds()[2:]
+        assert "the connection to the Ray cluster ended" in str(live.results.stopped)
+    finally:
+        hosts.close()
+    end = time.monotonic() + 60.0
+    while cluster.hosts_of(workspace.root):
+        assert time.monotonic() < end, "hosts are left on the nodes"
+        time.sleep(0.1)
