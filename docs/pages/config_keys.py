@@ -64,7 +64,7 @@ def section(table: Table) -> Iterator[str]:
         yield entries_text(table.entries)
         return
     supported = [field for field in table.fields if field.supported]
-    yield from markdown.table(("key", "", "value", "default"), [*map(row, supported), *map(family_row, table.families)])
+    yield from markdown.table(("key", "", "value", "default"), [*rows(supported), *map(family_row, table.families)])
     yield from refused(table.fields)
 
 
@@ -74,9 +74,17 @@ def entries_text(entries: Entries) -> str:
     return " ".join([entries.help, *(f"{part}: `{kind.expects}`." for part, kind in kinds if kind.schema)])
 
 
-def row(field: Field) -> tuple[str, ...]:
-    """Return the row of a key."""
-    return f"`{field.name}`", cell(field.help), cell(field.kind.expects), default(field)
+def rows(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, ...]]:
+    """Yield the row of each key, and those of the keys inside of it."""
+    for field in fields:
+        yield row(field, above)
+        yield from rows(field.fields, f"{field.name}.")
+
+
+def row(field: Field, above: str = "") -> tuple[str, ...]:
+    """Return the row of a key. `above` is the key whose value holds it."""
+    expects = "a table" if field.fields else field.kind.expects
+    return f"`{above}{field.name}`", cell(field.help), cell(expects), default(field)
 
 
 def family_row(family: Family) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.origins import Override, TableKey
 from pytest_osmosis.config.project import read_project
-from pytest_osmosis.config.rules import check, gates_of, has_entrypoint, is_recorded
+from pytest_osmosis.config.rules import check, gates_of, has_entrypoint, is_recorded, ray_options
 from pytest_osmosis.config.selection import SELECTING, selecting_keys, selection
 from pytest_osmosis.config.tables import (
     AgentTable,
@@ -35,6 +35,7 @@ from pytest_osmosis.config.tables import (
     LimitsTable,
     ModelTable,
     Output,
+    RayOptions,
     RowSelection,
     Sampling,
     Scoring,
@@ -207,7 +208,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         ),
         own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
         data=Data(**from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
-        execution=Execution(**draft.table("execution")),
+        execution=execution_of(draft),
         gates=gates_of(draft),
         limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(rollout_bounds(draft))}),
         baseline=_baseline(draft),
@@ -264,6 +265,10 @@ def rollout_bounds(draft: Draft) -> dict[str, Any]:
     for level in draft.levels:
         bounds = {**level.get(("limits", "rollout"), {}), **bounds}
     return bounds
+
+
+def execution_of(draft: Draft) -> Execution:
+    return Execution(**draft.table("execution") | {"ray": RayOptions(**ray_options(draft))})
 
 
 def _baseline(draft: Draft) -> Baseline:

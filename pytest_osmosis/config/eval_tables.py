@@ -48,10 +48,12 @@ from pytest_osmosis.config.kinds import (
     integer_or_auto,
     name,
     number,
+    record_of,
     string,
     table_of,
     text,
 )
+from pytest_osmosis.config.ray_keys import RAY_FIELDS
 from pytest_osmosis.config.selection import rows
 from pytest_osmosis.config.tables import ROW_COLUMNS
 from pytest_osmosis.text.recorded import RECORDED
@@ -86,7 +88,8 @@ EXPERIMENT = Table(
 )
 
 MOST_HOSTS = 512
-"""The most processes for rollouts. Each takes some 30 MB, and more of them than cores make nothing faster."""
+"""The most processes for rollouts on one machine. Each takes some 30 MB, and more than cores make nothing faster."""
+MOST_HOSTS_OF_CLUSTER = 10_000
 MOST_RETRIES = 1_000
 MOST_VOTES = 100
 CLIENTS = ("auto", "openai", "anthropic", "light", "litellm")
@@ -366,10 +369,28 @@ EXECUTION = Table(
     "How the eval is executed.",
     (
         Field(
+            "engine",
+            choice("local", "ray"),
+            'Where the processes for rollouts run. "local": on this machine. "ray": on a Ray cluster, which needs '
+            "pytest-osmosis[ray].",
+            default="local",
+        ),
+        Field(
+            "ray",
+            record_of(
+                f"a table with any of {', '.join(field.name for field in RAY_FIELDS)}",
+                {field.name: field.kind for field in RAY_FIELDS},
+                (),
+            ),
+            'The Ray cluster, written as [execution.ray]. Used with engine = "ray".',
+            fields=RAY_FIELDS,
+        ),
+        Field(
             "hosts",
-            integer_or_auto(1, MOST_HOSTS),
+            integer_or_auto(1, MOST_HOSTS_OF_CLUSTER),
             "Number of processes for rollouts, and the same number for scoring. batch_size applies to all of them "
-            'together. "auto", the default: the number given to xdist\'s -n, or 1.',
+            f"together. At most {MOST_HOSTS} on this machine. "
+            '"auto", the default: the number given to xdist\'s -n, or 1; on a cluster, as many as it has room for.',
         ),
         Field(
             "granularity",

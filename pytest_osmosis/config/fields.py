@@ -20,7 +20,8 @@ class Field:
     """One key of a table.
 
     A key that is not `supported` has its value checked and is then rejected. `override` is the kind of values on the
-    command line, if they may differ from those in the file. A `private` value is never shown.
+    command line, if they may differ from those in the file. A `private` value is never shown. `fields` are the keys of
+    a table inside of its table, like `[execution.ray]`.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Field:
     supported: bool = True
     override: ValueKind | None = None
     private: bool = False
+    fields: tuple[Field, ...] = ()
 
     @property
     def default_written(self) -> object:
@@ -93,7 +95,11 @@ Tables = Mapping[str, Table]  # by name
 
 
 def unknown_table(tables: Tables, name: str) -> str:
-    return f"unknown table{suggestion(name, tables, '[{}]')} (valid: {', '.join(tables)})"
+    inner = next(
+        (f"[{table.name}.{name}]" for table in tables.values() for each in _inner(table) if each == name), None
+    )
+    meant = did_you_mean(inner) if inner else suggestion(name, tables, "[{}]")
+    return f"unknown table{meant} (valid: {', '.join(tables)})"
 
 
 def unknown_top_key(tables: Tables, name: str) -> str:
@@ -113,5 +119,12 @@ def unknown_key(tables: Tables, table: Table, name: str) -> str:
 
 
 def _home_of(tables: Tables, key: str) -> str | None:
-    homes = (table.name for table in tables.values() if any(field.name == key for field in table.fields))
+    homes = [table.name for table in tables.values() if any(field.name == key for field in table.fields)]
+    for table in tables.values():
+        homes += [f"{table.name}.{name}" for name, fields in _inner(table).items() if key in fields]
     return next((f"[{name}] {key}" for name in homes), None)
+
+
+def _inner(table: Table) -> Mapping[str, tuple[str, ...]]:
+    """Return the keys of the tables inside of a table."""
+    return {field.name: tuple(each.name for each in field.fields) for field in table.fields if field.fields}

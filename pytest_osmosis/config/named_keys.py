@@ -30,6 +30,8 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "temperature": ("sampling", "temperature"),
     "max_tokens": ("sampling", "max_tokens"),
     "granularity": ("execution", "granularity"),
+    "engine": ("execution", "engine"),
+    "hosts": ("execution", "hosts"),
     "record": ("cassette", "record"),
     "baseline_model": ("baseline", "model_path"),
     "baseline_base_url": ("baseline", "base_url"),

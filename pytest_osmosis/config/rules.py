@@ -9,9 +9,11 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.environment_rules import check_environment, is_environment
+from pytest_osmosis.config.eval_tables import MOST_HOSTS
 from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, TEXT_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
@@ -57,6 +59,7 @@ def check(draft: Draft, workspace: Path) -> None:
     _gates(draft)
     _baseline(draft)
     _cassette(draft)
+    _execution(draft)
     for table, key in _PATHS_INSIDE:
         _stays_inside(draft, workspace, table, key)
 
@@ -68,6 +71,7 @@ def check_training(draft: Draft, workspace: Path) -> None:
     if draft.is_set("data", "path"):
         _dataset(draft, workspace)
     _variables(draft)
+    _execution(draft)
     for key in ("dir", "results"):
         _stays_inside(draft, workspace, "output", key)
 
@@ -342,6 +346,38 @@ def _cassette(draft: Draft) -> None:
     path = draft.get("cassette", "path")
     if path is not None and not path.endswith(CASSETTE_SUFFIX):
         draft.fail("cassette", "path", f"must end in {CASSETTE_SUFFIX}, got {toml(path)}")
+
+
+def _execution(draft: Draft) -> None:
+    """Report what a machine, or nodes of a cluster, cannot do."""
+    if draft.get("execution", "engine") != "ray":
+        hosts = draft.get("execution", "hosts")
+        if hosts is not None and hosts > MOST_HOSTS and not _is_faulty(draft, "execution", "engine"):
+            text = f'must be at most {MOST_HOSTS} with engine = "local", one machine, got {hosts}'
+            draft.fail("execution", "hosts", f"{text}; set it by --osmosis-hosts=N")
+        return
+    options = ray_options(draft)
+    is_uploaded = options.get("workspace") == "upload"
+    if _is_of_a_commit(draft) and not is_uploaded and not _is_faulty(draft, "execution", "ray"):
+        key = "branch" if draft.is_set("experiment", "branch") else "commit_sha"
+        text = f"needs the workspace of [experiment] {key}, whose files are in a temporary folder of this machine"
+        draft.fail("execution", "engine", f'{text}; set [execution.ray] workspace = "upload"')
+    if is_uploaded and "image_uri" in options.get("runtime_env", {}):
+        text = 'cannot be used with workspace = "upload", which Ray refuses; keep one of them'
+        draft.fail("execution", "ray", text, "runtime_env", "image_uri")
+
+
+def _is_faulty(draft: Draft, table: str, key: str) -> bool:
+    """Return True for a key that was set to a value that does not fit it."""
+    return draft.is_set(table, key) and (table, key) not in draft.values
+
+
+def ray_options(draft: Draft) -> dict[str, Any]:
+    """Return [execution.ray]: each key from the highest level that sets it."""
+    options: dict[str, Any] = {}
+    for level in draft.levels:
+        options = {**level.get(("execution", "ray"), {}), **options}
+    return options
 
 
 def _stays_inside(draft: Draft, workspace: Path, table: str, key: str) -> None:

@@ -103,6 +103,8 @@ def _field(field: Field) -> Schema:
     if not field.supported:
         return {"not": {}, "description": f"{field.help} Not supported yet."}
     default = field.default_written
+    if field.fields:
+        return _table(Table(field.name, field.help, field.fields))
     return {**field.kind.schema, "description": field.help, **({} if default is None else {"default": default})}
 
 

@@ -115,7 +115,7 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
         "jsonschema",
         "tomli",
     }
-    assert set(project["optional-dependencies"]) == {"all", "parquet", "prices", "litellm", "lab", "mcp", "hub"}
+    assert set(project["optional-dependencies"]) == {"all", "parquet", "prices", "litellm", "lab", "mcp", "hub", "ray"}
 
 
 def test_pyproject_and_the_package_have_the_same_version(project: dict[str, Any]) -> None:

@@ -383,7 +383,87 @@ BROKEN: dict[str, list[Case]] = {
         ),
     ],
     "execution": [
-        *got("execution", "hosts", 'must be an integer from 1 to 512, or "auto"', "0"),
+        *got("execution", "hosts", 'must be an integer from 1 to 10,000, or "auto"', "0", "10001"),
+        (
+            "hosts = 513",
+            [
+                '2: [execution] hosts: must be at most 512 with engine = "local", one machine, got 513; set it by --osmosis-hosts=N'
+            ],
+        ),
+        *got("execution", "engine", 'must be one of "local", "ray"', '"dask"'),
+        *got(
+            "execution",
+            "ray",
+            "must be a table with any of address, hosts_per_actor, resources, workspace, exclude, runtime_env",
+            '"auto"',
+        ),
+        (
+            """engine = "ray"
+hosts = 6400
+[execution.ray]
+adress = "auto"
+hosts_per_actor = 0
+resources = {num_cpus = -1, cpus = 2, memory = 1.5, resources = {GPU = 1}, label_selector = {zone = 3}}
+workspace = "copy"
+exclude = [1]""",
+            [
+                '5: [execution] ray.adress: unknown key, did you mean "address"? (valid: address, hosts_per_actor, '
+                "resources, workspace, exclude, runtime_env)",
+                "6: [execution] ray.hosts_per_actor: must be an integer from 1 to 512, got 0",
+                "7: [execution] ray.resources.num_cpus: must be a finite number of at least 0, got -1",
+                '7: [execution] ray.resources.cpus: unknown key, did you mean "num_cpus"? (valid: num_cpus, num_gpus, '
+                "memory, resources, label_selector, accelerator_type)",
+                "7: [execution] ray.resources.memory: must be an integer of at least 0, got 1.5",
+                "7: [execution] ray.resources.resources.GPU: the name must be the name of a custom resource, not CPU, "
+                'GPU, memory, object_store_memory, got "GPU"',
+                "7: [execution] ray.resources.label_selector.zone: must be a string that is not blank, got 3",
+                '8: [execution] ray.workspace: must be one of "shared", "upload", got "copy"',
+                "9: [execution] ray.exclude: each must be a string that is not blank, got 1",
+            ],
+        ),
+        *(
+            (
+                f'ray.address = "{address}"',
+                [
+                    '2: [execution] ray.address: must be "auto" or the address of the head, like "10.0.0.1:6379"'
+                    f'{why}, got "{address}"'
+                ],
+            )
+            for address, why in {
+                "local": "",
+                "10.0.0.1": "",
+                "ray://10.0.0.1:10001": ": Ray Client (ray://) is not supported; run pytest on a node of the cluster",
+            }.items()
+        ),
+        (
+            """[execution.ray.runtime_env]
+pip = 3
+conda = 3
+env_vars = {A = "b"}
+working_dir = "."
+container = "x"
+""",
+            [
+                "3: [execution] ray.runtime_env.pip: must be an array of packages, the path of a requirements file, or a "
+                "table with packages, got 3",
+                "4: [execution] ray.runtime_env.conda: must be the name of an environment, the path of its YAML file, or "
+                "a table with what such a file holds, got 3",
+                "5: [execution] ray.runtime_env.env_vars: put them in [env]: Ray would write them to its logs",
+                '6: [execution] ray.runtime_env.working_dir: workspace = "upload" does that',
+                "7: [execution] ray.runtime_env.container: unknown key (valid: pip, uv, conda, image_uri)",
+            ],
+        ),
+        (
+            'ray.runtime_env = {pip = ["numpy"], uv = "requirements.txt"}',
+            ["2: [execution] ray.runtime_env.uv: cannot be used with pip; keep one of them"],
+        ),
+        (
+            'engine = "ray"\nray = {workspace = "upload", runtime_env = {image_uri = "x/y"}}',
+            [
+                '3: [execution] ray.runtime_env.image_uri: cannot be used with workspace = "upload", which Ray refuses; '
+                "keep one of them"
+            ],
+        ),
         *got("execution", "granularity", 'must be one of "run", "row"', "1", '"rows"'),
         *got("execution", "watchdog_s", "must be a finite number above 0 and at most 31,536,000 (a year)", "0"),
         ("warnings = 1", ["2: [execution] warnings: not supported yet; leave it out"]),
@@ -392,7 +472,7 @@ BROKEN: dict[str, list[Case]] = {
         (
             "host = 1",
             [
-                '2: [execution] host: unknown key, did you mean "hosts"? (valid: hosts, granularity, watchdog_s, '
+                '2: [execution] host: unknown key, did you mean "hosts"? (valid: engine, ray, hosts, granularity, watchdog_s, '
                 "max_concurrent_generation, max_concurrent_scoring, interleave_scoring, requests_per_minute, "
                 "tokens_per_minute)"
             ],

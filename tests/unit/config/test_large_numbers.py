@@ -52,11 +52,11 @@ def test_no_number_on_the_command_line_breaks_the_reader(workspace: Path, number
 
 def test_the_problem_names_the_bounds(workspace: Path) -> None:
     path = workspace / "configs/eval/x.toml"
-    path.write_text(f"[execution]\nhosts = 1000\nwatchdog_s = 1e9\n[evaluation]\nn = {10**30}\n")
+    path.write_text(f"[execution]\nhosts = 20000\nwatchdog_s = 1e9\n[evaluation]\nn = {10**30}\n")
     with pytest.raises(ConfigError) as raised:
         load_eval_config(path)
     for problem in (
-        '2: [execution] hosts: must be an integer from 1 to 512, or "auto", got 1000',
+        '2: [execution] hosts: must be an integer from 1 to 10,000, or "auto", got 20000',
         "3: [execution] watchdog_s: must be a finite number above 0 and at most 31,536,000 (a year), got 1000000000.0",
         f"5: [evaluation] n: must be an integer of at least 1 and at most 9,223,372,036,854,775,807, got {10**30}",
     ):

@@ -101,7 +101,8 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
             "[tool.pytest-osmosis]\nbatchsize = 2",
             'pyproject.toml:2: batchsize: unknown key, did you mean "batch_size"? (valid: agent, mcp, env, dataset, '
             "eval_fn, model, base_url, api_key_env, n, pass_threshold, batch_size, limit, offset, max_turns, "
-            "temperature, max_tokens, granularity, record, baseline_model, baseline_base_url, baseline_api_key_env)",
+            "temperature, max_tokens, granularity, engine, hosts, record, baseline_model, baseline_base_url, "
+            "baseline_api_key_env)",
         ),
         (
             "[tool.pytest-osmosis.model]\n\nbase_ulr = 'x'",

@@ -1,0 +1,152 @@
+"""`[execution] engine` and `[execution.ray]`: where values come from, and the rules between keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.config import EvalConfig, Override, load_training_config
+from pytest_osmosis.config.eval_tables import MOST_HOSTS_OF_CLUSTER
+from pytest_osmosis.config.tables import Execution, RayOptions
+
+Load = Callable[..., EvalConfig]
+Problems = Callable[..., list[str]]
+
+ON_A_CLUSTER = """\
+engine = "ray"
+hosts = 6400
+[execution.ray]
+address = "10.0.0.1:6379"
+hosts_per_actor = 64
+workspace = "upload"
+exclude = ["data/big/*", ".cache"]
+runtime_env = {pip = ["numpy>=2"]}
+[execution.ray.resources]
+num_cpus = 1
+num_gpus = 0.125
+memory = 2000000000
+resources = {browser = 1}
+label_selector = {"ray.io/zone" = "!in(a)"}
+accelerator_type = "H100"
+"""
+BY_COMMIT = """\
+[experiment]
+model_path = "demo/arithmetic"
+dataset = "multiply"
+{commit}
+[scoring]
+eval_fns = ["rewards:exact"]
+[secrets]
+required = []
+[execution]
+engine = "ray"
+"""
+
+
+def test_every_key_of_a_cluster_is_read(load_table: Load) -> None:
+    execution = load_table("execution", ON_A_CLUSTER).execution
+
+    assert (execution.engine, execution.hosts) == ("ray", 6400)
+    assert execution.ray == RayOptions(
+        address="10.0.0.1:6379",
+        hosts_per_actor=64,
+        resources={
+            "num_cpus": 1,
+            "num_gpus": 0.125,
+            "memory": 2_000_000_000,
+            "resources": {"browser": 1},
+            "label_selector": {"ray.io/zone": "!in(a)"},
+            "accelerator_type": "H100",
+        },
+        workspace="upload",
+        exclude=("data/big/*", ".cache"),
+        runtime_env={"pip": ["numpy>=2"]},
+    )
+
+
+def test_hosts_run_here_unless_the_config_names_a_cluster(load_table: Load) -> None:
+    assert load_table("execution", "").execution == Execution()
+    assert load_table("execution", 'ray = {address = "auto"}').execution == Execution()
+    assert load_table("execution", 'engine = "ray"').execution == Execution(engine="ray")
+
+
+def test_each_key_of_the_cluster_comes_from_the_highest_level_that_sets_it(load_table: Load, workspace: Path) -> None:
+    (workspace / "pyproject.toml").write_text(
+        '[tool.pytest-osmosis]\nengine = "ray"\nhosts = 3\n'
+        '[tool.pytest-osmosis.execution.ray]\naddress = "a:1"\nhosts_per_actor = 2\nresources = {num_cpus = 4}\n'
+    )
+
+    config = load_table(
+        "execution",
+        "[execution.ray]\nhosts_per_actor = 3\nresources = {num_gpus = 1}",
+        Override("execution", "ray", "b:2", "--osmosis-set execution.ray.address", ("address",), as_toml=True),
+        Override("execution", "hosts", "auto", "--osmosis-hosts"),
+    )
+
+    assert config.execution.engine == "ray"
+    assert config.execution.hosts is None
+    assert config.execution.ray == RayOptions("b:2", hosts_per_actor=3, resources={"num_gpus": 1})
+
+
+def test_a_config_that_may_run_on_a_cluster_too_runs_here(load_table: Load) -> None:
+    here = Override("execution", "engine", "local", "--osmosis-engine")
+    few = Override("execution", "hosts", "2", "--osmosis-hosts")
+
+    assert load_table("execution", ON_A_CLUSTER, here, few).execution.engine == "local"
+
+
+def test_one_machine_has_fewer_hosts_than_a_cluster(load_table: Load, table_problems: Problems) -> None:
+    here = Override("execution", "engine", "local", "--osmosis-engine")
+    text = f'engine = "ray"\nhosts = {MOST_HOSTS_OF_CLUSTER}'
+
+    assert load_table("execution", text).execution.hosts == MOST_HOSTS_OF_CLUSTER
+    assert table_problems("execution", text, here) == [
+        '3: [execution] hosts: must be at most 512 with engine = "local", one machine, got 10000; set it by '
+        "--osmosis-hosts=N"
+    ]
+
+
+@pytest.mark.parametrize(("commit", "key"), [('branch = "main"', "branch"), ('commit_sha = "abcdef1"', "commit_sha")])
+def test_the_code_of_a_commit_must_be_uploaded(problems: Problems, load: Load, commit: str, key: str) -> None:
+    text = BY_COMMIT.format(commit=commit)
+
+    assert problems(text) == [
+        f"10: [execution] engine: needs the workspace of [experiment] {key}, whose files are in a temporary folder of "
+        'this machine; set [execution.ray] workspace = "upload"'
+    ]
+    assert load(text + '[execution.ray]\nworkspace = "upload"\n').execution.ray.workspace == "upload"
+    assert load(text.replace("ray", "local")).execution.engine == "local"
+
+
+def test_a_workspace_that_is_misspelt_is_one_problem(problems: Problems) -> None:
+    text = BY_COMMIT.format(commit='branch = "main"')
+
+    assert [line[:30] for line in problems(text + '[execution.ray]\nworkspace = "up"\n')] == [
+        "12: [execution] ray.workspace:"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ('[ray]\naddress = "auto"\n', "[execution.ray]"),
+        ('[execution]\naddress = "auto"\n', "[execution.ray] address"),
+    ],
+)
+def test_keys_in_another_place_are_found(problems: Problems, text: str, meant: str) -> None:
+    assert any(f"did you mean {meant}?" in line for line in problems(text))
+
+
+def test_a_preflight_may_run_on_a_cluster(workspace: Path) -> None:
+    path = workspace / "configs/training/x.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        '[experiment]\nrollout = "multiply"\nentrypoint = "main.py"\nmodel_path = "Qwen/Qwen3"\ndataset = "multiply"\n'
+    )
+    (workspace / "pyproject.toml").write_text(
+        '[tool.pytest-osmosis.execution]\nengine = "ray"\nray = {hosts_per_actor = 2}\n'
+    )
+
+    assert load_training_config(path).execution == Execution(engine="ray", ray=RayOptions(hosts_per_actor=2))
