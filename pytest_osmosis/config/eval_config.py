@@ -19,6 +19,7 @@ from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.origins import Override, TableKey
 from pytest_osmosis.config.project import read_project
+from pytest_osmosis.config.ray_keys import with_absolute_files
 from pytest_osmosis.config.rules import check, gates_of, has_entrypoint, is_recorded, ray_options
 from pytest_osmosis.config.selection import SELECTING, selecting_keys, selection
 from pytest_osmosis.config.tables import (
@@ -208,7 +209,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         ),
         own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
         data=Data(**from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
-        execution=execution_of(draft),
+        execution=execution_of(draft, workspace),
         gates=gates_of(draft),
         limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(rollout_bounds(draft))}),
         baseline=_baseline(draft),
@@ -267,8 +268,11 @@ def rollout_bounds(draft: Draft) -> dict[str, Any]:
     return bounds
 
 
-def execution_of(draft: Draft) -> Execution:
-    return Execution(**draft.table("execution") | {"ray": RayOptions(**ray_options(draft))})
+def execution_of(draft: Draft, workspace: Path) -> Execution:
+    options = ray_options(draft)
+    if "runtime_env" in options:
+        options["runtime_env"] = with_absolute_files(options["runtime_env"], workspace)
+    return Execution(**draft.table("execution") | {"ray": RayOptions(**options)})
 
 
 def _baseline(draft: Draft) -> Baseline:

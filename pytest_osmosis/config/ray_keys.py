@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config.eval_kinds import at_least_0, json_table
@@ -131,6 +132,27 @@ def _conda() -> ValueKind:
     return ValueKind(expects, read, typed_toml, {"type": ["string", "object"]})
 
 
+def requirements_files(runtime_env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the files that a runtime_env names, each with its key. They are relative to the workspace."""
+    for key in ("pip", "uv"):
+        packages = runtime_env.get(key)
+        file = packages.get("packages") if isinstance(packages, Mapping) else packages
+        if isinstance(file, str):
+            yield key, file
+    conda = runtime_env.get("conda")
+    if isinstance(conda, str) and conda.endswith((".yml", ".yaml")):
+        yield "conda", conda
+
+
+def with_absolute_files(runtime_env: Mapping[str, Any], workspace: Path) -> dict[str, Any]:
+    """Return a runtime_env with the paths of its files made absolute, as the bridge has another current folder."""
+    found = dict(runtime_env)
+    for key, file in requirements_files(runtime_env):
+        path = str(workspace / file)
+        found[key] = {**found[key], "packages": path} if isinstance(found[key], Mapping) else path
+    return found
+
+
 RAY_FIELDS = (
     Field(
         "address",
@@ -166,7 +188,7 @@ RAY_FIELDS = (
     Field(
         "runtime_env",
         runtime_env(),
-        "Packages that Ray installs on the nodes. Variables belong in [env], files in the workspace.",
+        "Packages that Ray installs on the nodes. Paths are relative to the workspace. Variables belong in [env].",
         default={},
     ),
 )

@@ -15,6 +15,7 @@ from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.environment_rules import check_environment, is_environment
 from pytest_osmosis.config.eval_tables import MOST_HOSTS
 from pytest_osmosis.config.kinds import quoted_list, toml
+from pytest_osmosis.config.ray_keys import requirements_files
 from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, TEXT_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
 from pytest_osmosis.files.reading import fault_of
@@ -59,7 +60,7 @@ def check(draft: Draft, workspace: Path) -> None:
     _gates(draft)
     _baseline(draft)
     _cassette(draft)
-    _execution(draft)
+    _execution(draft, workspace)
     for table, key in _PATHS_INSIDE:
         _stays_inside(draft, workspace, table, key)
 
@@ -71,7 +72,7 @@ def check_training(draft: Draft, workspace: Path) -> None:
     if draft.is_set("data", "path"):
         _dataset(draft, workspace)
     _variables(draft)
-    _execution(draft)
+    _execution(draft, workspace)
     for key in ("dir", "results"):
         _stays_inside(draft, workspace, "output", key)
 
@@ -348,7 +349,7 @@ def _cassette(draft: Draft) -> None:
         draft.fail("cassette", "path", f"must end in {CASSETTE_SUFFIX}, got {toml(path)}")
 
 
-def _execution(draft: Draft) -> None:
+def _execution(draft: Draft, workspace: Path) -> None:
     """Report what a machine, or nodes of a cluster, cannot do."""
     if draft.get("execution", "engine") != "ray":
         hosts = draft.get("execution", "hosts")
@@ -365,6 +366,10 @@ def _execution(draft: Draft) -> None:
     if is_uploaded and "image_uri" in options.get("runtime_env", {}):
         text = 'cannot be used with workspace = "upload", which Ray refuses; keep one of them'
         draft.fail("execution", "ray", text, "runtime_env", "image_uri")
+    for key, file in requirements_files(options.get("runtime_env", {})):
+        if (fault := fault_of(workspace / file)) is not None:
+            text = "must be an existing file" if fault.missing else f"the file {fault}"
+            draft.fail("execution", "ray", f"{text} (looked for {shown(workspace / file)})", "runtime_env", key)
 
 
 def _is_faulty(draft: Draft, table: str, key: str) -> bool:

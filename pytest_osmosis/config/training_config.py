@@ -128,7 +128,7 @@ def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:
         ),
         agent=AgentTable(**draft.table("agent"), bounds_turns=draft.get("agent", "max_turns") is not None),
         data=Data(**from_current_folder(draft, draft.table("data"), "data", "path")),
-        execution=execution_of(draft),
+        execution=execution_of(draft, workspace),
         limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(rollout_bounds(draft))}),
         prices=MappingProxyType(draft.table("prices")),
         output=Output(**from_current_folder(draft, draft.table("output"), "output", "dir", "results")),

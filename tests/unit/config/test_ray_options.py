@@ -128,6 +128,21 @@ def test_a_workspace_that_is_misspelt_is_one_problem(problems: Problems) -> None
     ]
 
 
+def test_files_of_packages_are_those_of_the_workspace(
+    load_table: Load, table_problems: Problems, workspace: Path
+) -> None:
+    text = 'engine = "ray"\nray.runtime_env = {{pip = {}}}'
+    file = str(workspace / "nodes.txt")
+
+    assert table_problems("execution", text.format('"nodes.txt"')) == [
+        "3: [execution] ray.runtime_env.pip: must be an existing file (looked for nodes.txt)"
+    ]
+    (workspace / "nodes.txt").write_text("numpy\n")
+    assert load_table("execution", text.format('"nodes.txt"')).execution.ray.runtime_env == {"pip": file}
+    packages = load_table("execution", text.format('{packages = "nodes.txt", pip_check = true}')).execution.ray
+    assert packages.runtime_env == {"pip": {"packages": file, "pip_check": True}}
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
