@@ -8,7 +8,7 @@ from pytest_osmosis.engine.host_connection import Spawn
 from pytest_osmosis.evals.cassettes import AnswerStore, cassette_line
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.conclude import gates_decide
-from pytest_osmosis.evals.engine_job import RunSettings, host_setup
+from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
 from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, finish, write_comparison
 from pytest_osmosis.evals.preflight import prepare_training
@@ -43,6 +43,7 @@ __all__ = [
     "finish",
     "gates_decide",
     "host_setup",
+    "n_hosts",
     "prepare",
     "prepare_training",
     "rate_limit_texts",

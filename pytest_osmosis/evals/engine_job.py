@@ -171,6 +171,16 @@ def may_end_early(prepared: Prepared, selected: SelectedRuns, settings: RunSetti
     return settings.stop_when_decided and not selected.partial and prepared.needs_every_run is None
 
 
+def most_in_flight(config: EvalConfig, selected: SelectedRuns) -> int:
+    """Return the most rollouts of the selected runs that are in flight at once."""
+    return max(1, min(config.in_flight, len(selected.runs)))
+
+
+def n_hosts(config: EvalConfig, selected: SelectedRuns, of_session: int) -> int:
+    """Return the number of hosts: the config's, or else the session's, and at most one for each rollout in flight."""
+    return min(config.execution.hosts or of_session, most_in_flight(config, selected))
+
+
 def engine_job(
     prepared: Prepared,
     selected: SelectedRuns,
@@ -183,7 +193,7 @@ def engine_job(
 ) -> Job:
     """Return the engine's job. Inline, one run at a time is performed, without deadlines."""
     config, inline = prepared.config, settings.inline
-    batch_size = 1 if inline else max(1, min(config.in_flight, len(selected.runs)))
+    batch_size = 1 if inline else most_in_flight(config, selected)
     bounds, ends_early = _bounds(prepared, selected), may_end_early(prepared, selected, settings)
     spending_is_limited = (bounds.max_tokens, bounds.max_cost_usd) != (None, None)
     setup = host_setup(
@@ -215,7 +225,7 @@ def engine_job(
         ),
         seed=config.sampling.seed,
         probes=_probes(prepared, selected) if settings.probe and prepared.source.asks_models and selected.runs else (),
-        hosts=min(config.execution.hosts or settings.hosts, batch_size),
+        hosts=1 if inline else n_hosts(config, selected, settings.hosts),
         n=prepared.plan.n,
         interleaved=config.execution.interleave_scoring,
         most_scorings=config.scored_at_once,

@@ -26,6 +26,7 @@ from pytest_osmosis.evals.prepare import (
     configured_dataset,
     hide_secrets,
     known_endpoints,
+    missing_ray,
     once,
     origin_of,
     with_digest,
@@ -87,6 +88,7 @@ def prepare_training(
     secrets: dict[str, str] = {}
     missing: tuple[str, ...] = ()
     if not listing:
+        checks.add([missing_ray(config, overrides)])
         keys = [] if target is None else [each.api_key_env for each in target.servers if each.api_key_env is not None]
         names = [*config.secrets, *keys]
         secrets = checks.made(lambda: resolve_secrets(names, secrets_file, environ, read_stdin, needed=False)) or {}

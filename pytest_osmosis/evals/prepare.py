@@ -119,6 +119,8 @@ def prepare(
         names = _secret_names(config, [each for each, _ in targets], judge)
         secrets = checks.made(lambda: resolve_secrets(names, secrets_file, environ, read_stdin, needed=not replays))
         missing = [name for name in config.secrets if name not in (secrets or {})]
+    if not listing:
+        checks.add([missing_ray(config, overrides)])
     if not listing and not replays:
         checks.add(missing_extra(each, where=at) for each, at in targets)
         visible = {**environ, **config.env, **(secrets or {})}
@@ -324,6 +326,17 @@ def _secret_names(config: EvalConfig, targets: Sequence[ModelTarget], judge: Eva
 def secret_notes(missing: Sequence[str], readers: str) -> list[str]:
     """Return the note on secrets that are missing where no model is asked; `readers` may read them even so."""
     return [f"{', '.join(missing)}: not set; that matters only if {readers} reads it"] if missing else []
+
+
+def missing_ray(config: EvalConfig, overrides: Sequence[Override]) -> Problem | None:
+    """Return the problem if hosts are to run on a Ray cluster, but Ray is not installed, or None."""
+    import importlib.util
+
+    if config.execution.engine != "ray" or importlib.util.find_spec("ray") is not None:
+        return None
+    typed = [each.origin for each in overrides if (each.table, each.key) == ("execution", "engine")]
+    text = '[execution] engine: "ray" needs Ray, which is not installed; pip install "pytest-osmosis[ray]"'
+    return Problem((typed or [shown(config.path)])[-1], f"{text}, or run here with --osmosis-engine=local")
 
 
 def origin_of(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:

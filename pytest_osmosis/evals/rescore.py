@@ -33,6 +33,7 @@ from pytest_osmosis.evals.prepare import (
     dataset_path,
     hide_secrets,
     human_scores,
+    missing_ray,
     once,
     secret_notes,
     stored_baseline,
@@ -183,6 +184,7 @@ def prepare_rescore(
     judge = checks.made(lambda: eval_judge(config, environ, shown(config.path)), "judge", "scoring.rubric")
     secrets = {}
     if not listing:
+        checks.add([missing_ray(config, overrides)])
         secrets = checks.made(lambda: resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False))
         keys: dict[str, str] | None = {}
         if judge is not None:

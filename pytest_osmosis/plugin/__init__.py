@@ -97,7 +97,8 @@ def _serve(config: pytest.Config) -> None:
 def _control(config: pytest.Config) -> None:
     """Register the hooks of a session that names evals, or tell which evals addopts name in vain."""
     options.refuse_blanks(config)
-    prestarted = _prestarted(config) if options.seems_to_run(config) else None
+    on_cluster = options.names_a_cluster(config, os.environ)
+    prestarted = _prestarted(config) if options.seems_to_run(config) and not on_cluster else None
     from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
     from pytest_osmosis.plugin.command.named_evals import AddoptsNotice, named_evals
 
@@ -125,7 +126,7 @@ def _register_controller(config: pytest.Config, named: NamedEvals, prestarted: P
     settings = session_options.read(config, os.environ)
     if not named.runs_evals or config.option.collectonly or settings.dry_run or settings.inline:
         prestarted = None
-    elif prestarted is None:
+    elif prestarted is None and not options.names_a_cluster(config, os.environ):
         prestarted = _prestarted(config)
     from pytest_osmosis.plugin.controller import ControllerPlugin
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_osmosis.engine.host_connection import HostConnection
-from pytest_osmosis.errors import CassetteError, CodeError, JournalError
+from pytest_osmosis.errors import CassetteError, ClusterError, CodeError, ConfigError, JournalError
 from pytest_osmosis.evals import (
     EvalRun,
     GitQueries,
@@ -25,6 +26,7 @@ from pytest_osmosis.evals import (
     Worktrees,
     gates_decide,
 )
+from pytest_osmosis.plugin.clusters import OnCluster, RayClusters, is_on_cluster
 from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
 from pytest_osmosis.plugin.eval_queue import EvalQueue
@@ -102,6 +104,7 @@ class EvalSession:
         self._replay_hosts: InlineHosts | None = None
         self._git = GitQueries()
         self._worktrees = Worktrees()
+        self._clusters = RayClusters(os.environ)
         self._n_failures = 0
 
     def prepare(self) -> None:
@@ -179,10 +182,19 @@ class EvalSession:
     def start(self) -> None:
         """Ask for confirmation if `--osmosis-confirm-above` needs it, then start the evals.
 
-        Raise `pytest.UsageError` if code does not load, or a run directory cannot be written or is in use.
+        Raise `pytest.UsageError` if a cluster cannot be used, code does not load, or a run directory cannot be written
+        or is in use.
         """
+        from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
+
         self._confirm_cost()
-        self.preflights.load(self.selected, lambda eval_id: self._settings(self.by_id[eval_id], HostConnection))
+        try:
+            of_clusters = self._open_clusters()
+        except (ClusterError, ConfigError) as error:
+            self._clusters.close()
+            raise pytest.UsageError(str(error)) from None
+        say(self.config, [f"osmosis: {note}" for note in of_clusters])
+        self.preflights.load(self.selected, lambda eval_id: self._local_settings(self.by_id[eval_id], HostConnection))
         for eval_id, selected in self.selected.items():
             reason = self.preflights.keeps_back(eval_id)
             if reason is not None:
@@ -194,13 +206,28 @@ class EvalSession:
                 self.queue.add(eval_id, self._started(self.by_id[eval_id], selected, group), group)
             except (CassetteError, CodeError, JournalError) as error:
                 self.queue.discard()
+                self._clusters.close()
                 raise pytest.UsageError(str(error)) from None
         self.queue.start()
-        from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
-
         of_runs = (note for run in self.runs.values() for note in run.engine.notes)
         notes = dict.fromkeys([*self.preflights.notes, *of_runs])
         say(self.config, [f"osmosis: {note}" for note in notes])
+
+    def _open_clusters(self) -> list[str]:
+        """Connect to the clusters on which hosts will run, and return what the user should know of them."""
+        evals = {each: OnCluster(self.by_id[each].prepared, selected) for each, selected in self.selected.items()}
+        on_cluster = [each for each in evals.values() if is_on_cluster(each.prepared)]
+        if not on_cluster:
+            return []
+        if self.inline is not None:
+            option = "--osmosis-inline" if self.config.getoption("osmosis_inline") else "--trace"
+            return [f"user code runs in this process, not on a cluster ({option})"]
+        if len(on_cluster) == len(evals) and self._prestarted is not None:
+            self._prestarted.close()
+        notes = self._clusters.open(on_cluster)
+        if self.config.getoption("usepdb", False):
+            notes.append("--pdb repeats runs in this process, not on a cluster")
+        return notes
 
     def _group(self, each: SessionEval) -> str:
         """Return what evals have in common that run together: the config of which they are entries."""
@@ -208,11 +235,10 @@ class EvalSession:
         return each.id if config.entry is None or not each.reports_units else str(config.path)
 
     def _started(self, each: SessionEval, selected: SelectedRuns, group: str) -> EvalRun:
-        settings = self._settings(each, self._spawn(each.id))
         run = EvalRun.start(
             each.prepared,
             selected,
-            settings,
+            self._settings(each),
             rerun=each.rerun,
             on_done=self._on_done(each),
             hosts_wait=self.queue.hosts_wait(group),
@@ -221,7 +247,15 @@ class EvalSession:
             run.notices.add("did not stop early: with only some runs selected, no gate is decided")
         return run
 
-    def _settings(self, each: SessionEval, spawn: Spawn) -> RunSettings:
+    def _settings(self, each: SessionEval) -> RunSettings:
+        settings = self._local_settings(each, self._local_spawn(each.id))
+        if self.inline is not None or not is_on_cluster(each.prepared):
+            return settings
+        clusters = self._clusters
+        return replace(settings, hosts=clusters.n_places(each.prepared), spawn=clusters.spawn(each.prepared))
+
+    def _local_settings(self, each: SessionEval, spawn: Spawn) -> RunSettings:
+        """Return the settings of an eval run whose hosts `spawn` starts on this machine."""
         return RunSettings(
             environ=os.environ,
             pythonpath=session_options.pythonpath(self.config),
@@ -241,7 +275,7 @@ class EvalSession:
     def _named_prepared(self, eval_id: str) -> Prepared | None:
         return self.named[eval_id].prepared if eval_id in self.named else None
 
-    def _spawn(self, eval_id: str) -> Spawn:
+    def _local_spawn(self, eval_id: str) -> Spawn:
         if self.inline is not None:
             return self.inline.host(eval_id).spawn
         return self._prestarted.spawn if self._prestarted is not None and not self.runs else HostConnection
@@ -298,6 +332,7 @@ class EvalSession:
         return self._replay_hosts
 
     def close(self) -> None:
+        self._clusters.close()
         self._git.close()
         for hosts in {self.inline, self._replay_hosts}:
             if hosts is not None:

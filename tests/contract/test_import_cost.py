@@ -20,6 +20,7 @@ HEAVY = {
     "jsonschema",
     "multiprocessing.connection",
     "openai",
+    "ray",
     "tomli",
 }
 OURS = {

@@ -6,6 +6,7 @@ cannot, because an eval costs money and starts only if the command itself names 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,6 +112,16 @@ OF_CONFIG = (
     ),
     Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's)."),
     Option("max-tokens", "N", "Maximum tokens of an answer ([sampling] max_tokens; default: the model's)."),
+    Option(
+        "engine",
+        "local|ray",
+        "Run the processes that roll out here, or on a Ray cluster ([execution] engine; default: local).",
+    ),
+    Option(
+        "hosts",
+        "N|auto",
+        "Processes that roll out ([execution] hosts; default: auto: xdist's -n or 1, or what a cluster has room for).",
+    ),
     Option("granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run)."),
     RECORD,
     Option("baseline-model", "MODEL", "Also run this model on the same rows and compare ([baseline] model_path)."),
@@ -156,7 +167,7 @@ OF_PRIME = (
     Option(
         "no-interleave-scoring", None, "Score no run before the last is rolled out ([execution] interleave_scoring)."
     ),
-    Option("num-workers", "N|auto", "Processes that roll out ([execution] hosts; default: auto, xdist's -n or 1)."),
+    Option("num-workers", "N|auto", "Processes that roll out. The same as --osmosis-hosts."),
     Option("sampling-args", "JSON", "Sampling parameters, with any others of the model's API ([sampling])."),
     Option(
         "endpoints-path", "PATH", "Registry of endpoints ([model] endpoints_path; default: configs/endpoints.toml)."
@@ -349,7 +360,8 @@ GROUPS = {
         "update-baseline", "rescore",
     ),
     "osmosis: spending time and money": (
-        "batch-size", "max-in-flight", "confirm-above", "stop-when-decided", "record", "replay", "cache",
+        "batch-size", "max-in-flight", "engine", "hosts", "confirm-above", "stop-when-decided", "record", "replay",
+        "cache",
     ),
     "osmosis: going on with a run": ("resume", "run", "retry-failed", "fresh", "resume-from"),
     "osmosis: results": ("output", "markdown", "html", "overwrite", "show-failures"),
@@ -447,6 +459,12 @@ def seems_to_run(config: pytest.Config) -> bool:
     return not (only_shows or option.osmosis_inline or config.getoption("trace", False)) and any(
         word.startswith(flags) or is_eval_toml(word) for word in words
     )
+
+
+def names_a_cluster(config: pytest.Config, environ: Mapping[str, str]) -> bool:
+    """True if the command says that hosts run on a cluster; configs may say it too."""
+    engine = next(option for option in OF_CONFIG if option.name == "engine")
+    return "ray" in (config.getoption(engine.dest), environ.get(engine.variable))
 
 
 def plans_setup(config: pytest.Config) -> bool:

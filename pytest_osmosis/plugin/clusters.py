@@ -1,0 +1,144 @@
+"""The Ray clusters of a session, on which hosts of its evals run.
+
+Nothing of `cluster/` is imported before an eval needs it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from pytest_osmosis.config.tables import RayOptions
+from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.evals import Prepared, SelectedRuns, Spawn, n_hosts
+from pytest_osmosis.text.numbers import count, plural
+from pytest_osmosis.text.paths import shown
+
+if TYPE_CHECKING:
+    from pytest_osmosis.cluster.facts import ClusterFacts
+    from pytest_osmosis.cluster.hosts import ClusterHosts
+
+
+class OnCluster(NamedTuple):
+    """An eval whose hosts run on a cluster."""
+
+    prepared: Prepared
+    selected: SelectedRuns
+
+
+def is_on_cluster(prepared: Prepared) -> bool:
+    return prepared.config.execution.engine == "ray"
+
+
+class RayClusters:
+    """The clusters of a session, one for each distinct `[execution.ray]` of its evals. `environ` is that of bridges."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._opened: dict[str, ClusterHosts] = {}
+
+    def open(self, evals: Iterable[OnCluster]) -> list[str]:
+        """Connect to the clusters of evals, and return a note on each.
+
+        Raises `ClusterError`, or `ConfigError` if nodes cannot reach a model.
+        """
+        evals = list(evals)
+        if not evals:
+            return []
+        from pytest_osmosis.cluster.hosts import ClusterHosts
+
+        hidden = {name for each in evals for name in each.prepared.secrets}
+        for each in evals:
+            options = each.prepared.config.execution.ray
+            if _key(options) not in self._opened:
+                self._opened[_key(options)] = hosts = ClusterHosts(options, self._environ, hidden)
+                hosts.open()
+        problems = [
+            problem
+            for each in evals
+            if not self.of(each.prepared).facts.is_local
+            for problem in _addresses_of_this_machine(each.prepared)
+        ]
+        if problems:
+            raise ConfigError(dict.fromkeys(problems))
+        return list(self._notes(evals))
+
+    def of(self, prepared: Prepared) -> ClusterHosts:
+        """Return the cluster of an eval, which is open."""
+        return self._opened[_key(prepared.config.execution.ray)]
+
+    def spawn(self, prepared: Prepared) -> Spawn:
+        return self.of(prepared).spawn
+
+    def n_places(self, prepared: Prepared) -> int:
+        """Return the number of hosts of an eval that sets none: as many as its cluster has room for."""
+        return max(1, self.of(prepared).facts.n_places)
+
+    def close(self) -> None:
+        """End all hosts and leave the clusters. Idempotent."""
+        while self._opened:
+            _, hosts = self._opened.popitem()
+            hosts.close()
+
+    def _notes(self, evals: Iterable[OnCluster]) -> Iterator[str]:
+        """Yield how many hosts each cluster has. Evals of a session may have them one after the other."""
+        of_cluster: dict[str, list[OnCluster]] = {}
+        for each in evals:
+            of_cluster.setdefault(_key(each.prepared.config.execution.ray), []).append(each)
+        for together in of_cluster.values():
+            first = together[0].prepared
+            numbers = {n_hosts(each.prepared.config, each.selected, self.n_places(first)) for each in together}
+            text = hosts_text(max(numbers), self.of(first).facts, first.config.execution.ray)
+            yield text if len(numbers) == 1 else f"up to {text}"
+
+
+def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:
+    """Return on how many nodes of a cluster `n` hosts run, and how many of them have no place yet."""
+    cluster = f"{plural(facts.n_nodes, 'node')} (Ray {facts.ray} at {facts.address})"
+    if facts.n_places >= n:
+        return f"{plural(n, 'host')} on {cluster}"
+    from pytest_osmosis.cluster.places import HostNeeds
+
+    waiting = n - facts.n_places
+    verbs = ("has", "waits") if facts.n_places == 1 else ("have", "waits") if waiting == 1 else ("have", "wait")
+    placed = f"{count(facts.n_places)} of {plural(n, 'host')} {verbs[0]} a place on {cluster}"
+    return f"{placed}; {count(waiting)} {verbs[1]} for {facts.lacks or HostNeeds(options.resources).words(waiting)}"
+
+
+def _key(options: RayOptions) -> str:
+    return json.dumps(options.to_json(), sort_keys=True)
+
+
+def _addresses_of_this_machine(prepared: Prepared) -> Iterator[Problem]:
+    """Yield a problem for each model of an eval that nodes would look for on themselves."""
+    if prepared.replays:
+        return
+    baseline, judge = prepared.baseline_model, prepared.judge
+    models = [("model", prepared.target), *([("baseline", baseline.target)] if baseline is not None else [])]
+    asked = models if prepared.source.asks_models else []
+    asked += [("judge", judge.target)] if judge is not None else []
+    for table, target in asked:
+        for server in target.servers:
+            if server.base_url is not None and is_of_this_machine(server.base_url):
+                key = f"[{table}] base_url" if target.endpoint is None else f'[[endpoint]] "{target.endpoint}" url'
+                text = f'"{server.base_url}" is this machine\'s; nodes of a cluster cannot reach it'
+                fix = "use an address that they can reach, or run here with --osmosis-engine=local"
+                yield Problem(shown(prepared.config.path), f"{key}: {text}; {fix}")
+
+
+def is_of_this_machine(url: str) -> bool:
+    """Return True for a URL of the loopback.
+
+    >>> is_of_this_machine("http://127.0.0.1:8000/v1"), is_of_this_machine("http://10.0.0.1:8000/v1")
+    (True, False)
+    """
+    host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    mapped = getattr(address, "ipv4_mapped", None)
+    return any(each.is_loopback or each.is_unspecified for each in (address, mapped) if each is not None)
