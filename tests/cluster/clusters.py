@@ -33,6 +33,8 @@ class RayCluster:
         self._cluster = cluster
         self._environ = {**SETTINGS, "RAY_TMPDIR": str(folder), MARK: mark}
         self._mark = mark
+        self.workers: list[Any] = []
+        """The nodes besides the head."""
         self.folder = folder
         """Everything that Ray writes."""
 
@@ -45,11 +47,21 @@ class RayCluster:
         with _environ(self._environ):
             node = self._cluster.add_node(object_store_memory=STORE_BYTES, **options)
             self._cluster.wait_for_nodes(timeout=DEADLINE_S)
+        if node is not self._cluster.head_node:
+            self.workers.append(node)
         return node
 
     def lose(self, node: Any) -> None:
         """Kill all processes of a node."""
+        self.workers.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
+
+    def kill_head(self) -> None:
+        """Kill all processes of the head, at once."""
+        for infos in self._cluster.head_node.all_processes.values():
+            for info in infos:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(info.process.pid, signal.SIGKILL)
 
     def pids(self, command: str = "") -> set[int]:
         """Return the processes of this cluster whose command line contains `command`."""
@@ -95,9 +107,9 @@ def cluster() -> Iterator[RayCluster]:
         yield cluster
 
 
-def until(condition: Callable[[], Any], what: str = "") -> Any:
+def until(condition: Callable[[], Any], what: str = "", seconds: float = DEADLINE_S) -> Any:
     """Wait for a condition, and return its value."""
-    end = time.monotonic() + DEADLINE_S
+    end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"waited in vain {what}"
         time.sleep(0.02)

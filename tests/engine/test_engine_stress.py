@@ -8,6 +8,7 @@ reported once, that the journal leads to the same records, and that no process a
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import signal
@@ -83,7 +84,7 @@ def test_faults_and_killed_hosts_lose_no_run_and_repeat_no_request(workspace: Wo
 
 @pytest.mark.parametrize("kills", [False, True], ids=["stopped", "stopped and killed"])
 def test_runs_that_a_stop_skipped_are_pending_and_sent_no_request(workspace: Workspace, kills: bool) -> None:
-    weather = Weather(3)
+    weather = Weather(3, held_from=ROWS // 2)
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(ROWS)])
     workspace.agent(AGENT.replace("7", "-7").replace("11", "-11"))
     with ChatServer(weather) as server:
@@ -92,6 +93,7 @@ def test_runs_that_a_stop_skipped_are_pending_and_sent_no_request(workspace: Wor
             live.run.engine.stop("interrupt", "enough")
             if kills:
                 live.run.engine.kill()
+            weather.held_from = math.inf
             live.wait()
         check_requests(journal(live), weather, batch_size=BATCH, retries=RETRIES)
     begun = starts(journal(live))

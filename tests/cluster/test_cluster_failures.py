@@ -1,0 +1,157 @@
+"""Evals on a cluster whose nodes, or whose head, are killed in the middle: nothing is lost, and nothing is done twice.
+
+The model's server counts requests by run. In the end the scores are those of an undisturbed eval on one machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.cluster.hosts import ClusterHosts
+from pytest_osmosis.config.tables import RayOptions
+from pytest_osmosis.record.journal import replay
+from tests.cluster.clusters import RayCluster, ray_cluster, until
+from tests.engine.evaluating import Live, Workspace, evaluated, running
+from tests.servers import ChatServer
+from tests.weather import AGENT, Weather
+
+pytestmark = pytest.mark.slow
+
+ROWS, N, KILLS, MOST_ATTEMPTS = 500, 4, 10, 4
+REWARDS = """
+import hashlib
+
+def works(solution_str, ground_truth, extra_info):
+    digest = solution_str.encode()
+    for _ in range(4000):
+        digest = hashlib.sha256(digest).digest()
+    return float(solution_str == ground_truth)
+"""
+END_S = 300.0
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    workspace = Workspace(tmp_path)
+    workspace.agent(AGENT)
+    workspace.write("rewards.py", REWARDS)
+    return workspace
+
+
+def configured(workspace: Workspace, server: ChatServer, rows: int, n: int, **evaluation: Any) -> Path:
+    """Write rows, every third with another answer, and the config of an eval with six hosts."""
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": str(42 - (row % 3 == 0))} for row in range(rows)])
+    return workspace.config(
+        server,
+        model={"base_url": server.base_url},
+        evaluation={"n": n, "batch_size": 24, **evaluation},
+        execution={"hosts": 6},
+        scoring={"eval_fns": ["rewards:works"]},
+    )
+
+
+def scores(live: Live) -> dict[tuple[int, int], Mapping[str, float]]:
+    return {(each.run.row, each.run.index): each.scores for each in live.results.records}
+
+
+def check_once(events: Sequence[Mapping[str, Any]], weather: Weather, n_runs: int) -> Counter[tuple[int, int]]:
+    """Check that no run was rolled out or asked for again once it was in the journal. Return how often each began."""
+    begun, rolled = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for event in events:
+        key = event.get("row", -1), event.get("run", -1)
+        if event["ev"] == "start":
+            assert not rolled[key], f"{key} began again after its rollout was in the journal"
+            begun[key] += 1
+        rolled[key] += event["ev"] == "rollout"
+    del rolled[-1, -1]
+    assert set(rolled.values()) == {1}
+    assert len(rolled) == n_runs
+    for key, times in weather.asked.items():
+        assert times <= begun[key], f"{key} was asked for {times} times in {begun[key]} attempts"
+    return begun
+
+
+def test_nodes_that_are_killed_lose_no_run_and_repeat_only_what_they_had_begun(workspace: Workspace) -> None:
+    chance = random.Random(20)
+    with ray_cluster(2, 2, 2) as cluster, ChatServer(weather := Weather(0, faults=0.0)) as server:
+        config = configured(workspace, server, ROWS, N)
+        hosts = ClusterHosts(RayOptions(address=cluster.address, hosts_per_actor=2), os.environ)
+        try:
+            hosts.open()
+            with running(config, spawn=hosts.spawn) as live:
+                for kill in range(KILLS):
+                    share = (kill + chance.random()) / (KILLS + 1)
+                    live.wait_for(lambda share=share: len(live.told) >= share * ROWS * N, "for some runs")  # type: ignore[misc]
+                    cluster.lose(chance.choice(cluster.workers))
+                    cluster.add(num_cpus=2)
+                live.wait()
+        finally:
+            hosts.close()
+        notices = [text for text in live.run.notices.texts if " was lost" in text]
+        begun = check_once(live.events("start") + live.events("rollout"), weather, ROWS * N)
+        check_once(list(replay(live.run.directory.journal)), weather, ROWS * N)
+        assert max(begun.values()) <= MOST_ATTEMPTS
+        repeated = sum(times - 1 for times in begun.values())
+        assert 0 < repeated <= 24 * KILLS
+        assert 1 <= len(notices) <= KILLS
+        undisturbed = evaluated(config)
+    assert scores(live) == scores(undisturbed)
+    assert live.kinds() == undisturbed.kinds()
+    assert not cluster.pids()
+
+
+def ended(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder to its end."""
+    environ = {**os.environ, "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *command]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=END_S, check=False)
+
+
+@pytest.fixture
+def doomed() -> Iterator[RayCluster]:
+    """A cluster of its own, whose head is killed."""
+    with ray_cluster(2, 2) as cluster:
+        yield cluster
+
+
+def test_what_a_killed_head_left_is_done_later_on_one_machine(workspace: Workspace, doomed: RayCluster) -> None:
+    rows = 60
+    with ChatServer(weather := Weather(0, faults=0.0, held_from=rows // 2)) as server:
+        config = configured(workspace, server, rows, 1, batch_size=4, agent_workflow_timeout_s=200)
+        command = [f"--osmosis-config={config}", "--osmosis-hosts=2", "--osmosis-no-probe"]
+        on_cluster = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *command, "--osmosis-engine=ray"],
+            cwd=workspace.root,
+            env={**os.environ, "RAY_ADDRESS": doomed.address, "NO_COLOR": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            until(lambda: weather.in_flight == 4, "for runs in flight", seconds=END_S)
+            doomed.kill_head()
+            said, _ = on_cluster.communicate(timeout=END_S)
+        finally:
+            on_cluster.kill()
+            on_cluster.wait()
+        assert on_cluster.returncode not in (0, 5), said
+        assert "the connection to the Ray cluster ended" in said, said
+        (run_dir,) = (workspace.root / ".osmosis" / "runs").iterdir()
+        assert (run_dir / "results.json").exists(), said
+        weather.held_from = rows
+        resumed = ended([*command, "--osmosis-resume", "--osmosis-engine=local"], workspace.root)
+        assert resumed.returncode == 1, resumed.stdout  # every third answer is wrong
+        begun = check_once(list(replay(run_dir / "journal.jsonl")), weather, rows)
+    assert sum(begun.values()) <= rows + 8
+    results = json.loads((run_dir / "results.json").read_text(encoding="utf-8"))
+    assert results["summary"]["runs"]["measured"] == rows
