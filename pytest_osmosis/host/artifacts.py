@@ -55,8 +55,8 @@ Stamps = Mapping[str, Stamp]
 NO_FILES: Stamps = MappingProxyType({})
 
 
-class Artifacts:
-    """The artifacts of runs, each of which has a folder of its own in `folder`.
+class ArtifactSender:
+    """Sends the artifacts of runs, each of which has a folder of its own in `folder`.
 
     Nothing here raises an error of a file: a `left_out` event says what was not sent.
     """

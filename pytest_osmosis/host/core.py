@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.environments.state import STATE
 from pytest_osmosis.host import output
-from pytest_osmosis.host.artifacts import NO_FILES, Artifacts, Stamps
+from pytest_osmosis.host.artifacts import NO_FILES, ArtifactSender, Stamps
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, running_task
@@ -106,7 +106,7 @@ class HostCore:
         self._events = events
         self._store = store
         self._pid = os.getpid()
-        self._sent_artifacts = Artifacts(setup.artifacts, events) if setup.sends_artifacts else None
+        self._sent_artifacts = ArtifactSender(setup.artifacts, events) if setup.sends_artifacts else None
 
     def grant_permits(self, ids: Sequence[int]) -> None:
         if self._gateway.permits is not None:

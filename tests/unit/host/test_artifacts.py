@@ -1,4 +1,4 @@
-"""Artifacts that a host sends: what is new or changed, and nothing of a run that has none."""
+"""A host sends the artifacts that are new or changed, and nothing of a run that has none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.host.artifacts import TICK_NS, Artifacts
+from pytest_osmosis.host.artifacts import TICK_NS, ArtifactSender
 from pytest_osmosis.host.protocol import ArtifactEvent, HostEvent, Key
 from pytest_osmosis.record.run_id import RunId
 
@@ -73,7 +73,7 @@ def test_only_what_changed_meanwhile_is_sent_again(tmp_path: Path, run: Path, se
     _settle(run / "changed")
 
     async def graded() -> None:
-        artifacts = Artifacts(str(tmp_path), sent)
+        artifacts = ArtifactSender(str(tmp_path), sent)
         before = await artifacts.seen(KEY)
         (run / "changed").write_text("new")
         (run / "added").write_text("new")
@@ -86,7 +86,7 @@ def test_only_what_changed_meanwhile_is_sent_again(tmp_path: Path, run: Path, se
 
 def test_a_change_within_the_same_tick_of_the_clock_is_sent(tmp_path: Path, run: Path, sent: Sent) -> None:
     async def graded() -> None:
-        artifacts = Artifacts(str(tmp_path), sent)
+        artifacts = ArtifactSender(str(tmp_path), sent)
         for number in range(30):
             (run / "file").write_text(f"{number:05}")
             before = await artifacts.seen(KEY)
@@ -99,7 +99,7 @@ def test_a_change_within_the_same_tick_of_the_clock_is_sent(tmp_path: Path, run:
 
 def test_a_run_without_artifacts_starts_no_thread(tmp_path: Path, sent: Sent) -> None:
     async def graded() -> None:
-        artifacts = Artifacts(str(tmp_path), sent)
+        artifacts = ArtifactSender(str(tmp_path), sent)
         await artifacts.send_changed(KEY, await artifacts.seen(KEY))
 
     before = threading.active_count()
@@ -119,7 +119,7 @@ def test_the_event_loop_runs_while_files_are_sent(tmp_path: Path, run: Path, sen
     waiting = Waiting()
 
     async def graded() -> None:
-        sending = asyncio.ensure_future(Artifacts(str(tmp_path), waiting).send_changed(KEY))
+        sending = asyncio.ensure_future(ArtifactSender(str(tmp_path), waiting).send_changed(KEY))
         await asyncio.sleep(0)
         turned.set()
         await sending
@@ -130,6 +130,6 @@ def test_the_event_loop_runs_while_files_are_sent(tmp_path: Path, run: Path, sen
 
 def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, sent: Sent) -> None:
     (tmp_path / str(KEY.run)).write_text("a file in its place")
-    asyncio.run(Artifacts(str(tmp_path), sent).send_changed(KEY))
+    asyncio.run(ArtifactSender(str(tmp_path), sent).send_changed(KEY))
     assert sent.files == {}
     assert sent.left_out == ["special"]
