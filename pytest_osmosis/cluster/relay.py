@@ -54,7 +54,7 @@ class Seat:
     """One host, with a thread for what it writes and one for what it is sent."""
 
     def __init__(self, number: int, host: HostProcess, backlog: Backlog) -> None:
-        self.ended_for = ""
+        self.ended_for = ""  # why its relay ends it
         self._number = number
         self._process = host.process
         self._pulse = HostPulse(host.pulse)
@@ -182,7 +182,8 @@ class Relay:
         self._at_start = environ_at_start()
         self._workspace = WorkspaceCopy(str(Path.cwd()))
         self._closing = threading.Event()
-        threading.Thread(target=self._watch, name="osmosis-relay", daemon=True).start()
+        threading.Thread(target=self._watch_hosts, name="osmosis-relay-hosts", daemon=True).start()
+        threading.Thread(target=self._watch_lease, name="osmosis-relay-lease", daemon=True).start()
 
     def where(self) -> dict[str, Any]:
         """Return where this is, and what runs there. Only an actor of Ray can tell."""
@@ -270,11 +271,11 @@ class Relay:
         seat = Seat(number, host, self._backlog)
         self._backlog.placed(number, self._place(node, host.process.pid, workspace))
         seat.send(setup_line)
+        seat.start()
         with self._lock:
             self._seats[number] = seat
             seat.ended_for = self._ended_for
-        seat.start()
-        if seat.ended_for:
+        if seat.ended_for:  # in the meantime
             seat.kill()
         return None
 
@@ -291,13 +292,12 @@ class Relay:
             seat.ended_for = seat.ended_for or self._ended_for
             seat.kill()
 
-    def _watch(self) -> None:
-        """Read the pulses, let the logs be sent, and end the hosts once nobody has listened for too long."""
+    def _watch_hosts(self) -> None:
+        """Read the pulses, and let the logs be sent."""
         while not self._closing.wait(TICK_S):
             with self._lock:
-                now = time.monotonic()
                 seats = dict(self._seats)
-                is_over = not self._n_listening and now - self._heard_at > self._lease_s
+            now = time.monotonic()
             for number, seat in seats.items():
                 if seat.join(0.0):
                     with self._lock:
@@ -305,8 +305,15 @@ class Relay:
                 else:
                     seat.look(now)
             self._backlog.release_logs()
-            if is_over and not self._ended_for:
+
+    def _watch_lease(self) -> None:
+        """End the hosts once nobody has listened for too long."""
+        while not self._closing.wait(TICK_S):
+            with self._lock:
+                is_over = not self._n_listening and time.monotonic() - self._heard_at > self._lease_s
+            if is_over:
                 self._end(f"nobody listened to its relay for {self._lease_s:g} s")
+                return
 
 
 def _no_folder(workspace: str, node: str, *, is_uploaded: bool) -> str:
