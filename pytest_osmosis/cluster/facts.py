@@ -1,4 +1,4 @@
-"""What the bridge tells of a cluster."""
+"""The state of a cluster, as the bridge tells it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,143 @@
+"""Measure what hosts on a Ray cluster cost over hosts on this machine, in one session.
+
+    python -m benchmarks.cluster [--reps 3]
+
+The cluster is a head without CPUs and two nodes with two CPUs each, all on this machine. What a rollout takes is the
+difference between a long and a short eval, so without the start. The CPU of a cluster is that of all of its processes,
+less what they take while nothing runs. Nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.engine_turns import TARGET_MS, turns_ms
+from benchmarks.memory import resident_mb
+from benchmarks.scale import OURS, measure, prepare
+from tests.cluster.clusters import RayCluster, ray_cluster
+
+HEAVY = """
+import time
+
+def exact(solution_str, ground_truth, **kwargs):
+    begun = time.thread_time()
+    while time.thread_time() - begun < 0.02:
+        pass
+    return float(solution_str.endswith(ground_truth))
+"""
+MOST_CPU_MS = 0.7
+MOST_LATENCY_MS = 5.0
+LEAST_SPEED = 0.9
+IDLE_S = 5.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Cost(NamedTuple):
+    """The seconds of one command: on the clock, and of CPU, the cluster's included."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of processes, and of those that they started and that have ended."""
+    total = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+        except OSError:  # it has ended
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / TICKS
+
+
+class Bench:
+    """Evals in one folder, here and on a cluster, in turns."""
+
+    def __init__(self, cluster: RayCluster, folder: Path, reps: int) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._reps = reps
+        os.environ["RAY_ADDRESS"] = cluster.address
+        before = cpu_s(cluster.pids())
+        time.sleep(IDLE_S)
+        self._idle = (cpu_s(cluster.pids()) - before) / IDLE_S
+
+    def cost(self, engine: str, n_rows: int, *arguments: str) -> Cost:
+        """Return the median cost of an eval of the first rows."""
+        costs = []
+        for _ in range(self._reps):
+            before = cpu_s(self._cluster.pids())
+            options = [f"--osmosis-engine={engine}", f"--osmosis-limit={n_rows}", *arguments]
+            own_s, wall_s, _ = measure([*OURS, *options], self._folder)
+            of_cluster_s = cpu_s(self._cluster.pids()) - before - self._idle * wall_s
+            costs.append(Cost(wall_s, own_s + (of_cluster_s if engine == "ray" else 0.0)))
+        return Cost(*(statistics.median(each) for each in zip(*costs, strict=True)))
+
+    def a_rollout(self, engine: str, few: int, many: int, *arguments: str) -> Cost:
+        """Return the cost of one rollout."""
+        short, long = (self.cost(engine, n_rows, *arguments) for n_rows in (few, many))
+        return Cost((long.wall_s - short.wall_s) / (many - few), (long.cpu_s - short.cpu_s) / (many - few))
+
+
+def said(holds: bool, text: str) -> bool:
+    print(f"{'holds' if holds else 'DOES NOT HOLD'}: {text}", flush=True)
+    return holds
+
+
+def measured(bench: Bench, cluster: RayCluster, folder: Path) -> Iterable[bool]:
+    """Yield for each budget whether it holds."""
+    start = {engine: bench.cost(engine, 1).wall_s for engine in ("local", "ray")}
+    print(f"an eval of one row: {start['local']:.2f} s here, {start['ray']:.2f} s on the cluster")
+
+    cpu = {engine: bench.a_rollout(engine, 500, 2500, "--osmosis-hosts=3") for engine in ("local", "ray")}
+    more = 1000 * (cpu["ray"].cpu_s - cpu["local"].cpu_s)
+    both = f"{1000 * cpu['local'].cpu_s:.2f} and {1000 * cpu['ray'].cpu_s:.2f} ms"
+    yield said(more <= MOST_CPU_MS, f"CPU of a rollout {both}: {more:.2f} ms more (<= {MOST_CPU_MS:g})")
+
+    one = {engine: bench.a_rollout(engine, 50, 450, "--osmosis-batch-size=1") for engine in ("local", "ray")}
+    later = 1000 * (one["ray"].wall_s - one["local"].wall_s)
+    both = f"{1000 * one['local'].wall_s:.2f} and {1000 * one['ray'].wall_s:.2f} ms"
+    yield said(later <= MOST_LATENCY_MS, f"one in flight takes {both}: {later:.2f} ms more (<= {MOST_LATENCY_MS:g})")
+
+    (folder / "rewards.py").write_text(HEAVY)
+    for hosts in (1, 2):
+        took = {
+            engine: bench.a_rollout(engine, 50, 350, f"--osmosis-hosts={hosts}").wall_s for engine in ("local", "ray")
+        }
+        speed = took["local"] / took["ray"]
+        text = (
+            f"with {hosts} host{'s' * (hosts > 1)}, {1 / took['local']:.0f} and {1 / took['ray']:.0f} rewards a second"
+        )
+        yield said(speed >= LEAST_SPEED, f"{text}: {speed:.2f} of the local speed (>= {LEAST_SPEED:g})")
+
+    megabytes = {pid: resident_mb(pid) for pid in cluster.pids()}
+    print(f"memory of the idle cluster: {sum(megabytes.values()):.0f} MB in {len(megabytes)} processes")
+
+    turn = statistics.median(turns_ms(1024, 4, 200, folder))
+    yield said(turn <= TARGET_MS, f"a turn of the engine with 1,024 hosts x 4 takes {turn:.2f} ms (<= {TARGET_MS:g})")
+
+
+def main() -> int:
+    """Return 1 if a budget does not hold, else 0."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cluster", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--reps", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, ray_cluster(2, 2) as cluster:
+        folder = Path(name)
+        prepare(folder, 3000, 1)
+        print(f"{options.reps} of each; load {os.getloadavg()[0]:.1f}")
+        return int(not all([*measured(Bench(cluster, folder, options.reps), cluster, folder)]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
