@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostEnviron, Post
 from pytest_osmosis.errors import ClusterError
 from pytest_osmosis.host.protocol import Setup
-from tests.cluster.clusters import RayCluster
+from tests.cluster.clusters import RayCluster, until
 from tests.engine.evaluating import Live, Workspace, evaluated, running
 
 TWO: dict[str, Any] = {"hosts": 2}
@@ -58,20 +57,15 @@ class Spawned:
         return connection
 
 
-@pytest.fixture(scope="module")
-def shared_hosts(cluster: RayCluster) -> Iterator[ClusterHosts]:
-    """An open connection to the cluster, which tests share."""
+@pytest.fixture
+def spawned(cluster: RayCluster) -> Iterator[Spawned]:
+    """Spawns hosts on the cluster. It is not shared by tests: relays keep their places for some time."""
     hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
     try:
         hosts.open()
-        yield hosts
+        yield Spawned(hosts)
     finally:
         hosts.close()
-
-
-@pytest.fixture
-def spawned(shared_hosts: ClusterHosts) -> Spawned:
-    return Spawned(shared_hosts)
 
 
 @pytest.fixture
@@ -151,7 +145,9 @@ def test_a_cluster_that_is_not_there_is_an_error_with_what_to_do() -> None:
         hosts.open()
 
 
-def test_the_end_of_the_bridge_ends_an_eval_with_its_results(workspace: Workspace, cluster: RayCluster) -> None:
+def test_the_end_of_the_bridge_ends_an_eval_with_its_results(
+    workspace: Workspace, cluster: RayCluster, spawned: Spawned
+) -> None:
     workspace.agent(
         """
         async def rollout(ctx):
@@ -160,21 +156,12 @@ def test_the_end_of_the_bridge_ends_an_eval_with_its_results(workspace: Workspac
             return [*ctx.prompt, {"role": "assistant", "content": "42"}]
         """
     )
-    hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
-    try:
-        hosts.open()
-        with running(workspace.config(None, execution=TWO), spawn=hosts.spawn) as live:
-            live.wait_for(lambda: len(live.told) == 2, "for two runs")
-            assert hosts.nodes().n_hosts == 2
-            assert hosts._bridge is not None
-            os.kill(hosts._bridge._process.pid, signal.SIGKILL)
-            live.wait()
-        assert live.kinds()[:2] == ["passed", "passed"]
-        assert "passed" not in live.kinds()[2:]
-        assert "the connection to the Ray cluster ended" in str(live.results.stopped)
-    finally:
-        hosts.close()
-    end = time.monotonic() + 60.0
-    while cluster.hosts_of(workspace.root):
-        assert time.monotonic() < end, "hosts are left on the nodes"
-        time.sleep(0.1)
+    with running(workspace.config(None, execution=TWO), spawn=spawned) as live:
+        live.wait_for(lambda: len(live.told) == 2, "for two runs")
+        assert spawned.hosts._bridge is not None
+        os.kill(spawned.hosts._bridge._process.pid, signal.SIGKILL)
+        live.wait()
+    assert live.kinds()[:2] == ["passed", "passed"]
+    assert "passed" not in live.kinds()[2:]
+    assert "the connection to the Ray cluster ended" in str(live.results.stopped)
+    until(lambda: not cluster.hosts_of(workspace.root), "for the end of hosts on the nodes")
