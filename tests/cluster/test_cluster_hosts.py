@@ -6,6 +6,8 @@ import json
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -409,6 +411,34 @@ def test_closing_ends_a_bridge_that_does_not_end(
         assert live.died() == Died(host, "the connection to the Ray cluster was closed", "machine")
         with pytest.raises(HostError, match="was closed"):
             live.spawn()
+
+
+OPENS = """
+import os, signal, sys
+from pytest_osmosis.cluster import hosts
+from pytest_osmosis.config.tables import RayOptions
+hosts.BOOT = sys.argv[1]
+opened = hosts.ClusterHosts(RayOptions(), os.environ)
+opened.open()
+print(opened._bridge._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_bridge_ends_with_the_process_that_started_it_however_that_ends() -> None:
+    boot = BRIDGE.format(facts=json.dumps(FACTS.to_json()).encode()) + "connect()\nwhile True: time.sleep(1000)"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", OPENS, boot], stdout=subprocess.PIPE, cwd=root, timeout=DEADLINE_S)
+    assert done.returncode == -signal.SIGKILL
+    wait_for(lambda: not is_running(int(done.stdout)))
+
+
+def is_running(pid: int) -> bool:
+    """Return True if a process lives. One that waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_a_connection_that_is_not_open_starts_no_host(tmp_path: Path) -> None:
