@@ -49,9 +49,9 @@ class RelayActor:
     hosts: dict[int, PlacedHost] = field(default_factory=dict)
     orders: list[Order] = field(default_factory=list)
     is_sending: bool = False
+    made_at: float = 0.0
     asked_at: float = 0.0
     idle_since: float = 0.0
-    stuck_since: float | None = None
     alive_since: float | None = None
 
     def has_seat(self, role: Role) -> bool:
@@ -81,11 +81,22 @@ class Answered(NamedTuple):
     future: Any
 
 
+class ActorState(NamedTuple):
+    """An actor as the head of the cluster sees it. It has no process, `pid`, while it waits for its resources.
+
+    `node_id` is that of the node where it waits, or runs.
+    """
+
+    is_alive: bool = False
+    node_id: str = ""
+    pid: int = 0
+
+
 class Nodes(NamedTuple):
-    """The living nodes, and the state and the node of each actor that was asked about, by the id of the actor."""
+    """The living nodes, and the actors that were asked about, by their ids."""
 
     nodes: Sequence[Node]
-    actors: Mapping[str, tuple[str, str]]
+    actors: Mapping[str, ActorState]
 
 
 class Closed(NamedTuple):
@@ -113,16 +124,16 @@ class Actors:
         if relay.handle is not None:
             self._jobs.put(partial(self._kill, relay.handle))
 
-    def close(self, handles: Iterable[Any]) -> None:
+    def close(self, relays: Iterable[RelayActor]) -> None:
         """End all hosts, then their actors."""
         import ray
 
-        handles = [*handles]
-        ends = [handle.close.remote() for handle in handles]
+        relays = [*relays]
+        ends = [relay.handle.close.remote() for relay in relays if relay.runs]
         if ends:
             ray.wait(ends, num_returns=len(ends), timeout=CLOSE_S)
-        for handle in handles:
-            self._jobs.put(partial(self._kill, handle))
+        for relay in relays:
+            self.kill(relay)
         self._jobs.put(None)
         self._thread.join(CLOSE_S)
 
@@ -220,8 +231,9 @@ class NodeWatch:
         ]  # fmt: skip
         tables = {actor_id: actors(actor_id) for actor_id in self.asked}
         states = {
-            actor_id: (str(table.get("State", "")), str(table.get("Address", {}).get("NodeID", "")))
+            actor_id: ActorState(table["State"] == "ALIVE", table["Address"]["NodeID"], table["Pid"])
             for actor_id, table in tables.items()
+            if table
         }
         self._post(Nodes(nodes, states))
 

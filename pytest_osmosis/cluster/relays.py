@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from pytest_osmosis.cluster.actors import (
     Actors,
+    ActorState,
     Answered,
     Closed,
     Failed,
@@ -46,10 +47,14 @@ IDLE_S = 60.0
 """A relay without hosts ends after this long."""
 SETTLE_S = 0.03
 """Hosts that are opened within this time are placed together."""
-STUCK_S = 10.0
-"""An actor for which no node has had room for this long is replaced by smaller ones that fit."""
+START_S = 20.0
+"""Ray starts the process of an actor within this time, once it has resources for it."""
+MAKE_S = 300.0
+"""The same, if it has to make a runtime environment first."""
 CALL_BYTES = 60_000
 """Ray sends arguments below 100 KB with the call; larger ones go through its object store."""
+FEW_RELAYS = 4
+"""So many relays may answer as often as they like."""
 RELAYS_PER_S = 1000.0
 """So many answers of relays a second are about a quarter of what a core of the bridge can take."""
 
@@ -66,6 +71,7 @@ class Relays:
     ) -> None:
         self._options = options
         self._needs = HostNeeds(options.resources)
+        self._start_s = MAKE_S if options.runtime_env or options.workspace == "upload" else START_S
         self._say = say
         self._describe = describe
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -104,7 +110,7 @@ class Relays:
                 self._settle()
             if now - self._ticked_at >= TICK_S:
                 self._tick(now)
-        self._actors.close(relay.handle for relay in self._relays if relay.handle is not None)
+        self._actors.close(self._relays)
 
     def _patience_s(self) -> float:
         until = self._ticked_at + TICK_S
@@ -199,7 +205,9 @@ class Relays:
                 self._end(relay)
         needed -= sum(each.seats for each in ours if each in self._relays)
         nodes = [node for node in self._seen.nodes if node.node_id not in self._avoided()]
-        rooms = rooms_after([self._needs.room_on(node) for node in nodes], [relay.seats for relay in coming])
+        rooms = rooms_after(
+            [self._needs.room_on(node) for node in nodes], [each.seats for each in coming if not self._node_of(each)]
+        )
         largest = max((self._needs.most_on(node) for node in nodes), default=1)
         for seats in seats_of_actors(needed, rooms, at_most=self._options.hosts_per_actor, largest=largest):
             self._make(RelayActor(seats, workspace), {"scheduling_strategy": "SPREAD", **self._elsewhere()})
@@ -235,7 +243,7 @@ class Relays:
         return {"label_selector": {**self._needs.selector, "ray.io/node-id": f"!in({','.join(sorted(avoided))})"}}
 
     def _make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
-        relay.asked_at = time.monotonic()
+        relay.made_at = relay.asked_at = time.monotonic()
         self._relays.append(relay)
         self._actors.make(relay, options)
 
@@ -283,7 +291,8 @@ class Relays:
     def _listen(self, relay: RelayActor) -> None:
         relay.asked_at = time.monotonic()
         gather_s = min((host.gather_s for host in relay.hosts.values()), default=0.0)
-        self._call(relay, "listen", max(len(self._relays) / RELAYS_PER_S, gather_s))
+        least_s = max(len(self._relays) - FEW_RELAYS, 0) / RELAYS_PER_S
+        self._call(relay, "listen", max(least_s, gather_s))
 
     def _take_answer(self, relay: RelayActor, call: Literal["where", "do", "listen"], future: Any) -> None:
         try:
@@ -300,7 +309,8 @@ class Relays:
             case "listen":
                 for said in answer:
                     self._hear(relay, *said)
-                self._listen(relay)
+                if relay in self._relays:
+                    self._listen(relay)
 
     def _arrive(self, relay: RelayActor, where: Mapping[str, Any]) -> None:
         from pytest_osmosis import __version__
@@ -385,12 +395,11 @@ class Relays:
         held = self._held()
         roomiest = max((self._needs.room_on(node) for node in seen.nodes), default=0)
         for relay in [each for each in self._relays if each.handle is not None and not each.runs]:
-            state, _ = seen.actors.get(actor_id(relay.handle), ("", ""))
-            relay.alive_since = (relay.alive_since or now) if state == "ALIVE" else None
-            is_stuck = relay.only_for is None and self._node_of(relay) == "" and 0 < roomiest < relay.seats
-            relay.stuck_since = (relay.stuck_since or now) if is_stuck else None
-            if relay.stuck_since is not None and now - relay.stuck_since > STUCK_S:
-                self._end(relay)
+            state = seen.actors.get(actor_id(relay.handle), ActorState())
+            relay.alive_since = (relay.alive_since or now) if state.is_alive else None
+            waits = relay.only_for is None and self._node_of(relay) == ""
+            if waits and now - relay.made_at > self._start_s and 0 < roomiest < relay.seats:
+                self._end(relay)  # smaller ones fit
                 self._settle_soon(0.0)
         rooms = [self._needs.room_on(node, held[node.node_id]) for node in seen.nodes]
         self._tell_facts(sum(rooms))
@@ -404,18 +413,23 @@ class Relays:
         return held
 
     def _node_of(self, relay: RelayActor) -> str:
-        """Return the node of a relay, also while it starts; "" while it waits for resources.
+        """Return the node that holds resources for a relay; "" while it waits for them.
 
-        Ray names a node for actors that wait, too. One that has not given away what an actor takes has not started it.
+        Ray names a node for actors that wait, too. Until it has had time to start a process there, we take it that the
+        node holds what they need if that much is in use.
         """
         if relay.runs or relay.handle is None:
             return relay.node_id
-        _, node_id = self._seen.actors.get(actor_id(relay.handle), ("", ""))
+        state = self._seen.actors.get(actor_id(relay.handle), ActorState())
+        if state.pid:
+            return state.node_id
+        if time.monotonic() - relay.made_at > self._start_s:
+            return ""
         for node in self._seen.nodes:
-            if node.node_id == node_id:
+            if node.node_id == state.node_id:
                 used = {name: amount - node.free.get(name, 0.0) for name, amount in node.total.items()}
-                ours = sum(each.seats for each in self._relays if each.runs and each.node_id == node_id)
-                return node_id if self._needs.room_in(used) - ours >= relay.seats else ""
+                ours = sum(each.seats for each in self._relays if each.runs and each.node_id == node.node_id)
+                return node.node_id if self._needs.room_in(used) - ours >= relay.seats else ""
         return ""
 
     def _tell_facts(self, n_places: int) -> None:

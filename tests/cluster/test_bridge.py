@@ -243,6 +243,29 @@ def test_hosts_without_room_wait_and_say_why(cluster: RayCluster, bridge: Bridge
     bridge.placed(5)
 
 
+@pytest.mark.slow
+def test_hosts_wait_one_by_one_for_room_on_nodes_that_others_use(
+    cluster: RayCluster, bridge: Bridge, workspace: Workspace, tmp_path: Path
+) -> None:
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+    with bridge_process(tmp_path / "first") as first, bridge_process(tmp_path / "second") as second:
+        for other, numbers in ((first, (1, 2, 3)), (second, (4,))):
+            other.connect(cluster.address, hosts_per_actor=1)
+            for number in numbers:
+                other.open(number, workspace)
+            for number in numbers:
+                other.placed(number)
+        bridge.connect(cluster.address)
+        bridge.open(1, workspace)
+        bridge.open(2, workspace)
+        bridge.until(lambda: bridge.of(Kind.WAITS, 1))
+        assert b"room for 0 of 2 hosts" in bridge.of(Kind.WAITS, 1)[0].first
+        second.close()
+        bridge.placed(1)
+        assert not bridge.of(Kind.PLACED, 2)
+
+
 def test_hosts_that_wait_start_on_a_node_that_joins(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
     bridge.connect(cluster.address, resources={"num_cpus": 0, "resources": {"late": 1}})
     assert bridge.facts.n_places == 0
@@ -332,7 +355,7 @@ def test_given_environment_is_written_nowhere(
     assert not [path for path in written if secret.encode() in path.read_bytes()]
 
 
-def test_a_large_setup_and_many_lines_arrive_whole(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
+def test_more_lines_than_a_call_takes_arrive_whole(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
     bridge.connect(cluster.address)
     bridge.open(1, workspace)
     bridge.until_event(1, "ready")

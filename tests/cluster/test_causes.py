@@ -1,0 +1,43 @@
+"""Why a relay ended, by what Ray says."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.cluster.causes import end_of_relay, failed_start
+
+
+class ActorDied(Exception):
+    """Has the text of an `ActorDiedError`, which only Ray's own messages can make."""
+
+
+@pytest.mark.parametrize(
+    ("said", "how"),
+    [
+        ("Worker exit detail: the node is running low on memory", "node n1 is out of memory"),
+        ("The actor is dead because its node has died.", "node n1 was lost"),
+        ("Worker exit type: SYSTEM_ERROR (1) killed by the OOM killer due to high memory usage", "ended on node n1"),
+    ],
+)
+def test_what_ray_says_becomes_a_line(said: str, how: str) -> None:
+    end = end_of_relay(ActorDied(said), "n1")
+    assert how in end.how
+    assert end.by == "machine"
+    assert end.is_of_node is ("lost" in how)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (ActorDied("ModuleNotFoundError: No module named 'pytest_osmosis'"), "install it there"),
+        (ValueError("Invalid option keyword nothing"), "Check [execution.ray] resources"),
+    ],
+)
+def test_a_mistake_of_the_users_says_what_to_do(error: Exception, advice: str) -> None:
+    end = failed_start(error)
+    assert end.by == "host"
+    assert advice in end.how
+
+
+def test_a_machine_that_ends_a_relay_at_its_start_is_no_mistake() -> None:
+    assert failed_start(ActorDied("Worker exit type: SYSTEM_ERROR")).by == "machine"
