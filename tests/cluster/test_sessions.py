@@ -1,0 +1,207 @@
+"""Whole sessions whose hosts run on a cluster: what a user types, sees and gets is what a local run gives."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+
+from tests.cluster.clusters import RayCluster, until
+from tests.plugin.workspaces import Tables, Workspace, hosts_under
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+HERE = "--osmosis-engine=local"
+AGENT = """
+import asyncio, os
+
+async def rollout(ctx):
+    with open("calls.log", "a") as log:
+        log.write(f"{ctx.row_index}\\n")
+    while os.path.exists("slow"):
+        await asyncio.sleep(0.02)
+    await ctx.chat(ctx.prompt)
+"""
+NOT_HERE = """
+from dataclasses import replace
+
+def pytest_configure():
+    from pytest_osmosis.cluster.hosts import ClusterHosts
+    ClusterHosts.facts = property(lambda hosts: replace(hosts._facts, is_local=False))
+"""
+RECORD_MODULES = """
+import json, pathlib, sys
+
+def pytest_unconfigure():
+    pathlib.Path("modules.json").write_text(json.dumps(sorted(sys.modules)))
+"""
+MIXED = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}, {"score": 0.5}, {"score": 1.0}, {"score": 0.0}]
+OF_A_RUN = ("run_dir", "last_run", "overridden")
+
+
+@pytest.fixture
+def workspace(pytester: pytest.Pytester) -> Workspace:
+    return Workspace(pytester, [])
+
+
+@pytest.fixture
+def eval_on(workspace: Workspace, cluster: RayCluster) -> Callable[..., None]:
+    """Write the eval x, whose hosts run on the cluster."""
+
+    def write(rows: Any = 6, execution: Any = None, **tables: Any) -> None:
+        on_cluster = {"engine": "ray", "ray": {"address": cluster.address}, **(execution or {})}
+        given: Tables = {"evaluation": {"batch_size": 4}, "execution": on_cluster, **tables}
+        workspace.eval("x", rows, ".", **given)
+
+    return write
+
+
+def without_times(value: Any) -> Any:
+    """Return results without times, and without what names the run or its options."""
+    if isinstance(value, dict):
+        kept = {key: each for key, each in value.items() if not key.endswith(("_ms", "_at")) and key not in OF_A_RUN}
+        return {key: without_times(each) for key, each in kept.items()}
+    return [without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def test_a_cluster_and_one_machine_give_the_same_tests_and_results(
+    workspace: Workspace, eval_on: Callable[..., None]
+) -> None:
+    eval_on(MIXED, evaluation={"batch_size": 4, "n": 2}, limits={"max_errors": "50%"})
+
+    there = workspace.run(CONFIG, "-rA", "--show-capture=no")
+    on_cluster = workspace.results()
+    here = workspace.run(CONFIG, HERE, "-rA", "--show-capture=no")
+    local = workspace.results()
+
+    assert there.ret == here.ret == 1
+    told = [{line for line in run.outlines if line.startswith(("PASSED", "FAILED", "ERROR"))} for run in (there, here)]
+    assert Counter(line.split()[0] for line in told[0]) == Counter(PASSED=4, FAILED=6, ERROR=2)
+    assert told[0] == told[1]
+    assert without_times(on_cluster) == without_times(local)
+    assert not hosts_under(workspace.root)
+
+
+def test_the_user_reads_how_many_hosts_have_a_place(
+    workspace: Workspace, eval_on: Callable[..., None], cluster: RayCluster
+) -> None:
+    eval_on(8, {"hosts": 3})
+
+    result = workspace.run(CONFIG, "--osmosis-hosts=7", "--osmosis-batch-size=8")
+
+    result.assert_outcomes(passed=8)
+    at = f"(Ray {version('ray')} at {cluster.address})"
+    assert f"osmosis: 4 of 7 hosts have a place on 2 nodes {at}; 3 wait for 3 CPUs" in result.outlines
+
+
+def test_workers_of_xdist_do_not_set_the_number_of_hosts(workspace: Workspace, eval_on: Callable[..., None]) -> None:
+    eval_on(8)
+
+    result = workspace.run(CONFIG, "-n1")
+
+    result.assert_outcomes(passed=8)
+    result.stdout.fnmatch_lines(["osmosis: 4 hosts on 2 nodes (Ray *"])
+
+
+def test_a_run_goes_on_elsewhere_and_nothing_is_rolled_out_twice(
+    workspace: Workspace, eval_on: Callable[..., None]
+) -> None:
+    workspace.write("agent.py", AGENT)
+    eval_on(6, agent={"agent": "agent:rollout"})
+
+    workspace.run(CONFIG, HERE, "--osmosis-run=r", "-k", "row0 or row1").assert_outcomes(passed=2, deselected=4)
+    workspace.run(CONFIG, "--osmosis-run=r", "-k", "not row5").assert_outcomes(passed=5, deselected=1)
+    last = workspace.run(CONFIG, HERE, "--osmosis-run=r")
+
+    last.assert_outcomes(passed=6)
+    assert Counter((workspace.root / "calls.log").read_text().split()) == Counter("012345")
+
+
+def test_stored_rollouts_are_scored_on_the_cluster(workspace: Workspace, eval_on: Callable[..., None]) -> None:
+    eval_on(4)
+    workspace.run(CONFIG, HERE).assert_outcomes(passed=4)
+    workspace.write("rewards.py", "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n    return 0.5\n")
+
+    again = workspace.run("--osmosis-from=latest", CONFIG)
+
+    again.stdout.fnmatch_lines(["osmosis: * on 2 nodes (Ray *"])
+    again.assert_outcomes(failed=4)
+
+
+def test_tests_over_rollouts_get_those_of_the_cluster(workspace: Workspace, eval_on: Callable[..., None]) -> None:
+    eval_on(3)
+    workspace.write(
+        "test_it.py",
+        'import pytest\n\n@pytest.mark.osmosis_eval("configs/eval/x.toml")\n'
+        "def test_it(rollout):\n    assert rollout.scores\n",
+    )
+
+    result = workspace.run("test_it.py", "--osmosis-source=model")
+
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["osmosis: 3 hosts on 2 nodes (Ray *"])
+
+
+def test_models_of_this_machine_are_refused_if_nodes_are_elsewhere(
+    workspace: Workspace, eval_on: Callable[..., None]
+) -> None:
+    urls = {"model": "http://127.0.0.1:9/v1", "baseline": "http://localhost:9/v1", "judge": "http://[::1]:9/v1"}
+    others: dict[str, Any] = {"model": {}, "baseline": {"model_path": "m"}, "judge": {"model_path": "m"}}
+    eval_on(
+        2, scoring={"rubric": "Is it right?"}, **{table: {**others[table], "base_url": urls[table]} for table in urls}
+    )
+    workspace.write("conftest.py", NOT_HERE)
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 4
+    assert [line.removeprefix("ERROR: ") for line in result.errlines if line] == [
+        f'configs/eval/x.toml: [{table}] base_url: "{url}" is this machine\'s; nodes of a cluster cannot reach it; '
+        "use an address that they can reach, or run here with --osmosis-engine=local"
+        for table, url in urls.items()
+    ]
+    assert not workspace.run_dirs()
+
+
+def test_debuggers_stay_in_this_process(workspace: Workspace, eval_on: Callable[..., None]) -> None:
+    eval_on(2)
+    workspace.write("conftest.py", RECORD_MODULES)
+
+    result = workspace.run(CONFIG, "--osmosis-inline")
+
+    result.assert_outcomes(passed=2)
+    assert "osmosis: user code runs in this process, not on a cluster (--osmosis-inline)" in result.outlines
+    modules = json.loads((workspace.root / "modules.json").read_text())
+    assert not [name for name in modules if name.startswith(("ray", "pytest_osmosis.cluster"))]
+
+
+def test_code_that_does_not_load_ends_the_session_and_its_hosts(
+    workspace: Workspace, eval_on: Callable[..., None]
+) -> None:
+    eval_on(2)
+    workspace.write("rewards.py", "raise RuntimeError('broken')\n")
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 4
+    assert any("broken" in line for line in result.errlines)
+    until(lambda: not hosts_under(workspace.root), "for hosts to end")
+
+
+def test_ctrl_c_ends_the_hosts_on_the_cluster(workspace: Workspace, eval_on: Callable[..., None]) -> None:
+    workspace.hurry()
+    workspace.write("agent.py", AGENT)
+    workspace.write("slow", "")
+    eval_on(4, agent={"agent": "agent:rollout"})
+    session = workspace.start(CONFIG)
+    log = workspace.root / "calls.log"
+    until(lambda: log.exists() and len(log.read_text().split()) == 4, "for rollouts")
+
+    session.interrupt()
+
+    assert session.wait() == 2, session.output
+    until(lambda: not hosts_under(workspace.root), "for hosts to end")
+    assert workspace.results()["schema_version"]
