@@ -198,7 +198,7 @@ def test_ctrl_c_ends_the_hosts_on_the_cluster(workspace: Workspace, eval_on: Cal
     eval_on(4, agent={"agent": "agent:rollout"})
     session = workspace.start(CONFIG)
     log = workspace.root / "calls.log"
-    until(lambda: log.exists() and len(log.read_text().split()) == 4, "for rollouts")
+    until(lambda: log.exists() and log.read_text(), "for a rollout")
 
     session.interrupt()
 
