@@ -58,7 +58,7 @@ def cpu_s(pids: Iterable[int]) -> float:
     return total / TICKS
 
 
-class Bench:
+class Evals:
     """Evals in one folder, here and on a cluster, in turns."""
 
     def __init__(self, cluster: RayCluster, folder: Path, reps: int) -> None:
@@ -92,17 +92,17 @@ def said(holds: bool, text: str) -> bool:
     return holds
 
 
-def measured(bench: Bench, cluster: RayCluster, folder: Path) -> Iterable[bool]:
+def measured(evals: Evals, cluster: RayCluster, folder: Path) -> Iterable[bool]:
     """Yield for each budget whether it holds."""
-    start = {engine: bench.cost(engine, 1).wall_s for engine in ("local", "ray")}
+    start = {engine: evals.cost(engine, 1).wall_s for engine in ("local", "ray")}
     print(f"an eval of one row: {start['local']:.2f} s here, {start['ray']:.2f} s on the cluster")
 
-    cpu = {engine: bench.a_rollout(engine, 500, 2500, "--osmosis-hosts=3") for engine in ("local", "ray")}
+    cpu = {engine: evals.a_rollout(engine, 500, 2500, "--osmosis-hosts=3") for engine in ("local", "ray")}
     more = 1000 * (cpu["ray"].cpu_s - cpu["local"].cpu_s)
     both = f"{1000 * cpu['local'].cpu_s:.2f} and {1000 * cpu['ray'].cpu_s:.2f} ms"
     yield said(more <= MOST_CPU_MS, f"CPU of a rollout {both}: {more:.2f} ms more (<= {MOST_CPU_MS:g})")
 
-    one = {engine: bench.a_rollout(engine, 50, 450, "--osmosis-batch-size=1") for engine in ("local", "ray")}
+    one = {engine: evals.a_rollout(engine, 50, 450, "--osmosis-batch-size=1") for engine in ("local", "ray")}
     later = 1000 * (one["ray"].wall_s - one["local"].wall_s)
     both = f"{1000 * one['local'].wall_s:.2f} and {1000 * one['ray'].wall_s:.2f} ms"
     yield said(later <= MOST_LATENCY_MS, f"one in flight takes {both}: {later:.2f} ms more (<= {MOST_LATENCY_MS:g})")
@@ -110,7 +110,7 @@ def measured(bench: Bench, cluster: RayCluster, folder: Path) -> Iterable[bool]:
     (folder / "rewards.py").write_text(HEAVY)
     for hosts in (1, 2):
         took = {
-            engine: bench.a_rollout(engine, 50, 350, f"--osmosis-hosts={hosts}").wall_s for engine in ("local", "ray")
+            engine: evals.a_rollout(engine, 50, 350, f"--osmosis-hosts={hosts}").wall_s for engine in ("local", "ray")
         }
         speed = took["local"] / took["ray"]
         text = (
@@ -136,7 +136,7 @@ def main() -> int:
         folder = Path(name)
         prepare(folder, 3000, 1)
         print(f"{options.reps} of each; load {os.getloadavg()[0]:.1f}")
-        return int(not all([*measured(Bench(cluster, folder, options.reps), cluster, folder)]))
+        return int(not all([*measured(Evals(cluster, folder, options.reps), cluster, folder)]))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ class Failed(NamedTuple):
     error: Exception
 
 
-class Answered(NamedTuple):
+class CallAnswered(NamedTuple):
     """The future of a call is done."""
 
     relay: RelayActor
@@ -162,7 +162,7 @@ class Actors:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         all_options = {**self._needs.of_actor(relay.seats), **options}
-        if (node_id := options.get("beside")) is not None:
+        if (node_id := options.get("on_node")) is not None:
             affinity = NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)
             all_options = {"num_cpus": 0, "scheduling_strategy": affinity}
         environment = self._runtime_env(relay.workspace)

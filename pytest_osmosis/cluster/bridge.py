@@ -37,11 +37,11 @@ START = (
 MISMATCH = re.compile(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)
 
 
-class Refusal(Exception):
+class ConnectionRefusal(Exception):
     """No connection, and what to do about it."""
 
 
-class Output:
+class FrameOutput:
     """Writes frames; this process ends if nobody reads them any more."""
 
     def __init__(self, descriptor: int) -> None:
@@ -59,7 +59,7 @@ class Output:
 
 
 def main() -> NoReturn:
-    output = Output(os.dup(1))
+    output = FrameOutput(os.dup(1))
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output.say(Frame(Kind.HELLO))
@@ -110,7 +110,7 @@ class Driver:
     def _work(self) -> None:
         try:
             cluster = connected(self._options.address)
-        except Refusal as refusal:
+        except ConnectionRefusal as refusal:
             self._refuse(str(refusal))
         self._address, self._ray, self._is_local = cluster.address, cluster.ray, cluster.is_local
         self._is_connected.set()
@@ -142,7 +142,7 @@ class Driver:
 def connected(option: str | None) -> ClusterFacts:
     """Connect to a running cluster, and return its address, version and whether it is on this machine.
 
-    Raises `Refusal`.
+    Raises `ConnectionRefusal`.
     """
     os.environ.update(BEFORE_IMPORT)
     os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", SEARCH_S)
@@ -154,12 +154,12 @@ def connected(option: str | None) -> ClusterFacts:
     try:
         import ray
     except ImportError as error:
-        raise Refusal(INSTALL if error.name == "ray" else f"Ray cannot be imported here: {error}") from error
+        raise ConnectionRefusal(INSTALL if error.name == "ray" else f"Ray cannot be imported here: {error}") from error
     address = found(wanted) if wanted == "auto" else wanted
     try:
         ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
     except Exception as error:
-        raise Refusal(refusal_text(error, address)) from error
+        raise ConnectionRefusal(refusal_text(error, address)) from error
     list_nodes: Any = ray.nodes
     nodes = {each["NodeManagerAddress"] for each in list_nodes() if each["Alive"]}
     return ClusterFacts(address, ray.__version__, 0, 0, is_local=all(map(is_ours, nodes)))
@@ -168,13 +168,13 @@ def connected(option: str | None) -> ClusterFacts:
 def check_form(address: str) -> None:
     """Refuse an address that is no HOST:PORT."""
     if address.startswith("ray://"):
-        raise Refusal(
+        raise ConnectionRefusal(
             f"{address} is an address for Ray Client, which cannot run hosts. Give the address of the head itself, "
             "HOST:PORT (usually port 6379), on a machine that is part of the cluster."
         )
     host, _, port = address.rpartition(":")
     if address != "auto" and not (host and port.isdigit() and "://" not in address):
-        raise Refusal(f'{address} is no address of a Ray cluster. Give HOST:PORT of its head, or "auto".')
+        raise ConnectionRefusal(f'{address} is no address of a Ray cluster. Give HOST:PORT of its head, or "auto".')
 
 
 def check_answers(address: str) -> None:
@@ -183,7 +183,7 @@ def check_answers(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
     except (OSError, OverflowError) as error:
-        raise Refusal(
+        raise ConnectionRefusal(
             f"No Ray cluster answers at {address}: {error}. Check [execution.ray] address or RAY_ADDRESS, and that the "
             "head runs (`ray status`)."
         ) from error
@@ -197,11 +197,11 @@ def found(address: str) -> str:
     try:
         at = str(canonicalize_bootstrap_address_or_die(address))
     except (ConnectionError, ValueError) as error:
-        raise Refusal(START) from error
+        raise ConnectionRefusal(START) from error
     try:
         check_answers(at)
-    except Refusal as refusal:
-        raise Refusal(f"{START}\n(One that ran at {at} answers no more.)") from refusal
+    except ConnectionRefusal as refusal:
+        raise ConnectionRefusal(f"{START}\n(One that ran at {at} answers no more.)") from refusal
     return at
 
 

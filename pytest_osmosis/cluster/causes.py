@@ -8,11 +8,11 @@ SAID_CHARS = 600
 OUT_OF_MEMORY = ("running low on memory", "memory usage threshold", "OutOfMemoryError")
 NODE_DIED = ("node has died", "node is dead", "node was terminated", "its node died")
 CANNOT_IMPORT = ("No module named 'pytest_osmosis", "cannot import name", "failed to be imported")
-"""What Ray says; its exceptions tell these apart by their text only."""
+"""Parts of the texts of exceptions, by which alone these causes can be told apart."""
 
 
 class EndOfRelay(NamedTuple):
-    """How the hosts of a relay ended, and by whose end. `is_of_node` if their node is gone, too."""
+    """The end of all hosts of a relay, as in `Died`. It `is_of_node` if their node is gone, too."""
 
     how: str
     by: Literal["host", "machine"]

@@ -21,7 +21,7 @@ DELAY_S = 0.01
 """The time of a message to a host and back. On the path through bridge and relay a trivial rollout takes 5 ms; the rest
 is for a network. It need not be exact: it says how far ahead a host gets work."""
 GATHER_FACTOR = 1.5
-"""A host is told of another `gather_s` only if it differs by more than this factor: the engine changes it steadily."""
+"""The bridge learns of another `gather_s` only if it differs by more than this factor: the engine changes it often."""
 ANSWER_S = 60.0
 """A bridge that does not end a host within this long will not do so any more: the host is given up."""
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from pytest_osmosis.cluster.actors import (
     Actors,
     ActorState,
-    Answered,
+    CallAnswered,
     Closed,
     Failed,
     Nodes,
@@ -59,7 +59,7 @@ RELAYS_PER_S = 1000.0
 """So many answers of relays a second are about a quarter of what a core of the bridge can take."""
 
 
-Message = Frame | Started | Failed | Answered | Nodes | Closed
+Message = Frame | Started | Failed | CallAnswered | Nodes | Closed
 NOTHING = Nodes((), {})
 
 
@@ -127,7 +127,7 @@ class Relays:
             case Failed(relay, error):
                 if relay in self._relays:
                     self._abandon(relay, failed_start(error))
-            case Answered(relay, call, future):
+            case CallAnswered(relay, call, future):
                 if relay in self._relays:  # those that were abandoned are heard no more
                     self._take_answer(relay, call, future)
 
@@ -219,19 +219,19 @@ class Relays:
             self._end(relay)
         for number, host in alone.items():
             if number not in served:
-                self._make(RelayActor(1, host.workspace, only_for=number), self._beside())
+                self._make(RelayActor(1, host.workspace, only_for=number), self._on_node_of_a_relay())
 
     @staticmethod
     def _is_alone(host: PlacedHost) -> bool:
         return host.role == "quarantine"
 
-    def _beside(self) -> dict[str, Any]:
+    def _on_node_of_a_relay(self) -> dict[str, Any]:
         """Return the options of an actor that takes no resources on the node of a relay, if there is one."""
         nodes = [each.node_id for each in self._relays if each.runs and each.node_id not in self._avoided()]
         if not nodes:
             return {"scheduling_strategy": "SPREAD", **self._elsewhere()}
         troubled = {node_id for node_id, at in self._troubled.items() if time.monotonic() - at < AVOID_S}
-        return {"beside": min(nodes, key=lambda node_id: node_id in troubled)}
+        return {"on_node": min(nodes, key=lambda node_id: node_id in troubled)}
 
     def _avoided(self) -> set[str]:
         return {node_id for node_id, at in self._lost.items() if time.monotonic() - at < AVOID_S}
@@ -266,7 +266,7 @@ class Relays:
     def _call(self, relay: RelayActor, call: Literal["where", "do", "listen"], *arguments: Any) -> None:
         group = {"where": "out", "do": "in", "listen": "out"}[call]
         reference = getattr(relay.handle, call).options(concurrency_group=group).remote(*arguments)
-        reference.future().add_done_callback(lambda future: self._inbox.put(Answered(relay, call, future)))
+        reference.future().add_done_callback(lambda future: self._inbox.put(CallAnswered(relay, call, future)))
 
     def _order(self, host: PlacedHost, orders: Iterable[Order]) -> None:
         relay = self._seated.get(host.number)

@@ -57,8 +57,8 @@ def _remove(folder: str) -> None:
 def moved(value: Any, old: str, new: str) -> Any:
     """Return JSON in which the path `old`, and those in it, are in `new`; other text that contains it stays.
 
-    >>> moved({"root": "/w", "files": ["/w/a.py", "/work", "see /w/a.py"]}, "/w", "/tmp/w")
-    {'root': '/tmp/w', 'files': ['/tmp/w/a.py', '/work', 'see /w/a.py']}
+    >>> moved({"root": "/w", "files": ["/w/a.py", "/work", "see /w/a.py"]}, "/w", "/copy/w")
+    {'root': '/copy/w', 'files': ['/copy/w/a.py', '/work', 'see /w/a.py']}
     """
     if isinstance(value, str):
         return new + value[len(old) :] if value == old or value.startswith(old.rstrip("/") + "/") else value

@@ -86,7 +86,7 @@ class Host:
         return max(self.sent_limits[self._n_void :]) if self.ready else 0
 
     def become_ready(self) -> None:
-        """Note that it has loaded its code. From here on it keeps the limit that it was told of last."""
+        """Note that it has loaded its code. From here on it keeps the limit that it was sent last."""
         self.ready, self._n_void = True, len(self.sent_limits) - 1
 
     def limited(self) -> None:

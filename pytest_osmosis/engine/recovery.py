@@ -28,7 +28,7 @@ from pytest_osmosis.text.numbers import plural
 
 SUSPECT_AT = 2
 MOST_LOST = 3
-"""What is lost with its machine so often waits for the quarantine, and then fails."""
+"""A run or function that is lost with its machine so often waits for the quarantine, and then fails."""
 
 
 class Recovery:

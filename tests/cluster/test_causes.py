@@ -1,4 +1,4 @@
-"""Why a relay ended, by what Ray says."""
+"""The causes of the end of a relay, by what Ray says."""
 
 from __future__ import annotations
 

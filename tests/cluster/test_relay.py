@@ -490,7 +490,7 @@ def test_hosts_have_the_environment_of_the_node_without_rays(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONBREAKPOINT", "ray.util.rpdb.set_trace")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    monkeypatch.setenv("HOME", "/home/of/node")
+    monkeypatch.setenv("HOME", "/its/home")
     workspace.agent("""
         names = "RAY_JOB_ID", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES", "HOME", "GIVEN", "PWD"
         print(*(os.environ.get(name) for name in names))
@@ -499,7 +499,7 @@ def test_hosts_have_the_environment_of_the_node_without_rays(
     ear.open(1, workspace.setup(), environ={"GIVEN": "config"})
     ear.run(1, 0)
     [rollout] = ear.until_event(1, "rollout")
-    assert rollout["output"]["stdout"] == f"None None None 3 /home/of/node config {workspace.root}\n"
+    assert rollout["output"]["stdout"] == f"None None None 3 /its/home config {workspace.root}\n"
 
 
 def test_closing_ends_hosts_and_nothing_starts_after_it(workspace: Workspace) -> None:

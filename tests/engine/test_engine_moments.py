@@ -554,3 +554,10 @@ def test_an_idle_host_gets_the_runs_that_a_slow_one_has_not_begun(
     stepped.turn()
     assert fast.runs()[4:] == waiting
     stepped.end()
+
+
+def test_the_last_runs_are_for_hosts_that_can_begin_them(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 4, hosts=4, scorers={"exact": False})
+    stepped.begin()
+    assert [len(host.runs()) for host in stepped.hosts] == [1, 1, 1, 1]
+    stepped.end()
