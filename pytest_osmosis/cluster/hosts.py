@@ -59,11 +59,20 @@ class PlacedHosts(NamedTuple):
 class ClusterHosts:
     """Hosts on the Ray cluster of `options`. `environ` is the bridge's, but for the names `hidden`, which hold secrets.
 
-    Engines of several evals may spawn hosts at once.
+    Engines of several evals may spawn hosts at once. `changed` is called with the facts whenever they change, in the
+    thread that reads the bridge.
     """
 
-    def __init__(self, options: RayOptions, environ: Mapping[str, str], hidden: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        options: RayOptions,
+        environ: Mapping[str, str],
+        hidden: Collection[str] = (),
+        *,
+        changed: Callable[[ClusterFacts], None] = lambda facts: None,
+    ) -> None:
         self._options = options
+        self._tell_change = changed
         self._environ = {name: value for name, value in environ.items() if name not in hidden}
         self._bridge: _Bridge | None = None
         self._changed = threading.Condition()  # protects what follows, and tells `open` of its changes
@@ -182,6 +191,8 @@ class ClusterHosts:
                 case kind:
                     raise ValueError(f"{kind!r} is about a host")
             self._changed.notify_all()
+        if frame.kind is Kind.FACTS:
+            self._tell_change(self.facts)
 
     def _take_of_host(self, frame: Frame) -> None:
         with self._changed:

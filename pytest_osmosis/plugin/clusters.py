@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from pytest_osmosis.text.paths import shown
 if TYPE_CHECKING:
     from pytest_osmosis.cluster.facts import ClusterFacts
     from pytest_osmosis.cluster.hosts import ClusterHosts
+    from pytest_osmosis.engine.engine import Engine
 
 
 class OnCluster(NamedTuple):
@@ -39,6 +41,7 @@ class RayClusters:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._opened: dict[str, ClusterHosts] = {}
+        self._growing: dict[str, list[Engine]] = {}
 
     def open(self, evals: Iterable[OnCluster]) -> list[str]:
         """Connect to the clusters of evals, and return a note on each.
@@ -54,7 +57,9 @@ class RayClusters:
         for each in evals:
             options = each.prepared.config.execution.ray
             if _key(options) not in self._opened:
-                self._opened[_key(options)] = hosts = ClusterHosts(options, self._environ, hidden)
+                self._opened[_key(options)] = hosts = ClusterHosts(
+                    options, self._environ, hidden, changed=partial(self._grow, _key(options))
+                )
                 hosts.open()
         problems = [
             problem
@@ -76,6 +81,15 @@ class RayClusters:
     def n_places(self, prepared: Prepared) -> int:
         """Return the number of hosts of an eval that sets none: as many as its cluster has room for."""
         return max(1, self.of(prepared).facts.n_places)
+
+    def grow_with(self, prepared: Prepared, engine: Engine) -> None:
+        """Let an eval that sets no number of hosts get further ones as nodes join."""
+        if prepared.config.execution.hosts is None:
+            self._growing.setdefault(_key(prepared.config.execution.ray), []).append(engine)
+
+    def _grow(self, key: str, facts: ClusterFacts) -> None:
+        for engine in [*self._growing.get(key, ())]:
+            engine.grow(facts.n_places)
 
     def close(self) -> None:
         """End all hosts and leave the clusters. Idempotent."""

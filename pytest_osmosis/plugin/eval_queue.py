@@ -63,6 +63,7 @@ class EvalQueue:
         self._begun: set[str] = set()
         self._later: set[str] = set()
         self._lock = threading.RLock()
+        self._has_hosts_on_cluster = False
         self._stopped = False
         self._paused = False
 
@@ -72,18 +73,24 @@ class EvalQueue:
         groups = [group for group in self._groups.values() if len(group.runs) > 1]
         return [[self.finished[eval_id] for eval_id in group.runs] for group in groups if self.finished]
 
-    def hosts_wait(self, group: str) -> bool:
-        """Return True if the hosts of the next eval of a group start later, once it is its turn."""
-        return self._inline is None and self._loads_later(group)
+    def hosts_wait(self, group: str, *, on_cluster: bool) -> bool:
+        """Return True if the hosts of the next eval of a group start later, once it is its turn.
 
-    def _loads_later(self, group: str) -> bool:
+        Those of an eval `on_cluster` do, unless it is the first one: its hosts may take all places that there are.
+        """
+        return self._inline is None and self._loads_later(group, on_cluster)
+
+    def _loads_later(self, group: str, on_cluster: bool) -> bool:
+        if on_cluster and self._has_hosts_on_cluster:
+            return True
         return group in self._groups and len(self._groups[group].runs) >= MOST_AT_ONCE
 
-    def add(self, eval_id: str, run: EvalRun, group: str) -> None:
+    def add(self, eval_id: str, run: EvalRun, group: str, *, on_cluster: bool) -> None:
         """Add an eval. Those with the same `group` run together."""
         self.runs[eval_id] = run
-        if self._loads_later(group):
+        if self._loads_later(group, on_cluster):
             self._later.add(eval_id)
+        self._has_hosts_on_cluster = self._has_hosts_on_cluster or on_cluster
         self._n_left[eval_id] = len(run.selected.runs)
         self._group_of[eval_id] = self._groups.setdefault(group, Group())
         self._group_of[eval_id].runs[eval_id] = run

@@ -203,7 +203,8 @@ class EvalSession:
                 continue
             try:
                 group = self._group(self.by_id[eval_id])
-                self.queue.add(eval_id, self._started(self.by_id[eval_id], selected, group), group)
+                run = self._started(self.by_id[eval_id], selected, group)
+                self.queue.add(eval_id, run, group, on_cluster=self._is_on_cluster(run.prepared))
             except (CassetteError, CodeError, JournalError) as error:
                 self.queue.discard()
                 self._clusters.close()
@@ -241,18 +242,23 @@ class EvalSession:
             self._settings(each),
             rerun=each.rerun,
             on_done=self._on_done(each),
-            hosts_wait=self.queue.hosts_wait(group),
+            hosts_wait=self.queue.hosts_wait(group, on_cluster=self._is_on_cluster(each.prepared)),
         )
+        if self._is_on_cluster(each.prepared):
+            self._clusters.grow_with(each.prepared, run.engine)
         if each.may_stop_early and selected.partial:
             run.notices.add("did not stop early: with only some runs selected, no gate is decided")
         return run
 
     def _settings(self, each: SessionEval) -> RunSettings:
         settings = self._local_settings(each, self._local_spawn(each.id))
-        if self.inline is not None or not is_on_cluster(each.prepared):
+        if not self._is_on_cluster(each.prepared):
             return settings
         clusters = self._clusters
         return replace(settings, hosts=clusters.n_places(each.prepared), spawn=clusters.spawn(each.prepared))
+
+    def _is_on_cluster(self, prepared: Prepared) -> bool:
+        return self.inline is None and is_on_cluster(prepared)
 
     def _local_settings(self, each: SessionEval, spawn: Spawn) -> RunSettings:
         """Return the settings of an eval run whose hosts `spawn` starts on this machine."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.clusters import RayCluster, until
+from tests.cluster.clusters import RayCluster, ray_cluster, until
 from tests.plugin.workspaces import Tables, Workspace, hosts_under
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -205,3 +205,32 @@ def test_ctrl_c_ends_the_hosts_on_the_cluster(workspace: Workspace, eval_on: Cal
     assert session.wait() == 2, session.output
     until(lambda: not hosts_under(workspace.root), "for hosts to end")
     assert workspace.results()["schema_version"]
+
+
+def test_evals_that_each_take_the_whole_cluster_run_one_after_the_other(
+    workspace: Workspace, eval_on: Callable[..., None], cluster: RayCluster
+) -> None:
+    eval_on(6)
+    on_cluster = {"engine": "ray", "ray": {"address": cluster.address}}
+    workspace.eval("y", 6, ".", evaluation={"batch_size": 4}, execution=on_cluster)
+
+    result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml")
+
+    result.assert_outcomes(passed=12)
+    result.stdout.fnmatch_lines(["osmosis: 4 hosts on 2 nodes (Ray *"])
+
+
+def test_an_eval_gets_more_hosts_as_nodes_join(workspace: Workspace) -> None:
+    workspace.write("agent.py", AGENT)
+    workspace.write("slow", "")
+    with ray_cluster(1) as growing:
+        on_cluster = {"engine": "ray", "ray": {"address": growing.address}}
+        tables: Tables = {"evaluation": {"batch_size": 4}, "execution": on_cluster}
+        workspace.eval("x", 8, ".", agent={"agent": "agent:rollout"}, **tables)
+        session = workspace.start(CONFIG)
+        until(lambda: len(growing.hosts_of(workspace.root)) == 2, "for a host and its scorer")
+        growing.add(num_cpus=2)
+        until(lambda: len(growing.hosts_of(workspace.root)) == 6, "for hosts on the node that joined")
+        (workspace.root / "slow").unlink()
+        assert session.wait() == 0, session.output
+    assert "osmosis: 1 host on 1 node" in session.output
