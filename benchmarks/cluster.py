@@ -10,9 +10,11 @@ less what they take while nothing runs. Nothing else should run meanwhile.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,6 +38,7 @@ MOST_CPU_MS = 0.7
 MOST_LATENCY_MS = 5.0
 LEAST_SPEED = 0.9
 IDLE_S = 5.0
+LOOK_S = 0.1
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -46,16 +49,42 @@ class Cost(NamedTuple):
     cpu_s: float
 
 
-def cpu_s(pids: Iterable[int]) -> float:
-    """Return the CPU seconds of processes, and of those that they started and that have ended."""
-    total = 0
-    for pid in pids:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-        except OSError:  # it has ended
-            continue
-        total += sum(map(int, fields[11:15]))
-    return total / TICKS
+class ClusterCpu:
+    """The CPU of all processes of a cluster while it is entered, also of those that end meanwhile.
+
+    Processes are looked at now and then, as Ray reaps them without counting what they used.
+    """
+
+    def __init__(self, cluster: RayCluster) -> None:
+        self._cluster = cluster
+        self._ticks: dict[int, int] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> ClusterCpu:
+        self._look()
+        self._before = sum(self._ticks.values())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._look()
+
+    @property
+    def seconds(self) -> float:
+        return (sum(self._ticks.values()) - self._before) / TICKS
+
+    def _watch(self) -> None:
+        while not self._over.wait(LOOK_S):
+            self._look()
+
+    def _look(self) -> None:
+        for pid in self._cluster.pids():
+            with contextlib.suppress(OSError):  # it has ended
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+                self._ticks[pid] = int(fields[11]) + int(fields[12])
 
 
 class Evals:
@@ -66,19 +95,19 @@ class Evals:
         self._folder = folder
         self._reps = reps
         os.environ["RAY_ADDRESS"] = cluster.address
-        before = cpu_s(cluster.pids())
-        time.sleep(IDLE_S)
-        self._idle = (cpu_s(cluster.pids()) - before) / IDLE_S
+        with ClusterCpu(cluster) as idle:
+            time.sleep(IDLE_S)
+        self._idle = idle.seconds / IDLE_S
 
     def cost(self, engine: str, n_rows: int, *arguments: str) -> Cost:
         """Return the median cost of an eval of the first rows."""
         costs = []
         for _ in range(self._reps):
-            before = cpu_s(self._cluster.pids())
             options = [f"--osmosis-engine={engine}", f"--osmosis-limit={n_rows}", *arguments]
-            own_s, wall_s, _ = measure([*OURS, *options], self._folder)
-            of_cluster_s = cpu_s(self._cluster.pids()) - before - self._idle * wall_s
-            costs.append(Cost(wall_s, own_s + (of_cluster_s if engine == "ray" else 0.0)))
+            with ClusterCpu(self._cluster) as of_cluster:
+                own_s, wall_s, _ = measure([*OURS, *options], self._folder)
+            busy_s = of_cluster.seconds - self._idle * wall_s if engine == "ray" else 0.0
+            costs.append(Cost(wall_s, own_s + busy_s))
         return Cost(*(statistics.median(each) for each in zip(*costs, strict=True)))
 
     def a_rollout(self, engine: str, few: int, many: int, *arguments: str) -> Cost:
