@@ -34,8 +34,8 @@ from pytest_osmosis.engine.pulse import LOOK_S, HostPulse, Silence
 from pytest_osmosis.host.pulse import STACKS_SIGNAL
 
 Order = tuple[str, int, bytes, bytes]
-"""Its kind, the number of a host, and two bodies: "open" has a setup, and json of role, environ and move_from; "send"
-has lines, "kill" nothing."""
+"""Its kind, the number of a host, and two bodies: "open" has a setup, and json of role, environ and move_from, or their
+ends if "part" had what comes before; "send" has lines, "kill" nothing."""
 
 READ_BYTES = 1 << 16
 FIRST_LEASE_S = 60.0
@@ -173,6 +173,7 @@ class Relay:
     def __init__(self, lease_s: float = 30.0) -> None:
         self._lease_s = lease_s
         self._seats: dict[int, Seat] = {}
+        self._parts: dict[int, tuple[bytes, bytes]] = {}
         self._backlog = Backlog()
         self._node_id = ""
         self._ended_for = ""
@@ -202,8 +203,13 @@ class Relay:
     def do(self, orders: Sequence[Order]) -> None:
         """Start hosts, send them lines and kill them, in the order given. What fails is said by `listen`."""
         for kind, number, data, fields in orders:
+            if kind in ("part", "open"):
+                setup, environ = self._parts.pop(number, (b"", b""))
+                self._parts[number] = setup + data, environ + fields
+            if kind == "part":
+                continue
             if kind == "open":
-                problem = self._open(number, data, fields)
+                problem = self._open(number, *self._parts.pop(number))
                 if problem:
                     self._backlog.died(number, problem)
             elif (seat := self._seats.get(number)) is not None:

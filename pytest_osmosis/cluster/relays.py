@@ -156,8 +156,8 @@ class Relays:
         workspace = json.loads(frame.first)["setup"]["workspace"]
         upload = self._options.workspace == "upload"
         second = json.dumps({**fields, "move_from": workspace if upload else None}).encode()
-        order: Order = ("open", frame.number, frame.first, second)
-        host = PlacedHost(frame.number, fields["role"], [order], workspace if upload else "")
+        orders = opening_orders(frame.number, frame.first, second)
+        host = PlacedHost(frame.number, fields["role"], orders, workspace if upload else "")
         self._waiting[host.number] = host
         if self._settle_at is None:
             self._settle_soon(SETTLE_S)
@@ -468,6 +468,18 @@ class Relays:
                 if host.waits != why:
                     host.waits = why
                     self._say(Frame(Kind.WAITS, host.number, why.encode()))
+
+
+def opening_orders(number: int, setup: bytes, fields: bytes) -> list[Order]:
+    """Return the order that starts a host, in parts of which each can travel in a call of its own.
+
+    >>> [(kind, len(setup), len(fields)) for kind, _, setup, fields in opening_orders(1, b"s" * 70_000, b"f")]
+    [('part', 30000, 1), ('part', 30000, 0), ('open', 10000, 0)]
+    """
+    size = CALL_BYTES // 2
+    begins = range(0, max(len(setup), len(fields), 1), size)
+    parts = [(number, setup[begin : begin + size], fields[begin : begin + size]) for begin in begins]
+    return [*(("part", *part) for part in parts[:-1]), ("open", *parts[-1])]
 
 
 def described(

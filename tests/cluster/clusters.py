@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 MARK = "OSMOSIS_TEST_CLUSTER"
 HOST = "pytest_osmosis.host.main"
 STORE_BYTES = 80_000_000

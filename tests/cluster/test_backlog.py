@@ -10,7 +10,7 @@ import pytest
 from pytest_osmosis.cluster.backlog import LOG_BYTES, MOST_BYTES, REPLY_BYTES, Backlog, Said
 from pytest_osmosis.cluster.frames import Kind
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 FOR_EVER_S = 1000.0
 
 

@@ -30,7 +30,7 @@ from pytest_osmosis.errors import ClusterError, HostError
 from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.record.run_id import RunId
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 FACTS = ClusterFacts("head:6379", "2.60.0", n_nodes=2, n_places=32, lacks="16 CPUs")
 SILENCE = Silence(3.0, Key(RunId(1, 0), 2), {Key(RunId(1, 0), 2): 4.5}, "a stack")
 UNUSED = b'{"ev": "unused", "id": 1}\n'

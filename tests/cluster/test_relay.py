@@ -25,12 +25,13 @@ import pytest
 from pytest_osmosis.cluster.backlog import LOG_BYTES, MOST_BYTES, Said
 from pytest_osmosis.cluster.frames import Kind
 from pytest_osmosis.cluster.relay import READ_BYTES, Relay
+from pytest_osmosis.cluster.relays import CALL_BYTES, opening_orders
 from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.host.protocol import Key, Setup, encode
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_id import RunId
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 REWARDS = """
 def exact(solution_str, ground_truth, extra_info):
     return float(solution_str == ground_truth)
@@ -76,7 +77,7 @@ class Ear:
         self, number: int, setup: Setup, *, environ: Mapping[str, str] | None = None, move_from: Path | None = None
     ) -> None:
         fields = {"role": "host", "environ": environ or {}, "move_from": move_from and str(move_from)}
-        self.relay.do([("open", number, encode([setup.to_json()]), json.dumps(fields).encode())])
+        self.relay.do(opening_orders(number, encode([setup.to_json()]), json.dumps(fields).encode()))
 
     def send(self, number: int, *messages: Mapping[str, Any]) -> None:
         self.relay.do([("send", number, encode(messages), b"")])
@@ -511,3 +512,17 @@ def test_closing_ends_hosts_and_nothing_starts_after_it(workspace: Workspace) ->
         assert not is_alive(place(ear, 1)["pid"])
         ear.open(2, workspace.setup())
         assert ear.until_death(2)["how"] == "no host starts here any longer: the session has ended"
+
+
+def test_a_large_environment_comes_in_parts_that_ray_keeps_out_of_its_store(ear: Ear, workspace: Workspace) -> None:
+    workspace.agent("""
+        print(*(len(os.environ[name]) for name in ("FIRST", "SECOND", "THIRD")))
+        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+    """)
+    environ = {"FIRST": "1" * 50_000, "SECOND": "2" * 50_000, "THIRD": "3" * 50_000}
+    orders = opening_orders(1, encode([workspace.setup().to_json()]), json.dumps({"environ": environ}).encode())
+    assert all(len(setup) + len(fields) <= CALL_BYTES for _, _, setup, fields in orders)
+    ear.open(1, workspace.setup(), environ=environ)
+    ear.run(1, 0)
+    [rollout] = ear.until_event(1, "rollout")
+    assert rollout["output"]["stdout"] == "50000 50000 50000\n"

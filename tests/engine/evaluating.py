@@ -31,7 +31,7 @@ from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.servers import ChatServer
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 MARK = "OSMOSIS_TEST_MARK"
 
 EXACT = """
