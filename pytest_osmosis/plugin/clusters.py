@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from pytest_osmosis.config.tables import RayOptions
-from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.errors import ClusterError, ConfigError, Problem
 from pytest_osmosis.evals import Prepared, SelectedRuns, Spawn, n_hosts
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
@@ -46,7 +46,7 @@ class RayClusters:
     def open(self, evals: Iterable[OnCluster]) -> list[str]:
         """Connect to the clusters of evals, and return a note on each.
 
-        Raises `ClusterError`, or `ConfigError` if nodes cannot reach a model.
+        Raises `ClusterError`, also if no node has room for a host, or `ConfigError` if nodes cannot reach a model.
         """
         evals = list(evals)
         if not evals:
@@ -60,7 +60,7 @@ class RayClusters:
                 self._opened[_key(options)] = hosts = ClusterHosts(
                     options, self._environ, hidden, changed=partial(self._grow, _key(options))
                 )
-                hosts.open()
+                _check_room(hosts.open(), options)
         problems = [
             problem
             for each in evals
@@ -107,6 +107,17 @@ class RayClusters:
             numbers = {n_hosts(each.prepared.config, each.selected, self.n_places(first)) for each in together}
             text = hosts_text(max(numbers), self.of(first).facts, first.config.execution.ray)
             yield text if len(numbers) == 1 else f"up to {text}"
+
+
+def _check_room(facts: ClusterFacts, options: RayOptions) -> None:
+    """Raise `ClusterError` if no node has room for a host, also once nothing else runs there."""
+    if facts.n_nodes:
+        return
+    from pytest_osmosis.cluster.places import HostNeeds
+
+    needs = f"which needs {HostNeeds(options.resources).words(1)}"
+    fix = "lower resources in [execution.ray], or add such a node"
+    raise ClusterError(f"no node of the Ray cluster at {facts.address} has room for a host, {needs}; {fix}")
 
 
 def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:

@@ -166,6 +166,22 @@ def test_models_of_this_machine_are_refused_if_nodes_are_elsewhere(
     assert not workspace.run_dirs()
 
 
+def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
+    workspace: Workspace, cluster: RayCluster
+) -> None:
+    on_cluster = {"engine": "ray", "ray": {"address": cluster.address, "resources": {"num_cpus": 64}}}
+    workspace.eval("x", 2, ".", execution=on_cluster)
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 4
+    assert [line for line in result.errlines if line] == [
+        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs 64 CPUs; "
+        "lower resources in [execution.ray], or add such a node"
+    ]
+    assert not workspace.run_dirs()
+
+
 def test_debuggers_stay_in_this_process(workspace: Workspace, eval_on: Callable[..., None]) -> None:
     eval_on(2)
     workspace.write("conftest.py", RECORD_MODULES)
