@@ -241,7 +241,7 @@ class Actor:
         hosts, quarantine = self.hosts, self.hosts.quarantine
         if not hosts.are_limited:
             return hosts.in_flight
-        of_hosts = sum(max(*host.sent_limits, host.n_in_slots) for host in hosts if host.role == "host")
+        of_hosts = sum(max(host.most_told, host.n_in_slots) for host in hosts if host.role == "host")
         quarantined = quarantine is not None and quarantine.n_to_roll_out > 0
         return max(hosts.in_flight, of_hosts + quarantined)
 
@@ -422,6 +422,8 @@ class Actor:
         if by == "host" and not self.loaded.is_set() and not self.hosts.closing:
             self._refuse(HostError(start_failure(how)))
         self._probing.died(host)
+        if not self.paused:
+            self._probing.go_on()
         self.artifacts.died(host)
         self.permits.died(host)
         self.judge_permits.died(host)

@@ -80,11 +80,15 @@ class Feed:
         Runs that wait for a retry have no slot, so more than `limit` may have begun. Nothing is handed out while
         scoring lags behind: conversations would pile up, and scores may show that no further run is needed.
         """
+        handed = Counter[Host]()
         if len(self._table.queue) <= self._job.batch_size:
-            self._hand_out(ahead=False)
-        self._hand_out(ahead=True)
+            self._hand_out(handed, ahead=False)
+        self._hand_out(handed, ahead=True)
+        for host, room in handed.items():
+            self._hosts.pace(host, room)
 
-    def _hand_out(self, *, ahead: bool) -> None:
+    def _hand_out(self, handed: Counter[Host], *, ahead: bool) -> None:
+        """Hand out runs, and add the room that hosts had for them to `handed`."""
         is_alone = self._job.hosts == 1
         for host in self._hosts.rolling:
             if not self._table.queue or self._table.tally.n_unscored > self._most_unscored:
@@ -94,11 +98,11 @@ class Feed:
             most_ahead = (2 if most_ahead < 2 else most_ahead) if ahead else 0
             room = (limit if limit > n_rolling else n_rolling) + most_ahead - host.n_to_roll_out
             if room >= (most_ahead >> 3 or 1) and limit and host.ready:
+                handed[host] += room
                 self._refill_host(host, room)
 
     def _refill_host(self, host: Host, room: int) -> None:
         """Hand up to `room` runs to a host."""
-        self._hosts.pace(host, room)
         requests: list[Request] = []
         for state in list(self._next_states(room, self._in_flight(), host)):
             why = self._runs.why_never(state.run)  # an unreadable row among them may have stopped the eval

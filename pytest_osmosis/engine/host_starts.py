@@ -112,13 +112,14 @@ class Host:
 
 
 class HostStarts:
-    """Starts hosts. `given_up` says why no further host is started; hosts that live continue."""
+    """Starts hosts. `given_up` says why no further host is started; hosts that live continue. `n_hosts` are wanted."""
 
     def __init__(self, job: Job, post: Post) -> None:
         self.given_up: str | None = None
         self._job = job
         self._post = post
         self._n_barren = Counter[HostRole]()
+        self.n_hosts = job.hosts
         self._n_lost = 0
 
     def start(self, role: HostRole, limit: int) -> Host:
@@ -140,8 +141,8 @@ class HostStarts:
     def died_barren(self, host: Host, how: str, by: Cause) -> None:
         """Note that a host died before it began anything, and give up after too many in a row."""
         if by == "machine":
-            self._n_lost += 1
-            if self._n_lost >= max(MOST_LOST, MOST_LOST_EACH * self._job.hosts):
+            self._n_lost += host.role == "host"
+            if self._n_lost >= max(MOST_LOST, MOST_LOST_EACH * self.n_hosts):
                 lost = (
                     f"{self._n_lost} processes in a row were lost with their machines before they ran any of your code"
                 )

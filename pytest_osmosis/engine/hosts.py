@@ -24,7 +24,7 @@ from pytest_osmosis.text.numbers import plural
 START_S = 300.0
 """A host that has not loaded its code after this long is ended."""
 LATE_S = 5.0
-"""A host that is not ready this long after the first one leaves its share to others: a place may be hours away."""
+"""A host without a place leaves its share to others this long after the first one is ready: it may wait for hours."""
 SILENCE_SLACK_S = 10.0
 """A host that is silent for longer than its code may take, and this, is ended: none of its deadlines worked."""
 PROBE_S = 61.0
@@ -94,11 +94,15 @@ class Hosts:
             self._add("scorer")
 
     def grow(self, n_hosts: int) -> None:
-        """Start further hosts until there are `n_hosts`, at most `batch_size`. Never ends one."""
+        """Start further hosts until there are `n_hosts`, at most `batch_size`. Never ends one.
+
+        If user code limits what happens at once, there are enough: what they have in use could not be shared anew.
+        """
         n_more = min(n_hosts, self._job.batch_size) - self.n_wanted
-        if n_more <= 0 or self.closing:
+        if n_more <= 0 or self.closing or any(self.most):
             return
         self.n_wanted += n_more
+        self.starts.n_hosts = self.n_wanted
         self.throttle.floor = self.n_wanted
         self._settles = True
         for _ in range(n_more):
@@ -143,6 +147,8 @@ class Hosts:
         host.become_ready()
         if host.late:
             host.late, self._settles = False, True
+            self.rolling.remove(host)
+            self.rolling.append(host)  # others have its share, and maybe in use
         if host.role == "host":
             self._ready_at = min(self._ready_at, time.monotonic())
         left_s = self.throttle.until - time.monotonic()
@@ -198,7 +204,7 @@ class Hosts:
                 host.connection.kill()
 
     def _is_late(self, host: Host, now: float) -> bool:
-        if host.ready or host.late or host.role != "host":
+        if host.ready or host.late or host.role != "host" or host.connection.placed_at is not None:
             return False
         return now - max(host.started_at, self._ready_at) > LATE_S
 
@@ -244,7 +250,7 @@ class Hosts:
         """
         n_hosts, ceiling = len(hosts), self.throttle.ceiling
         most = self.most
-        n_in_time = sum(not host.late for host in hosts) or n_hosts
+        n_in_time = n_hosts if any(most) else sum(not host.late for host in hosts) or n_hosts
         n_active = min(n_in_time, *(number for number in most if number is not None), self.throttle.limit)
         if not n_active:
             return [Share.of(0)] * n_hosts
@@ -276,7 +282,7 @@ class Hosts:
             return wanted
         begun = [host.n_in_slots for host in hosts]
         if sum(wanted) < n_active:
-            order = sorted(range(n_active), key=lambda index: not begun[index])
+            order = sorted(range(n_active), key=lambda index: (not begun[index], not hosts[index].n_rolling))
             wanted = [int(index in order[: sum(wanted)]) for index in range(n_active)]
         limits = [host.limit if host.ready else 0 for host in hosts]
         limits = exact_limits(wanted, limits, [host.most_told for host in hosts], begun)

@@ -26,6 +26,7 @@ from pytest_osmosis.record.run_record import ENDED_TWICE, LOST_OFTEN, UNINTERRUP
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.text.numbers import plural
 
+GROUP = "the functions of its group"
 SUSPECT_AT = 2
 MOST_LOST = 3
 """A run or function that is lost with its machine so often waits for the quarantine, and then fails."""
@@ -137,15 +138,16 @@ class Recovery:
 
     def _lose_rollout(self, state: RunState, host: Host, how: str) -> None:
         """Roll a run out once more that was rolling."""
-        self._table.lost[state.run] += 1
-        if self._table.lost[state.run] >= MOST_LOST:
+        self._table.lost[state.run, ""] += 1
+        n_lost = self._table.lost[state.run, ""]
+        if n_lost >= MOST_LOST:
             self._runs.fail_rollout(state, "host", f"{LOST_OFTEN} ({how})")
             return
         if self._runs.why_never(state.run) is not None:
             self._runs.skip(state.run, "its machine was lost after the eval had stopped")
             return
         self._n_repeated[how] += 1
-        if host.role == "quarantine" or self._table.lost[state.run] >= SUSPECT_AT:
+        if host.role == "quarantine" or n_lost >= SUSPECT_AT:
             self._suspect(state)
         else:
             state.attempt += 1
@@ -164,8 +166,9 @@ class Recovery:
     def _lose_scoring(self, state: RunState, host: Host, how: str) -> None:
         """Let a run be scored elsewhere, unless its function was lost too often."""
         running = state.running.pop(host, None)
-        self._table.lost[state.run] += running is not None
-        n_lost = self._table.lost[state.run]
+        if running is not None:
+            self._table.lost[state.run, running] += 1
+        n_lost = 0 if running is None else self._table.lost[state.run, running]
         if host.role == "scorer":
             state.scorer = None
         else:
@@ -177,18 +180,19 @@ class Recovery:
         if host.role == "scorer" and self._recorder.unscored_blocking(state.run):
             self._table.unscored_blocking.appendleft(state)
         elif host.role != "scorer" and self._recorder.unscored_async(state.run):
-            is_suspect = running is not None and n_lost == SUSPECT_AT
+            is_suspect = host.role == "quarantine" or n_lost == SUSPECT_AT
             (self._table.suspects if is_suspect else self._table.unscored_async).append(state)
 
     def _lose_group(self, group: ScoringGroup, host: Host, how: str) -> None:
         """Let another host score a group, unless it was lost too often."""
         began, first = group.take_back(), group.members[0]
-        self._table.lost[first.run] += began
-        if began and self._table.lost[first.run] >= MOST_LOST:
+        self._table.lost[first.run, GROUP] += began
+        n_lost = self._table.lost[first.run, GROUP]
+        if began and n_lost >= MOST_LOST:
             self._runs.fail_group(group, f"{LOST_OFTEN} ({how})")
             return
         self._runs.again(group)
-        if began and self._table.lost[first.run] == SUSPECT_AT:
+        if host.role == "quarantine" or (began and n_lost == SUSPECT_AT):
             self._table.suspects.append(first)
         else:
             self._table.groups.ready.append(group)

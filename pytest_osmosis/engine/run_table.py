@@ -22,13 +22,13 @@ class RunTable:
     `unscored_async` wait for a host that scores them on its event loop, `unscored_blocking` for a scorer. `stored` are
     runs whose rollout an earlier session made; they are reported besides the others. `held` are rolled out, and not
     scored before the last rollout has ended. `groups` are those of an eval with `n` runs of each row. `tally` counts
-    `states`. `lost` counts how often a run was begun, or scored, on a machine that was lost.
+    `states`. `lost` counts by run how often its rollout (""), or a function, was lost with a machine.
     """
 
     def __init__(self, n: int = 1) -> None:
         self.tally = Tally()
         self.held = WaitingRuns()
-        self.lost = Counter[RunId]()
+        self.lost = Counter[tuple[RunId, str]]()
         self.groups = ScoringGroups(n)
         self.queue: deque[RunId] = deque()
         self.states: dict[RunId, RunState] = {}

@@ -44,6 +44,9 @@ CLIMATES = {
     "machines and hosts are lost": Climate(scorers=("sync", "async"), machines=3, deaths=4, stalls=0.01, breaks=0.1),
     "machines are lost with groups": Climate(scorers=("sync", "whole"), grouped=("whole",), machines=4, deaths=1),
     "hosts wait for a place": Climate(scorers=("sync", "async"), waits=0.6, machines=3, retries=0.2, permits=True),
+    "hosts wait for a place, and code limits both": Climate(
+        scorers=("reward", "sync"), waits=0.6, retries=0.3, machines=1, max_rollouts=2, max_scorings=2
+    ),
     "functions in hosts alone": Climate(scorers=("async",), sync=(), deaths=5, stalls=0.02),
     "code that holds its host": Climate(scorers=("sync", "async"), deaths=2, stalls=0.03, breaks=0.1),
     "a server without room": Climate(permits=True, retries=0.3, throttles=0.7, fails=0.05, deaths=2),
@@ -142,7 +145,8 @@ class History:
                 world.plan += [world.wait] * chance.randint(0, 6)
                 world.plan.append(change)
         if chance.random() < 0.3:
-            for limit in (*chance.choices(range(world.batch_size + 1), k=chance.randint(1, 4)), world.batch_size):
+            last = chance.choice((1, world.batch_size))
+            for limit in (*chance.choices(range(world.batch_size + 1), k=chance.randint(1, 4)), last):
                 world.plan += [world.wait] * chance.randint(0, 6)
                 world.plan.append(partial(engine.limit, limit))
         if chance.random() < 0.2:
