@@ -110,6 +110,7 @@ class Actors:
         self._options = options
         self._needs = needs
         self._post = post
+        self._uploaded: dict[str, dict[str, Any]] = {}
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="osmosis-actors", daemon=True)
 
@@ -174,6 +175,8 @@ class Actors:
         environment = dict(self._options.runtime_env)
         if not workspace:
             return environment
+        if workspace in self._uploaded:  # all hosts of a session run the same code
+            return self._uploaded[workspace]
         # Actors take no local folder, only jobs do, and they before there is a workspace. Ray's own function is the
         # one that they use: if it changes, `test_the_workspace_is_uploaded` fails.
         from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
@@ -182,6 +185,7 @@ class Actors:
         packed = {**environment, "working_dir": workspace, "excludes": excludes}
         with tempfile.TemporaryDirectory(prefix="pytest-osmosis-") as folder:
             uploaded: dict[str, Any] = upload_working_dir_if_needed(packed, include_gitignore=True, scratch_dir=folder)
+        self._uploaded[workspace] = uploaded
         return uploaded
 
     @staticmethod

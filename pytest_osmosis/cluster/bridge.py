@@ -112,6 +112,8 @@ class Driver:
             cluster = connected(self._options.address)
         except ConnectionRefusal as refusal:
             self._refuse(str(refusal))
+        except Exception as error:  # whatever Ray raises: else nobody would hear of it
+            self._refuse(f"Ray cannot connect to the cluster: {type(error).__name__}: {error}")
         self._address, self._ray, self._is_local = cluster.address, cluster.ray, cluster.is_local
         self._is_connected.set()
         try:

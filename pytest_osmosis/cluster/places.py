@@ -58,7 +58,7 @@ class HostNeeds:
 
     def room_on(self, node: Node, held: int = 0) -> int:
         """Return the number of hosts that fit on a node, with those that it `held` already."""
-        if not selects(self.selector, node.labels):
+        if not self._is_of_kind(node):
             return 0
         amounts = self.amounts or {"CPU": 1.0}
         left = {
@@ -69,7 +69,11 @@ class HostNeeds:
 
     def most_on(self, node: Node) -> int:
         """Return the number of hosts that fit on a node if nothing else uses it."""
-        return self.room_in(node.total) if selects(self.selector, node.labels) else 0
+        return self.room_in(node.total) if self._is_of_kind(node) else 0
+
+    def _is_of_kind(self, node: Node) -> bool:
+        kind = self.options.get("accelerator_type")
+        return selects(self.selector, node.labels) and (not kind or f"accelerator_type:{kind}" in node.total)
 
     def words(self, n_hosts: int) -> str:
         """Describe what hosts take: "16 CPUs and 4 GPUs".

@@ -354,6 +354,8 @@ class Relays:
     def _abandon(self, relay: RelayActor, end: EndOfRelay) -> None:
         """End a relay and its hosts. The hosts of one that never ran are those that would have got its seats."""
         now = time.monotonic()
+        if end.by == "host" and not relay.runs and any(each.runs for each in self._relays):
+            end = end._replace(by="machine", is_of_node=bool(relay.node_id))  # other nodes can run these hosts
         if relay.node_id:
             self._troubled[relay.node_id] = now
             if end.is_of_node:

@@ -86,6 +86,7 @@ class RayClusters:
         """Let an eval that sets no number of hosts get further ones as nodes join."""
         if prepared.config.execution.hosts is None:
             self._growing.setdefault(_key(prepared.config.execution.ray), []).append(engine)
+            engine.grow(self.n_places(prepared))  # nodes may have joined since it got its number of hosts
 
     def _grow(self, key: str, facts: ClusterFacts) -> None:
         for engine in [*self._growing.get(key, ())]:

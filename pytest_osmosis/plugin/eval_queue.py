@@ -145,7 +145,8 @@ class EvalQueue:
             if group is None or not group.waiting:
                 return
             if len(group.running) >= group.at_once:
-                self.runs[group.waiting[0]].start_hosts()  # which load their code before it is their turn
+                if not self._has_hosts_on_cluster:  # they would take the places of those whose turn it is
+                    self.runs[group.waiting[0]].start_hosts()  # which load their code before it is their turn
                 return
             self._begin(group, group.waiting.popleft())
 
