@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.lab.process_tree import descendants
+
 DEADLINE_S = 180.0
 MARK = "OSMOSIS_TEST_CLUSTER"
 HOST = "pytest_osmosis.host.main"
@@ -52,8 +54,12 @@ class RayCluster:
         return node
 
     def lose(self, node: Any) -> None:
-        """Kill all processes of a node."""
+        """Kill all processes of a node at once, hosts included, as if its machine had lost its power."""
         self.workers.remove(node)
+        raylets = [info.process.pid for info in node.all_processes["raylet"]]
+        for pid in [*raylets, *(each for raylet in raylets for each in descendants(raylet))]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._cluster.remove_node(node, allow_graceful=False)
 
     def kill_head(self) -> None:

@@ -27,7 +27,7 @@ from tests.weather import AGENT, Weather
 
 pytestmark = pytest.mark.slow
 
-ROWS, N, KILLS, MOST_ATTEMPTS = 500, 4, 10, 4
+ROWS, N, KILLS, IN_FLIGHT, MOST_ATTEMPTS = 500, 4, 10, 24, 4
 REWARDS = """
 import hashlib
 
@@ -54,7 +54,7 @@ def configured(workspace: Workspace, server: ChatServer, rows: int, n: int, **ev
     return workspace.config(
         server,
         model={"base_url": server.base_url},
-        evaluation={"n": n, "batch_size": 24, **evaluation},
+        evaluation={"n": n, "batch_size": IN_FLIGHT, **evaluation},
         execution={"hosts": 6},
         scoring={"eval_fns": ["rewards:works"]},
     )
@@ -83,17 +83,19 @@ def check_once(events: Sequence[Mapping[str, Any]], weather: Weather, n_runs: in
 
 def test_nodes_that_are_killed_lose_no_run_and_repeat_only_what_they_had_begun(workspace: Workspace) -> None:
     chance = random.Random(20)
-    with ray_cluster(2, 2, 2) as cluster, ChatServer(weather := Weather(0, faults=0.0)) as server:
+    steps = [ROWS * (kill + 1) // (KILLS + 1) for kill in range(KILLS)]
+    weather = Weather(0, faults=0.0, held_from=steps[0])
+    with ray_cluster(2, 2, 2) as cluster, ChatServer(weather) as server:
         config = configured(workspace, server, ROWS, N)
         hosts = ClusterHosts(RayOptions(address=cluster.address, hosts_per_actor=2), os.environ)
         try:
             hosts.open()
             with running(config, spawn=hosts.spawn) as live:
-                for kill in range(KILLS):
-                    share = (kill + chance.random()) / (KILLS + 1)
-                    live.wait_for(lambda share=share: len(live.told) >= share * ROWS * N, "for some runs")  # type: ignore[misc]
+                for following in (*steps[1:], ROWS):
+                    live.wait_for(lambda: weather.in_flight == IN_FLIGHT, "for runs that the server holds back")
                     cluster.lose(chance.choice(cluster.workers))
                     cluster.add(num_cpus=2)
+                    weather.held_from = following
                 live.wait()
         finally:
             hosts.close()
@@ -103,7 +105,7 @@ def test_nodes_that_are_killed_lose_no_run_and_repeat_only_what_they_had_begun(w
         check_once(list(replay(live.run.directory.journal)), weather, ROWS * N)
         assert max(begun.values()) <= MOST_ATTEMPTS
         repeated = sum(times - 1 for times in begun.values())
-        assert 0 < repeated <= 24 * KILLS
+        assert 0 < repeated <= IN_FLIGHT * KILLS
         assert 1 <= len(notices) <= 3 * KILLS  # a node may have several relays
         undisturbed = evaluated(config)
     assert scores(live) == scores(undisturbed)
