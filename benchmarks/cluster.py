@@ -139,7 +139,7 @@ def measured(evals: Evals, cluster: RayCluster, folder: Path) -> Iterable[bool]:
     (folder / "rewards.py").write_text(HEAVY)
     for hosts in (1, 2):
         took = {
-            engine: evals.a_rollout(engine, 50, 350, f"--osmosis-hosts={hosts}").wall_s for engine in ("local", "ray")
+            engine: evals.a_rollout(engine, 50, 650, f"--osmosis-hosts={hosts}").wall_s for engine in ("local", "ray")
         }
         speed = took["local"] / took["ray"]
         text = (

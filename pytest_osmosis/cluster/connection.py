@@ -17,9 +17,10 @@ from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import LineBuffer, Request, encode
 
-DELAY_S = 0.01
-"""The time of a message to a host and back. On the path through bridge and relay a trivial rollout takes 5 ms; the rest
-is for a network. It need not be exact: it says how far ahead a host gets work."""
+DELAY_S = 0.03
+"""The time of a message to a host and back, generously. The path through bridge and relay takes 3 to 5 ms, and a
+network some more. But each call of Ray costs 3 ms of CPU, so scorers get work for this much longer ahead, and say less
+often what they have done."""
 GATHER_FACTOR = 1.5
 """The bridge learns of another `gather_s` only if it differs by more than this factor: the engine changes it often."""
 ANSWER_S = 60.0

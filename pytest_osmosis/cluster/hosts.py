@@ -285,11 +285,17 @@ class _Bridge:
         self._errors.close()
 
     def _write(self) -> None:
+        """Write what is sent, all that is there at once: the bridge sends on together what arrives together."""
         assert self._process.stdin is not None
         stdin = self._process.stdin.fileno()
+        messages: list[bytes | None] = []
         with contextlib.suppress(OSError):  # the bridge has ended
-            while (message := self._outbox.get()) is not None:
-                data = memoryview(message)
+            while None not in messages:
+                messages = [self._outbox.get()]
+                with contextlib.suppress(queue.Empty):
+                    while True:
+                        messages.append(self._outbox.get_nowait())
+                data = memoryview(b"".join(filter(None, messages)))
                 while data:
                     data = data[os.write(stdin, data) :]
 

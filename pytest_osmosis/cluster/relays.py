@@ -10,6 +10,7 @@ those. Any error of a relay ends it and all of its hosts; whatever else it would
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import time
@@ -80,6 +81,7 @@ class Relays:
         self._waiting: dict[int, PlacedHost] = {}
         self._seated: dict[int, RelayActor] = {}
         self._relays: list[RelayActor] = []
+        self._due: set[RelayActor] = set()
         self._lost: dict[str, float] = {}
         self._troubled: dict[str, float] = {}
         self._seen = NOTHING
@@ -97,20 +99,26 @@ class Relays:
         self._watch.start()
         self._actors.start()
         while True:
-            try:
-                message = self._inbox.get(timeout=self._patience_s())
-            except queue.Empty:
-                pass
-            else:
-                if isinstance(message, Closed):
-                    break
+            for message in (arrived := self._arrived()):
                 self._take(message)
+            if any(isinstance(message, Closed) for message in arrived):
+                break
+            self._send()
             now = time.monotonic()
             if self._settle_at is not None and now >= self._settle_at:
                 self._settle()
             if now - self._ticked_at >= TICK_S:
                 self._tick(now)
         self._actors.close(self._relays)
+
+    def _arrived(self) -> list[Message]:
+        """Wait for a message, and return all that have arrived: what one turn sends to a relay is one call."""
+        messages: list[Message] = []
+        with contextlib.suppress(queue.Empty):
+            messages.append(self._inbox.get(timeout=self._patience_s()))
+            while True:
+                messages.append(self._inbox.get_nowait())
+        return messages
 
     def _patience_s(self) -> float:
         until = self._ticked_at + TICK_S
@@ -174,7 +182,7 @@ class Relays:
                 self._seated[host.number] = relay
                 relay.hosts[host.number] = host
                 orders, host.orders = host.orders, []
-                self._send(relay, orders)
+                self._hand(relay, orders)
         common = [host for host in self._waiting.values() if not self._is_alone(host)]
         for workspace in {host.workspace for host in common} | {relay.workspace for relay in self._relays}:
             self._provide(workspace, [host for host in common if host.workspace == workspace])
@@ -249,6 +257,7 @@ class Relays:
 
     def _end(self, relay: RelayActor) -> None:
         self._relays.remove(relay)
+        self._due.discard(relay)
         self._actors.kill(relay)
         self._watch_actors()
 
@@ -273,11 +282,18 @@ class Relays:
         if relay is None:
             host.orders += orders
         else:
-            self._send(relay, orders)
+            self._hand(relay, orders)
 
-    def _send(self, relay: RelayActor, orders: Iterable[Order]) -> None:
+    def _hand(self, relay: RelayActor, orders: Iterable[Order]) -> None:
+        """Have orders sent at the end of this turn, or once the ones before them have arrived."""
         relay.orders += orders
-        if not relay.is_sending and relay.orders:
+        self._due.add(relay)
+
+    def _send(self) -> None:
+        """Send each relay what it is to do: one call at a time, and no more than fits in it."""
+        for relay in self._due:
+            if relay.is_sending or not relay.orders:
+                continue
             n, size = 0, 0
             for _, _, first, second in relay.orders:
                 size += len(first) + len(second)
@@ -287,6 +303,7 @@ class Relays:
             batch, relay.orders = relay.orders[:n], relay.orders[n:]
             relay.is_sending = True
             self._call(relay, "do", batch)
+        self._due.clear()
 
     def _listen(self, relay: RelayActor) -> None:
         relay.asked_at = time.monotonic()
@@ -305,7 +322,7 @@ class Relays:
                 self._arrive(relay, answer)
             case "do":
                 relay.is_sending = False
-                self._send(relay, ())
+                self._hand(relay, ())
             case "listen":
                 for said in answer:
                     self._hear(relay, *said)

@@ -171,7 +171,7 @@ class Actor:
                 self._recovery.give_up_hosts(self.hosts.starts.given_up)
             self._report_stall()
         self.hosts.share_out()
-        self.hosts.gather(busy=bool(self.table.queue))
+        self.hosts.gather(rolls=bool(self.table.queue), scores=bool(self.table.unscored_blocking))
         self._log.bound()
         now = time.monotonic()
         self.permits.grant(now, not_before=math.inf if self.paused else self.hosts.throttle.until)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -26,9 +27,9 @@ from pytest_osmosis.record.stored_rollouts import StoredScore
 
 SCORER_AHEAD_MS = 20.0
 MAX_CREDITS = 64
-"""A scorer scores one run after the other. It is handed enough to be busy for `SCORER_AHEAD_MS` and the delay of its
-connection, and between 2 and `MAX_CREDITS` runs: it never waits for the next one, and slow functions leave runs to
-whichever scorer is free first."""
+"""A scorer scores one run after the other. Besides that one it is handed enough to be busy for `SCORER_AHEAD_MS` and
+twice the delay of its connection, at most `MAX_CREDITS` runs: it never waits for the next one, and slow functions leave
+runs to whichever scorer is free first."""
 STORED_A_TURN = 256
 """A turn reports at most this many stored runs, so that new ones do not wait."""
 
@@ -343,13 +344,14 @@ class Feed:
         if not host.ready or not self._table.unscored_blocking:
             return
         requests: list[Request] = []
-        ahead_ms = SCORER_AHEAD_MS + 1000 * host.connection.delay_s
-        credits = min(MAX_CREDITS, max(2, int(ahead_ms / max(host.score_ms, 0.01))))
+        delay_ms = 1000 * host.connection.delay_s
+        ahead_ms = SCORER_AHEAD_MS + 2 * delay_ms
+        credits = min(MAX_CREDITS, 1 + math.ceil(ahead_ms / max(host.score_ms, 0.01)))
         while self._table.unscored_blocking and len(host.runs) < credits and self._may_score():
             state = self._table.unscored_blocking.popleft()
             state.scorer = host
             requests.append(self._score_request(state, self._recorder.unscored_blocking(state.run)))
-        host.gather_s = SCORER_AHEAD_MS / 2000
+        host.gather_s = SCORER_AHEAD_MS / 2000 + host.connection.delay_s
         host.hand(requests)
 
     def _run_request(self, state: RunState) -> RunRequest:

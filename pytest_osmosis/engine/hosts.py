@@ -171,15 +171,21 @@ class Hosts:
     def pace(self, host: Host, n_begun: int) -> None:
         """Adapt how long messages of a host are gathered: it has begun `n_begun` runs since it was last handed some."""
         now = time.monotonic()
-        if host.handed_at:
-            host.gather_s = min(self._gather_most_s, (now - host.handed_at) * host.limit / (n_begun * GATHER_PART))
+        if host.handed_at and self._gather_most_s:
+            most_s = self._gather_most_s + host.connection.delay_s
+            host.gather_s = min(most_s, (now - host.handed_at) * host.limit / (n_begun * GATHER_PART))
         host.handed_at = now
 
-    def gather(self, *, busy: bool) -> None:
-        """Let messages be gathered while runs are left to hand out (`busy`), and read the last ones at once."""
-        pace = min((host.gather_s for host in self.rolling if host.handed_at), default=GATHER_SOON_S)
+    def gather(self, *, rolls: bool, scores: bool) -> None:
+        """Let messages be gathered while runs are left to hand out (`rolls`) or to score (`scores`), at the pace of the
+        host that first needs more, and read the last ones at once."""
+        scoring_s = rolling_s = 0.0
+        if scores and self._gather_most_s:
+            scoring_s = min((host.gather_s for host in self.scorers if host.gather_s), default=0.0)
+        if rolls:
+            rolling_s = min((host.gather_s for host in self.rolling if host.handed_at), default=GATHER_SOON_S)
         for host in self:
-            host.connection.gather_s = min(pace, host.gather_s) if busy else 0.0
+            host.connection.gather_s = (host.role != "scorer" and rolling_s) or scoring_s or rolling_s
 
     def throttled(self, host: Host, wait_s: float) -> None:
         """Pause all hosts for `wait_s`, as a server had no room for a request of `host`; then have fewer in flight."""

@@ -39,10 +39,10 @@ USAGE = {"input_tokens": 5, "output_tokens": 2}
 class ScriptedHost:
     """A connection that keeps the requests it gets, and sends the events that a test tells it to."""
 
-    def __init__(self, name: str, post: Post) -> None:
+    def __init__(self, name: str, post: Post, delay_s: float = 0.0) -> None:
         self.name = name
         self.gather_s = 0.0
-        self.delay_s = 0.0
+        self.delay_s = delay_s
         self.placed_at: float | None = 0.0
         self.told: list[Mapping[str, Any]] = []
         self.killed = False
@@ -103,6 +103,7 @@ class SteppedEngine:
         self.hosts: list[ScriptedHost] = []
         self.told: list[tuple[RunId, Outcome]] = []
         self.spawns = True
+        self.delay_s = 0.0
         self.runs = [RunId(row, 0) for row in range(n_runs)]
         self.path = folder / "journal.jsonl"
         self.scorers = scorers or {"exact": True}
@@ -131,7 +132,7 @@ class SteppedEngine:
     def _spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> ScriptedHost:
         if not self.spawns:
             raise HostError("no memory")
-        self.hosts.append(ScriptedHost(name, post))
+        self.hosts.append(ScriptedHost(name, post, self.delay_s))
         return self.hosts[-1]
 
     def begin(self) -> None:
@@ -235,8 +236,33 @@ def test_messages_are_gathered_while_a_host_has_enough_to_begin(
 
     assert go_on(stepped.runs[:2], after_s=10.0) == most_s
     assert 0.01 <= go_on(stepped.runs[2:10], after_s=0.04) <= most_s
-    assert go_on(stepped.runs[10:16], after_s=10.0) == 0.0, "nothing is left to hand out"
+    assert go_on(stepped.runs[10:16], after_s=10.0) == 0.01, "nothing is left to hand out, but to score"
+    scorer = stepped.host("scorer")
+    while len(scorer.asked("score")) < 16:
+        assert host.gather_s == scorer.gather_s == 0.01
+        scorer.say("score", RunId.of(scorer.asked("score")[-1]), ms=10.0, scores={"exact": 1.0}, errors={}, output={})
+        stepped.turn()
+    assert host.gather_s == scorer.gather_s == 0.0, "nothing is left to score"
     stepped.end()
+
+
+def test_a_scorer_far_away_gets_more_ahead_and_says_less_often(tmp_path: Path) -> None:
+    """Each message to it takes a while, and costs as much as several results."""
+    asked: list[int] = []
+    for delay_s in (0.0, 0.03):
+        (folder := tmp_path / str(delay_s)).mkdir()
+        stepped = SteppedEngine(folder, 16, batch_size=16)
+        stepped.delay_s = delay_s
+        stepped.begin()
+        for run in stepped.runs:
+            stepped.host("host").say("start", run)
+            stepped.host("host").rolls(run)
+        stepped.turn()
+        scorer = stepped.host("scorer")
+        assert scorer.gather_s == pytest.approx(0.01 + delay_s)
+        asked.append(len(scorer.asked("score")))
+        stepped.end()
+    assert asked == [3, 9], "20 ms of functions that take 10 ms, and twice the delay; and the one that is scored"
 
 
 def test_messages_are_not_gathered_if_requests_need_permits(tmp_path: Path) -> None:
