@@ -183,7 +183,7 @@ class Hosts:
         if scores and self._gather_most_s:
             scoring_s = min((host.gather_s for host in self.scorers if host.gather_s), default=0.0)
         if rolls:
-            rolling_s = min((host.gather_s for host in self.rolling if host.handed_at), default=GATHER_SOON_S)
+            rolling_s = min((host.gather_s for host in self.rolling if host.handed_at), default=0.0)
         for host in self:
             host.connection.gather_s = (host.role != "scorer" and rolling_s) or scoring_s or rolling_s
 
