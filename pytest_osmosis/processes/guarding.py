@@ -4,6 +4,10 @@ A line of its input is "group 12" (end this process group at the end), "forget 1
 folder at the end), 'keep "/x"', or "parent 11" (end the process that started this one as soon as 11 is no longer its
 parent). At the end of the input, or of the process that started this one, it ends every group that is left, then
 removes the paths. A process that has ended stays the parent of none, even if nobody reaps it.
+
+It is no child of its starter but a grandchild, as others may end all children of a process just before they end it: Ray
+does so with its workers. The child between them does nothing, and ends with its starter. While it lives nobody adopts
+the guard, who might end what it did not start (a node of Ray can be set so).
 """
 
 from __future__ import annotations
@@ -21,9 +25,14 @@ REMOVALS = 20
 
 
 def main() -> None:
-    starter = int(sys.argv[1])
+    starter, child = int(sys.argv[1]), os.getpid()
+    ends, open_as_long_as_this_runs = os.pipe()
+    if os.fork():
+        os.close(open_as_long_as_this_runs)
+        wait_for_end(starter, ends)
+        os._exit(0)
     tasks = Tasks()
-    while os.getppid() == starter and tasks.read(LOOK_S):
+    while (os.getppid() == child or is_running(starter)) and tasks.read(LOOK_S):
         if tasks.parent is not None and parent_of(starter) not in (tasks.parent, None):
             with contextlib.suppress(OSError):
                 os.kill(starter, signal.SIGKILL)
@@ -35,6 +44,13 @@ def main() -> None:
             os.killpg(group, signal.SIGKILL)
     for path in sorted(tasks.paths):
         remove(path)
+
+
+def wait_for_end(starter: int, ends: int) -> None:
+    """Wait until the starter has ended, or the guard, with which the pipe `ends`."""
+    os.close(0)
+    while os.getppid() == starter and not select.select([ends], [], [], LOOK_S)[0]:
+        pass
 
 
 def remove(path: str) -> None:
@@ -88,6 +104,15 @@ class Tasks:
             else:
                 self.parent = given
         return bool(data)
+
+
+def is_running(pid: int) -> bool:
+    """Return True if a process has not ended. One that nobody has reaped yet has."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 (pathlib takes long to import)
+            return file.read().rpartition(b")")[2].split()[0] != b"Z"
+    except (OSError, IndexError):
+        return False
 
 
 def parent_of(pid: int) -> int | None:

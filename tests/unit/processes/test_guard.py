@@ -9,6 +9,9 @@ import sys
 import time
 from pathlib import Path
 from textwrap import dedent
+from typing import NamedTuple
+
+from pytest_osmosis.processes.guarding import parent_of
 
 DEADLINE_S = 60.0
 PRELUDE = """
@@ -52,17 +55,26 @@ def ended(*pids: int) -> bool:
     return True
 
 
-def guard_of(pid: int) -> int:
+class GuardPair(NamedTuple):
+    """The child of a process, and its guard, which is a child of that child."""
+
+    child: int
+    guard: int
+
+
+def guard_of(pid: int) -> GuardPair:
     """Wait for the guard of a process."""
     end = time.monotonic() + DEADLINE_S
-    while not (found := guards_of(pid)):
+    while len(found := guards_of(pid)) < 2:
         assert time.monotonic() < end, "no guard began"
         time.sleep(0.02)
-    return found[0]
+    [guard] = [each for each in found if parent_of(each) in found]
+    [child] = {*found} - {guard}
+    return GuardPair(child, guard)
 
 
 def guards_of(pid: int) -> list[int]:
-    """Return the guards of a process."""
+    """Return the processes of the guard of a process."""
     words = f"guarding.py\0{pid}\0".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -80,7 +92,39 @@ def test_a_group_ends_with_a_killed_process() -> None:
         assert is_alive(pid)
         guard = guard_of(process.pid)
         process.kill()
-    assert ended(pid, guard)
+    assert ended(pid, *guard)
+
+
+def test_a_group_ends_though_all_children_of_its_process_are_killed_first() -> None:
+    code = """
+    leader = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, start_new_session=True)
+    GUARD.watch(leader.pid)
+    print(leader.pid, int(leader.stdout.readline()), flush=True); time.sleep(600)
+    """
+    with starter(code) as process:
+        leader, member = ids_printed_by(process)
+        guard = guard_of(process.pid)
+        for child in (guard.child, leader):
+            os.kill(child, signal.SIGKILL)
+        process.kill()
+    assert ended(leader, member, *guard)
+
+
+def test_a_guard_whose_parent_was_killed_goes_on() -> None:
+    code = """
+    pid = child(); GUARD.watch(pid)
+    print(pid, flush=True); sys.stdin.readline(); os._exit(0)
+    """
+    with starter(code) as process:
+        (pid,) = ids_printed_by(process)
+        guard = guard_of(process.pid)
+        os.kill(guard.child, signal.SIGKILL)
+        time.sleep(1.2)  # the guard looks twice
+        assert is_alive(pid)
+        assert is_alive(guard.guard)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert ended(pid, *guard)
 
 
 def test_a_group_does_not_end_with_the_thread_that_started_it() -> None:
@@ -125,8 +169,8 @@ def test_another_guard_takes_over_from_one_that_ended() -> None:
     with starter(code) as process:
         (first,) = ids_printed_by(process)
         guard = guard_of(process.pid)
-        os.kill(guard, signal.SIGKILL)
-        assert ended(guard)
+        os.kill(guard.guard, signal.SIGKILL)
+        assert ended(*guard)
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
