@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pytest_osmosis.engine.host_connection import Cause, Connection, Post
@@ -356,11 +356,16 @@ class Hosts:
         for host in self:
             if host.connection.placed_at is None:
                 host.connection.kill()
-        until = time.monotonic() + CLOSE_S + self._job.setup.teardown_s
-        for host in self:
-            if not host.connection.join(max(0.0, until - time.monotonic())):
-                host.connection.kill()
-                host.connection.join(CLOSE_S)
+        left = _left_after(CLOSE_S + self._job.setup.teardown_s, self)
+        for host in left:
+            host.connection.kill()
+        _left_after(CLOSE_S, left)
+
+
+def _left_after(wait_s: float, hosts: Iterable[Host]) -> list[Host]:
+    """Wait for the end of hosts, and return those that have not ended after `wait_s`."""
+    until = time.monotonic() + wait_s
+    return [host for host in hosts if not host.connection.join(max(0.0, until - time.monotonic()))]
 
 
 def _heard_at(host: Host, now: float) -> float:

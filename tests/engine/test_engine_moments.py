@@ -555,6 +555,27 @@ def test_a_host_that_waits_for_a_place_leaves_its_share_to_others(
     stepped.end()
 
 
+def test_many_hosts_that_do_not_end_take_no_longer_to_close_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def join(host: ScriptedHost, timeout_s: float) -> bool:
+        nonlocal now
+        now += timeout_s
+        return False
+
+    monkeypatch.setattr(engine_hosts, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(ScriptedHost, "join", join)
+    stepped = SteppedEngine(tmp_path, 40, hosts=40, batch_size=40)
+    stepped.actor.hosts.start()
+    stepped.actor.hosts.close()
+    assert now == 2 * engine_hosts.CLOSE_S + stepped.actor._job.setup.teardown_s
+    assert [host.killed for host in stepped.hosts] == [True] * 40
+    stepped.engine.submit(stepped.runs)
+    stepped.end()
+
+
 def test_an_idle_host_gets_the_runs_that_a_slow_one_has_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
