@@ -12,11 +12,10 @@ import os
 import queue
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from pytest_osmosis.cluster.connection import RemoteConnection
 from pytest_osmosis.cluster.facts import ClusterFacts
@@ -241,26 +240,26 @@ class _Bridge:
         self._heard = heard
         self._ended = ended
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (close closes it)
+        self._printed = b""
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._errors,
+                stderr=subprocess.PIPE,
                 bufsize=BUFFER_BYTES,
                 cwd="/",
                 env=dict(environ),
                 start_new_session=True,
             )
         except OSError as error:
-            self._errors.close()
             raise ClusterError(f"no process that connects to a Ray cluster can be started: {error}") from error
         GUARD.watch(self._process.pid)
         self._writer = threading.Thread(target=self._write, name="osmosis-bridge-writer", daemon=True)
         self._reader = threading.Thread(target=self._read, name="osmosis-bridge", daemon=True)
-        self._writer.start()
-        self._reader.start()
+        self._drain = threading.Thread(target=self._keep_end, name="osmosis-bridge-drain", daemon=True)
+        for thread in (self._writer, self._reader, self._drain):
+            thread.start()
 
     def send(self, frame: Frame) -> None:
         """Send a frame, without waiting; a bridge that has ended drops it."""
@@ -268,12 +267,7 @@ class _Bridge:
 
     def last_output(self) -> str:
         """Return the end of what the bridge wrote besides frames."""
-        try:
-            fd = self._errors.fileno()
-            begin = max(0, os.fstat(fd).st_size - TAIL_BYTES)
-            return os.pread(fd, TAIL_BYTES, begin).decode("utf-8", errors="replace").strip()
-        except (OSError, ValueError):  # it is closed
-            return ""
+        return self._printed.decode("utf-8", errors="replace").strip()
 
     def close(self) -> None:
         """Ask the bridge to end, end it if it does not, and wait until it has. Idempotent."""
@@ -282,7 +276,6 @@ class _Bridge:
         if self._reader.is_alive():
             kill_group(self._process)
             self._reader.join(JOIN_S + EXIT_S)
-        self._errors.close()
 
     def _write(self) -> None:
         """Write what is sent, all that is there at once: the bridge sends on together what arrives together."""
@@ -298,6 +291,13 @@ class _Bridge:
                 data = memoryview(b"".join(filter(None, messages)))
                 while data:
                     data = data[os.write(stdin, data) :]
+
+    def _keep_end(self) -> None:
+        """Keep the end of what the bridge prints: Ray may print for hours."""
+        assert self._process.stderr is not None
+        with self._process.stderr as stderr:
+            while data := os.read(stderr.fileno(), BUFFER_BYTES):
+                self._printed = (self._printed + data)[-TAIL_BYTES:]
 
     def _read(self) -> None:
         broke = ""
@@ -321,6 +321,7 @@ class _Bridge:
         status = reaped(self._process, lambda: None)
         self._outbox.put(None)
         self._writer.join(JOIN_S)
+        self._drain.join(JOIN_S)  # it ends later if another process holds what the bridge printed to
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with contextlib.suppress(OSError):

@@ -400,6 +400,25 @@ def test_sending_never_waits_for_a_bridge_that_does_not_read(bridge: Callable[[s
         os.kill(live.hosts._bridge._process.pid, signal.SIGCONT)
 
 
+def test_of_what_a_bridge_prints_only_the_end_is_kept(bridge: Callable[[str], Opened]) -> None:
+    program = """
+    connect()
+    for frame in heard():
+        for _ in range(500):
+            os.write(2, b"Ray prints\\n" * 1_000)
+        os.write(2, b"its last line\\n")
+        say(Kind.SAID, 1, b"", b"printed")
+    """
+    with opened(bridge(program)) as live:
+        live.spawn()
+        wait_for(live.logged)
+        assert live.hosts._bridge is not None
+        ours = live.hosts._bridge
+        wait_for(lambda: ours.last_output().endswith("Ray prints\nits last line"))
+        assert len(ours.last_output()) <= bridges.TAIL_BYTES
+        assert Path(f"/proc/{ours._process.pid}/fd/2").stat().st_size < 100_000
+
+
 def test_closing_ends_a_bridge_that_does_not_end(
     bridge: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
