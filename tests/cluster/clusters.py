@@ -12,7 +12,7 @@ import signal
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,11 +56,20 @@ class RayCluster:
     def lose(self, node: Any) -> None:
         """Kill all processes of a node at once, hosts included, as if its machine had lost its power."""
         self.workers.remove(node)
-        raylets = [info.process.pid for info in node.all_processes["raylet"]]
-        for pid in [*raylets, *(each for raylet in raylets for each in descendants(raylet))]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _signal(_pids_of(node), signal.SIGKILL)
         self._cluster.remove_node(node, allow_graceful=False)
+
+    @contextmanager
+    def frozen(self, node: Any) -> Iterator[set[int]]:
+        """Stop all processes of a node, hosts included, and yield them; let them go on at the end."""
+        stopped: set[int] = set()
+        try:
+            while new := _pids_of(node) - stopped:  # those that were started meanwhile
+                _signal(new, signal.SIGSTOP)
+                stopped |= new
+            yield stopped
+        finally:
+            _signal(stopped, signal.SIGCONT)
 
     def kill_head(self) -> None:
         """Kill all processes of the head, at once."""
@@ -126,6 +135,18 @@ def marked(mark: str) -> set[int]:
     """Return the processes that live and have a mark in their environment."""
     pids = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
     return {pid for pid in pids if pid != os.getpid() and f"{MARK}={mark}" in _read(pid, "environ")}
+
+
+def _pids_of(node: Any) -> set[int]:
+    """Return the raylet of a node, and all that it started."""
+    raylets = {info.process.pid for info in node.all_processes["raylet"]}
+    return raylets.union(*map(descendants, raylets))
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _read(pid: int, name: str) -> str:
