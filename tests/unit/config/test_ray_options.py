@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +65,13 @@ def test_every_key_of_a_cluster_is_read(load_table: Load) -> None:
         exclude=("data/big/*", ".cache"),
         runtime_env={"pip": ["numpy>=2"]},
     )
+
+
+def test_every_key_of_a_cluster_is_sent_as_json(load_table: Load) -> None:
+    options = load_table("execution", ON_A_CLUSTER).execution.ray
+
+    sent = json.loads(json.dumps(options.to_json()))
+    assert RayOptions(**{**sent, "exclude": tuple(sent["exclude"])}) == options
 
 
 def test_hosts_run_here_unless_the_config_names_a_cluster(load_table: Load) -> None:
