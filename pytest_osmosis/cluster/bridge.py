@@ -148,10 +148,11 @@ def connected(option: str | None) -> ClusterFacts:
     """
     os.environ.update(BEFORE_IMPORT)
     os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", SEARCH_S)
+    origin = "RAY_ADDRESS" if option is None else "[execution.ray] address"
     wanted = option or os.environ.get("RAY_ADDRESS") or "auto"
-    check_form(wanted)
+    check_form(wanted, origin)
     if wanted != "auto":
-        check_answers(wanted)
+        check_answers(wanted, origin)
         os.environ.pop("RAY_ADDRESS", None)  # Ray would prefer it to the option
     try:
         import ray
@@ -167,27 +168,29 @@ def connected(option: str | None) -> ClusterFacts:
     return ClusterFacts(address, ray.__version__, 0, 0, is_local=all(map(is_ours, nodes)))
 
 
-def check_form(address: str) -> None:
+def check_form(address: str, origin: str) -> None:
     """Refuse an address that is no HOST:PORT."""
     if address.startswith("ray://"):
         raise ConnectionRefusal(
-            f"{address} is an address for Ray Client, which cannot run hosts. Give the address of the head itself, "
-            "HOST:PORT (usually port 6379), on a machine that is part of the cluster."
+            f"{origin}: {address} is an address for Ray Client, which cannot run hosts. Give the address of the head "
+            "itself, HOST:PORT (usually port 6379), on a machine that is part of the cluster."
         )
     host, _, port = address.rpartition(":")
     if address != "auto" and not (host and port.isdigit() and "://" not in address):
-        raise ConnectionRefusal(f'{address} is no address of a Ray cluster. Give HOST:PORT of its head, or "auto".')
+        raise ConnectionRefusal(
+            f'{origin}: {address} is no address of a Ray cluster. Give HOST:PORT of its head, or "auto".'
+        )
 
 
-def check_answers(address: str) -> None:
-    """Refuse an address at which nothing answers: Ray itself would try for a minute."""
+def check_answers(address: str, origin: str) -> None:
+    """Refuse an address, set by `origin`, at which nothing answers: Ray itself would try for a minute."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
     except (OSError, OverflowError) as error:
         raise ConnectionRefusal(
-            f"No Ray cluster answers at {address}: {error}. Check [execution.ray] address or RAY_ADDRESS, and that the "
-            "head runs (`ray status`)."
+            f"No Ray cluster answers at {address}: {error}. Check {origin}, and that the head runs "
+            "(`ray status` there)."
         ) from error
 
 
@@ -201,7 +204,7 @@ def found(address: str) -> str:
     except (ConnectionError, ValueError) as error:
         raise ConnectionRefusal(START) from error
     try:
-        check_answers(at)
+        check_answers(at, address)
     except ConnectionRefusal as refusal:
         raise ConnectionRefusal(f"{START}\n(One that ran at {at} answers no more.)") from refusal
     return at
@@ -217,9 +220,12 @@ def refusal_text(error: BaseException, address: str) -> str:
     said = "\n".join(chain)
     if (match := MISMATCH.search(said)) is not None:
         theirs, their_python, ours, our_python = match.groups()
+        python = "" if their_python == our_python else f"Python {their_python}"
+        package = "" if theirs == ours else f'pip install "ray=={theirs}"'
         return (
             f"The cluster at {address} runs Ray {theirs} with Python {their_python}, and this process Ray {ours} with "
-            f"Python {our_python}. Both must be equal, to the patch: install the cluster's here."
+            f"Python {our_python}. Both must be equal, to the patch. Use the cluster's here: "
+            f"{' and '.join(filter(None, (python, package)))}"
         )
     if "No node info found" in said or "node to connect" in said or "one of the Raylet" in said:
         return (

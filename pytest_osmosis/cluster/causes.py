@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 SAID_CHARS = 600
 OUT_OF_MEMORY = ("running low on memory", "memory usage threshold", "OutOfMemoryError")
 NODE_DIED = ("node has died", "node is dead", "node was terminated", "its node died")
+NEVER_RAN = "The actor never ran - it was cancelled before it started running."
 CANNOT_IMPORT = ("No module named 'pytest_osmosis", "cannot import name", "failed to be imported")
 """Parts of the texts of exceptions, by which alone these causes can be told apart."""
 
@@ -60,7 +61,10 @@ def failed_start(error: BaseException) -> EndOfRelay:
         return EndOfRelay(f"{how}Check [execution.ray] resources and runtime_env.", "host")
     if any(words in said for words in OUT_OF_MEMORY):
         return EndOfRelay("a node is out of memory: Ray ended the process that would run the hosts", "machine")
-    return EndOfRelay(f"the process that would run the hosts did not start: {_last_line(said)}", "machine")
+    if any(words in said for words in NODE_DIED):
+        return EndOfRelay("a node was lost before hosts had started there", "machine")
+    why = _last_line(said.replace(NEVER_RAN, ""))
+    return EndOfRelay(f"the process that would run the hosts did not start: {why}", "machine")
 
 
 def _last_line(text: str) -> str:

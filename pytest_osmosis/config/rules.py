@@ -363,6 +363,10 @@ def _execution(draft: Draft, workspace: Path) -> None:
         key = "branch" if draft.is_set("experiment", "branch") else "commit_sha"
         text = f"needs the workspace of [experiment] {key}, whose files are in a temporary folder of this machine"
         draft.fail("execution", "engine", f'{text}; set [execution.ray] workspace = "upload"')
+    if options.get("exclude") and not is_uploaded and not _is_faulty(draft, "execution", "ray"):
+        draft.fail(
+            "execution", "ray", 'needs workspace = "upload": else nothing is sent that it could leave out', "exclude"
+        )
     if is_uploaded and "image_uri" in options.get("runtime_env", {}):
         text = 'cannot be used with workspace = "upload", which Ray refuses; keep one of them'
         draft.fail("execution", "ray", text, "runtime_env", "image_uri")

@@ -216,7 +216,9 @@ class RayOptions:
         return {
             "address": self.address,
             "hosts_per_actor": self.hosts_per_actor,
-            "resources": {name: dict(each) if isinstance(each, Mapping) else each for name, each in self.resources.items()},
+            "resources": {
+                name: dict(each) if isinstance(each, Mapping) else each for name, each in self.resources.items()
+            },
             "workspace": self.workspace,
             "exclude": list(self.exclude),
             "runtime_env": dict(self.runtime_env),

@@ -69,7 +69,7 @@ class RayClusters:
         ]
         if problems:
             raise ConfigError(dict.fromkeys(problems))
-        return list(self._notes(evals))
+        return list(dict.fromkeys(self._notes(evals)))
 
     def of(self, prepared: Prepared) -> ClusterHosts:
         """Return the cluster of an eval, which is open."""
@@ -106,7 +106,9 @@ class RayClusters:
         for together in of_cluster.values():
             first = together[0].prepared
             numbers = {n_hosts(each.prepared.config, each.selected, self.n_places(first)) for each in together}
-            text = hosts_text(max(numbers), self.of(first).facts, first.config.execution.ray)
+            facts = self.of(first).facts
+            text = hosts_text(max(numbers), facts, first.config.execution.ray)
+            text += unused_text(together, max(numbers), facts)
             yield text if len(numbers) == 1 else f"up to {text}"
 
 
@@ -116,14 +118,18 @@ def _check_room(facts: ClusterFacts, options: RayOptions) -> None:
         return
     from pytest_osmosis.cluster.places import HostNeeds
 
-    needs = f"which needs {HostNeeds(options.resources).words(1)}"
-    fix = "lower resources in [execution.ray], or add such a node"
-    raise ClusterError(f"no node of the Ray cluster at {facts.address} has room for a host, {needs}; {fix}")
+    needs = HostNeeds(options.resources)
+    kinds = [f"{name} {value}" for name, value in needs.selector.items()]
+    kinds += [str(options.resources["accelerator_type"])] if "accelerator_type" in options.resources else []
+    needed = f"which needs {needs.words(1)}{' on a node with ' if kinds else ''}{', '.join(kinds)}"
+    fix = "change [execution.ray] resources, or add such a node"
+    raise ClusterError(f"no node of the Ray cluster at {facts.address} has room for a host, {needed}; {fix}")
 
 
 def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:
     """Return on how many nodes of a cluster `n` hosts run, and how many of them have no place yet."""
-    cluster = f"{plural(facts.n_nodes, 'node')} (Ray {facts.ray} at {facts.address})"
+    few = "a cluster of " if n < facts.n_nodes else ""
+    cluster = f"{few}{plural(facts.n_nodes, 'node')} (Ray {facts.ray} at {facts.address})"
     if facts.n_places >= n:
         return f"{plural(n, 'host')} on {cluster}"
     from pytest_osmosis.cluster.places import HostNeeds
@@ -132,6 +138,17 @@ def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:
     verbs = ("has", "waits") if facts.n_places == 1 else ("have", "waits") if waiting == 1 else ("have", "wait")
     placed = f"{count(facts.n_places)} of {plural(n, 'host')} {verbs[0]} a place on {cluster}"
     return f"{placed}; {count(waiting)} {verbs[1]} for {facts.lacks or HostNeeds(options.resources).words(waiting)}"
+
+
+def unused_text(evals: Iterable[OnCluster], n: int, facts: ClusterFacts) -> str:
+    """Return that `batch_size` keeps evals at `n` hosts, of which the cluster has room for more; "" if it does not."""
+    room = facts.n_places
+    for prepared, selected in evals:
+        execution = prepared.config.execution
+        if n == prepared.config.in_flight < min(execution.hosts or room, room, len(selected.runs)):
+            key = "max_concurrent_generation" if execution.max_concurrent_generation else "batch_size"
+            return f"; there is room for {count(room)}, and {key} = {count(n)} keeps it from more"
+    return ""
 
 
 def _key(options: RayOptions) -> str:

@@ -41,3 +41,15 @@ def test_a_mistake_of_the_users_says_what_to_do(error: Exception, advice: str) -
 
 def test_a_machine_that_ends_a_relay_at_its_start_is_no_mistake() -> None:
     assert failed_start(ActorDied("Worker exit type: SYSTEM_ERROR")).by == "machine"
+
+
+@pytest.mark.parametrize(
+    ("said", "how"),
+    [
+        ("The actor is dead because its node has died.\n{}", "a node was lost before hosts had started there"),
+        ("The owner left.\n{}", "the process that would run the hosts did not start: The owner left."),
+    ],
+)
+def test_a_relay_that_never_ran_says_why(said: str, how: str) -> None:
+    never_ran = "The actor never ran - it was cancelled before it started running."
+    assert failed_start(ActorDied(said.format(never_ran))).how == how

@@ -97,6 +97,16 @@ def test_the_user_reads_how_many_hosts_have_a_place(
     assert f"osmosis: 4 of 7 hosts have a place on 2 nodes {at}; 3 wait for 3 CPUs" in result.outlines
 
 
+def test_the_user_reads_what_keeps_hosts_from_places(workspace: Workspace, eval_on: Callable[..., None]) -> None:
+    eval_on(2, {"hosts": 48}, evaluation={"batch_size": 1})
+
+    result = workspace.run(CONFIG)
+
+    result.stdout.fnmatch_lines(
+        ["osmosis: 1 host on a cluster of 2 nodes (Ray *); there is room for 4, and batch_size = 1 keeps it from more"]
+    )
+
+
 def test_workers_of_xdist_do_not_set_the_number_of_hosts(workspace: Workspace, eval_on: Callable[..., None]) -> None:
     eval_on(8)
 
@@ -169,15 +179,16 @@ def test_models_of_this_machine_are_refused_if_nodes_are_elsewhere(
 def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
     workspace: Workspace, cluster: RayCluster
 ) -> None:
-    on_cluster = {"engine": "ray", "ray": {"address": cluster.address, "resources": {"num_cpus": 64}}}
+    resources = {"num_cpus": 64, "label_selector": {"zone": "a"}}
+    on_cluster = {"engine": "ray", "ray": {"address": cluster.address, "resources": resources}}
     workspace.eval("x", 2, ".", execution=on_cluster)
 
     result = workspace.run(CONFIG)
 
     assert result.ret == 4
     assert [line for line in result.errlines if line] == [
-        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs 64 CPUs; "
-        "lower resources in [execution.ray], or add such a node"
+        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs 64 CPUs on a "
+        "node with zone a; change [execution.ray] resources, or add such a node"
     ]
     assert not workspace.run_dirs()
 

@@ -14,6 +14,7 @@ from pytest_osmosis.plugin.clusters import hosts_text, is_of_this_machine
     [
         (48, 12, 48, "", "48 hosts on 12 nodes"),
         (1, 1, 8, "", "1 host on 1 node"),
+        (1, 12, 48, "", "1 host on a cluster of 12 nodes"),
         (48, 8, 32, "16 CPUs", "32 of 48 hosts have a place on 8 nodes; 16 wait for 16 CPUs"),
         (48, 8, 32, "", "32 of 48 hosts have a place on 8 nodes; 16 wait for 32 CPUs and 8 GPUs"),
         (2, 1, 1, "", "1 of 2 hosts has a place on 1 node; 1 waits for 2 CPUs and 0.5 GPUs"),
