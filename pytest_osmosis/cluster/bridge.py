@@ -232,7 +232,14 @@ def refusal_text(error: BaseException, address: str) -> str:
             f"This machine is not part of the Ray cluster at {address}. Join it first, without lending it CPUs: "
             f"ray start --address={address} --num-cpus=0"
         )
-    return f"The Ray cluster at {address} does not take this process as its driver: {chain[-1].strip()[:2000]}"
+    if "AuthenticationError" in said:
+        return (
+            f"The Ray cluster at {address} asks for a token, and this process has none or another one. Set "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or ~/.ray/auth_token, as on the nodes."
+        )
+    before, is_traceback, after = chain[-1].strip().partition("Traceback (most recent call last):\n")
+    why = before + after.splitlines()[-1].strip() if is_traceback else before
+    return f"The Ray cluster at {address} does not take this process as its driver: {why[:2000]}"
 
 
 def is_ours(address: str) -> bool:

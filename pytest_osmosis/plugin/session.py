@@ -227,7 +227,7 @@ class EvalSession:
             self._prestarted.close()
         notes = self._clusters.open(on_cluster)
         if self.config.getoption("usepdb", False):
-            notes.append("--pdb repeats runs in this process, not on a cluster")
+            notes.append("--pdb calls what failed again in this process, not on the cluster")
         return notes
 
     def _group(self, each: SessionEval) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.cluster.bridge import refusal_text
 from pytest_osmosis.cluster.facts import ClusterFacts
 from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
 from pytest_osmosis.config.tables import RayOptions
@@ -397,6 +398,20 @@ def test_a_mistake_in_runtime_env_is_the_users(cluster: RayCluster, bridge: Brid
 )
 def test_a_wrong_address_is_refused_with_what_to_do(bridge: Bridge, address: str, said: str) -> None:
     assert said in bridge.refusal(address)
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken", "Set RAY_AUTH_MODE=token, and"),
+        ("ray.exceptions.RpcError: closed", "driver: Failed to connect. Last error: ray.exceptions.RpcError: closed"),
+    ],
+)
+def test_a_refusal_is_no_traceback(last: str, said: str) -> None:
+    traceback = f'Traceback (most recent call last):\n  File "node.py", line 1\n{last}\n\n'
+    text = refusal_text(ConnectionError(f"Failed to connect. Last error: {traceback}"), "10.0.0.1:6379")
+    assert said in text
+    assert "\n" not in text
 
 
 def test_the_address_may_come_from_the_environment(cluster: RayCluster, tmp_path: Path) -> None:
