@@ -24,7 +24,7 @@ import pytest
 
 from pytest_osmosis.cluster.backlog import LOG_BYTES, MOST_BYTES, Said
 from pytest_osmosis.cluster.frames import Kind
-from pytest_osmosis.cluster.relay import READ_BYTES, Relay
+from pytest_osmosis.cluster.relay import READ_BYTES, Order, Relay
 from pytest_osmosis.cluster.relays import CALL_BYTES, opening_orders
 from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.host.protocol import Key, Setup, encode
@@ -360,13 +360,108 @@ def test_hosts_that_nobody_listens_to_are_ended_and_no_more_start(workspace: Wor
 
 
 def test_the_first_call_of_listen_may_come_later(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = workspace.root / "loaded"
+    with (workspace.root / "rewards.py").open("a") as module:
+        module.write(f"open({str(loaded)!r}, 'x').close()\n")
     with relayed(lease_s=0.01) as ear:
         ear.open(1, workspace.setup())
-        assert ear.relay._ended_for == ""
-        ear.until(lambda: ear.frames, "for anything")
+        wait_for(loaded.exists, "for a host that lives for much longer than the lease")
+        ear.until_event(1, "ready")
+        assert not ear.bodies(1, Kind.DIED)
     monkeypatch.setattr("pytest_osmosis.cluster.relay.FIRST_LEASE_S", 0.0)
     with relayed(lease_s=0.01) as ear:
         wait_for(lambda: ear.relay._ended_for, "for the end of the lease")
+
+
+RELAYS = """
+import sys, threading
+from multiprocessing.connection import Listener
+from pytest_osmosis.cluster.relay import Relay
+
+def serve(driver, relay):
+    try:
+        while True:
+            call, argument = driver.recv()
+            driver.send(getattr(relay, call)(argument))
+    except (EOFError, OSError):
+        pass  # its driver is gone, and nothing tells the relay
+
+with Listener(sys.argv[1]) as listener:
+    print("ready", flush=True)
+    while True:
+        threading.Thread(target=serve, args=(listener.accept(), Relay(float(sys.argv[2])))).start()
+"""
+"""Has a relay for each driver that connects."""
+DRIVER = """
+import select, sys
+from ast import literal_eval
+from multiprocessing.connection import Client
+
+with Client(sys.argv[1]) as relay:
+    def call(*message):
+        relay.send(message)
+        return relay.recv()
+
+    while True:
+        if select.select([sys.stdin], [], [], 0)[0]:
+            call("do", literal_eval(sys.stdin.readline()))
+        for frame in call("listen", 0.0):
+            print(repr(frame), flush=True)
+"""
+"""Hands on orders that it reads, and writes what its relay says."""
+
+
+class Driver:
+    """A process that listens to a relay in another process."""
+
+    def __init__(self, address: str) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, address], stdin=pipe, stdout=pipe, text=True, bufsize=1
+        )
+
+    def order(self, *orders: Order) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{[*orders]!r}\n")
+
+    def until(self, text: bytes, wanted: Kind = Kind.SAID) -> bytes:
+        """Return the first body of a kind that has `text` in it."""
+        assert self.process.stdout is not None
+        for kind, _, body, _ in map(literal_eval, self.process.stdout):
+            assert kind != Kind.DIED, body
+            if kind == wanted and text in body:
+                return bytes(body)
+        raise AssertionError(f"the driver ended before it heard {text!r}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_a_killed_driver_ends_the_hosts_of_its_relay_and_no_others(workspace: Workspace, tmp_path: Path) -> None:
+    address = str(tmp_path / "relays")
+    fields = json.dumps({"role": "host", "environ": {}, "move_from": None}).encode()
+    command = [sys.executable, "-c", RELAYS, address, "4"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as relays:
+        assert relays.stdout is not None
+        assert relays.stdout.readline() == b"ready\n"
+        drivers = [Driver(address), Driver(address)]
+        gone, stays = drivers
+        try:
+            for each in drivers:
+                each.order(("open", 1, encode([workspace.setup().to_json()]), fields))
+            ends, lives = (json.loads(each.until(b"", Kind.PLACED))["pid"] for each in drivers)
+            gone.kill()
+            assert is_alive(ends), "a relay does not know that its driver is gone"
+            wait_for(lambda: not is_alive(ends), "for the end of a host that nobody listens to")
+            assert is_alive(lives)
+            stays.order(("send", 1, encode([_run_request(0)]), b""))
+            assert b'"row":0' in stays.until(b'"ev":"rollout"')
+        finally:
+            for each in drivers:
+                each.kill()
+            relays.kill()
+    wait_for(lambda: not is_alive(lives), "for the end of the other")
 
 
 RELAYED = """
