@@ -216,13 +216,18 @@ class RayOptions:
         return {
             "address": self.address,
             "hosts_per_actor": self.hosts_per_actor,
-            "resources": {
-                name: dict(each) if isinstance(each, Mapping) else each for name, each in self.resources.items()
-            },
+            "resources": _plain(self.resources),
             "workspace": self.workspace,
             "exclude": list(self.exclude),
-            "runtime_env": dict(self.runtime_env),
+            "runtime_env": _plain(self.runtime_env),
         }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON can hold: tables in tables are no dictionaries."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, slots=True)

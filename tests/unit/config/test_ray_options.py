@@ -65,6 +65,8 @@ def test_every_key_of_a_cluster_is_read(load_table: Load) -> None:
         exclude=("data/big/*", ".cache"),
         runtime_env={"pip": ["numpy>=2"]},
     )
+    sent = json.loads(json.dumps(execution.ray.to_json()))
+    assert sent == {**execution.ray.to_json(), "resources": execution.ray.resources}
 
 
 def test_every_key_of_a_cluster_is_sent_as_json(load_table: Load) -> None:
