@@ -12,6 +12,7 @@ import signal
 import tempfile
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,9 +45,15 @@ class RayCluster:
     def address(self) -> str:
         return str(self._cluster.address)
 
+    @property
+    def dashboard(self) -> str:
+        """The host and port of the dashboard."""
+        return str(self._cluster.webui_url)
+
     def add(self, **options: Any) -> Any:
         """Start a node, the first one as the head, and return it once it is part of the cluster."""
-        with _environ(self._environ):
+        with _environ(self._environ), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # older releases of Ray leave files open
             node = self._cluster.add_node(object_store_memory=STORE_BYTES, **options)
             self._cluster.wait_for_nodes(timeout=DEADLINE_S)
         if node is not self._cluster.head_node:
@@ -100,14 +107,14 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(*nodes: int) -> Iterator[RayCluster]:
-    """Start a cluster with a node for each number of CPUs, and end it."""
+def ray_cluster(*nodes: int, with_dashboard: bool = False) -> Iterator[RayCluster]:
+    """Start a cluster with a node for each number of CPUs, and end it. A dashboard gets a port that is free."""
     from ray.cluster_utils import Cluster
 
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # names of sockets must be short
     cluster = RayCluster(Cluster(), folder, uuid.uuid4().hex)
     try:
-        cluster.add(num_cpus=0, include_dashboard=False)
+        cluster.add(num_cpus=0, include_dashboard=with_dashboard, dashboard_port=None)
         for cpus in nodes:
             cluster.add(num_cpus=cpus)
         yield cluster

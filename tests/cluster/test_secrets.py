@@ -1,0 +1,195 @@
+"""Secrets of an eval, looked for in all that Ray writes and shows: its session folder, and the API of its dashboard."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+from tests.cluster.clusters import RayCluster, ray_cluster, until
+from tests.plugin.workspaces import Workspace
+
+pytest.importorskip("opencensus", reason="the dashboard needs ray[default]")
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+ANSWER_S = 60.0
+ALL = "?detail=1&limit=10000"
+ACTORS, NODES = f"/api/v0/actors{ALL}", f"/api/v0/nodes{ALL}"
+STATES = ("actors", "jobs", "nodes", "objects", "placement_groups", "runtime_envs", "tasks", "workers")
+PAGES = (
+    *(f"/api/v0/{state}{ALL}" for state in STATES),
+    *(f"/api/v0/{state}/summarize" for state in ("actors", "objects", "tasks")),
+    "/api/v0/cluster_events",
+    "/api/v0/cluster_metadata",
+    "/api/v0/tasks/timeline",
+    "/api/cluster_status",
+    "/api/component_activities",
+    "/api/jobs/",
+    "/api/version",
+    "/events",
+    "/logical/actors",
+    "/nodes?view=summary",
+    "/nodes?view=hostNameList",
+    "/test/dump",
+)
+"""The pages of the API that need no id: what the dashboard shows, and what `ray list` and `ray summary` read."""
+AGENT = """
+import asyncio, os, sys
+
+LENGTHS = {{"FROM_SHELL": 24, "FROM_FILE": 23, "FROM_ENV": 22}}
+
+async def rollout(ctx):
+    assert {{name: len(os.environ.get(name, "")) for name in LENGTHS}} == LENGTHS
+    assert not os.path.exists(".env")
+    for name in LENGTHS:
+        print(os.environ[name])
+        os.write(2, os.environ[name].encode() + b"\\n")
+    open({root!r} + f"/begun-{{ctx.row_index}}", "x").close()
+    while not os.path.exists({root!r} + "/go"):
+        await asyncio.sleep(0.02)
+    await ctx.chat(ctx.prompt)
+"""
+CANARIES = {
+    "FROM_SHELL": "canary-5f0e-of-the-shell",
+    "FROM_FILE": "canary-93bb-of-the-file",
+    "FROM_ENV": "canary-c2d7-of-the-env",
+}
+LEAKS = """
+import sys
+import ray
+
+@ray.remote(num_cpus=0)
+class Leak:
+    def ready(self):
+        return True
+
+ray.init(address=sys.argv[1], log_to_driver=False)
+leak = Leak.options(runtime_env={"env_vars": {"LEAK": sys.argv[2]}}).remote()
+ray.get(leak.ready.remote())
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+class Dashboard:
+    """The API of a cluster's dashboard."""
+
+    def __init__(self, url: str) -> None:
+        self._url = f"http://{url}"
+        self._opener = build_opener(ProxyHandler({}))
+
+    def get(self, page: str) -> bytes:
+        with self._opener.open(f"{self._url}{page}", timeout=ANSWER_S) as answer:
+            data: bytes = answer.read()
+        return data
+
+    def json(self, page: str) -> Any:
+        return json.loads(self.get(page))
+
+    def everything(self) -> dict[str, bytes]:
+        """Return all pages, those of each node, actor and job, and the logs of all nodes, as `ray logs` reads them."""
+        pages = {page: self.get(page) for page in PAGES}
+        actors = json.loads(pages["/logical/actors"])["data"]["actors"]
+        for actor_id in actors:
+            page = f"/logical/actors/{actor_id}"
+            pages[page] = self.get(page)
+        for job in json.loads(pages["/api/jobs/"]):
+            page = f"/api/jobs/{job['submission_id'] or job['job_id']}"
+            pages[page] = self.get(page)
+        for node in json.loads(pages[NODES])["data"]["result"]["result"]:
+            if node["state"] == "ALIVE":
+                pages.update(self._of_node(node["node_id"]))
+        return pages
+
+    def _of_node(self, node_id: str) -> Iterator[tuple[str, bytes]]:
+        page = f"/nodes/{node_id}"
+        yield page, self.get(page)
+        listing = self.json(f"/api/v0/logs?{urlencode({'node_id': node_id})}")
+        for name in {name for names in listing["data"]["result"].values() for name in names}:
+            if name.endswith("/"):
+                continue
+            page = f"/api/v0/logs/file?{urlencode({'node_id': node_id, 'filename': name, 'lines': -1})}"
+            yield page, self.get(page)
+
+
+def holders(found: dict[str, bytes], text: str) -> list[str]:
+    return sorted(name for name, content in found.items() if text.encode() in content)
+
+
+def actor_classes(pages: dict[str, bytes]) -> set[str]:
+    listed = json.loads(pages[ACTORS])["data"]["result"]["result"]
+    return {actor["class_name"] for actor in listed}
+
+
+def written(cluster: RayCluster) -> dict[str, bytes]:
+    """Return the content of all files that Ray wrote."""
+    found = {}
+    for path in cluster.folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            found[str(path.relative_to(cluster.folder))] = path.read_bytes()
+    return found
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[RayCluster]:
+    """A cluster with a dashboard."""
+    with ray_cluster(2, with_dashboard=True) as cluster:
+        yield cluster
+
+
+def test_secrets_are_in_nothing_that_ray_writes_or_shows(
+    pytester: pytest.Pytester, shown: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace(pytester, [])
+    workspace.write("agent.py", AGENT.format(root=str(workspace.root)))
+    workspace.write(".env", f"FROM_FILE={CANARIES['FROM_FILE']}\n")
+    monkeypatch.setenv("FROM_SHELL", CANARIES["FROM_SHELL"])
+    workspace.eval(
+        "x",
+        2,
+        agent={"agent": "agent:rollout"},
+        evaluation={"batch_size": 2},
+        env={"FROM_ENV": CANARIES["FROM_ENV"]},
+        secrets={"required": ["FROM_SHELL", "FROM_FILE"]},
+        execution={"engine": "ray", "hosts": 2, "ray": {"address": shown.address, "workspace": "upload"}},
+    )
+    dashboard = Dashboard(shown.dashboard)
+
+    session = workspace.start(CONFIG, "--osmosis-secrets-file=.env", "-rA")
+    try:
+        until(lambda: len([*workspace.root.glob("begun-*")]) == 2, "for two rollouts")
+        during = dashboard.everything()
+    finally:
+        (workspace.root / "go").touch()
+    assert session.wait() == 0, session.output
+    found = {**during, **{f"{page} afterwards": data for page, data in dashboard.everything().items()}}
+    found.update(written(shown))
+
+    assert "Relay" in actor_classes(during), "the actors of the eval are not shown"
+    assert any(name.endswith("agent.py") for name in written(shown)), "nothing was uploaded"
+    assert not holders(found, CANARIES["FROM_SHELL"])
+    assert not holders(found, CANARIES["FROM_FILE"])
+    [config] = holders(found, CANARIES["FROM_ENV"])  # it is a file of the workspace that was uploaded
+    assert config.endswith("/configs/eval/x.toml")
+
+
+def test_the_same_search_finds_what_is_in_a_runtime_env(shown: RayCluster) -> None:
+    canary = "canary-077a-on-purpose"
+    driver = subprocess.Popen(
+        [sys.executable, "-c", LEAKS, shown.address, canary], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"ready\n"
+        pages, files = Dashboard(shown.dashboard).everything(), written(shown)
+    finally:
+        driver.communicate()
+    assert {ACTORS, "/api/jobs/"} <= {*holders(pages, canary)}
+    assert any("logs/file" in page for page in holders(pages, canary))
+    assert holders(files, canary)
