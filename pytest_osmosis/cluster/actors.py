@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.cluster.places import HostNeeds, Node
@@ -183,8 +184,10 @@ class Actors:
 
         excludes = [*NEVER_UPLOADED, *self._options.exclude]
         packed = {**environment, "working_dir": workspace, "excludes": excludes}
-        with tempfile.TemporaryDirectory(prefix="pytest-osmosis-") as folder:
-            uploaded: dict[str, Any] = upload_working_dir_if_needed(packed, include_gitignore=True, scratch_dir=folder)
+        upload: Any = upload_working_dir_if_needed
+        named = {"include_gitignore": True} if "include_gitignore" in signature(upload).parameters else {}
+        with tempfile.TemporaryDirectory(prefix="pytest-osmosis-") as folder:  # older releases always read .gitignore
+            uploaded: dict[str, Any] = upload(packed, scratch_dir=folder, **named)
         self._uploaded[workspace] = uploaded
         return uploaded
 
