@@ -7,12 +7,14 @@ standard error. It ends with its standard input, and takes all hosts along.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any, NoReturn
 
 from pytest_osmosis.cluster.actors import Closed
@@ -34,6 +36,10 @@ START = (
     "No Ray cluster was found on this machine. Set [execution.ray] address or RAY_ADDRESS to HOST:PORT of the head, "
     "or start one here: ray start --head"
 )
+SAID_CHARS = 2_000
+"""The most that is shown of an error of Ray's."""
+UNREADABLE = "from GCS"
+"""A part of what older releases say to the head of a newer one, which they ask before they compare versions."""
 MISMATCH = re.compile(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)
 
 
@@ -215,8 +221,8 @@ def refusal_text(error: BaseException, address: str) -> str:
     chain: list[str] = []
     each: BaseException | None = error
     while each is not None:
-        chain.append(str(each))
-        each = each.__cause__
+        chain.append(str(each).strip())
+        each = each.__cause__ or each.__context__
     said = "\n".join(chain)
     if (match := MISMATCH.search(said)) is not None:
         theirs, their_python, ours, our_python = match.groups()
@@ -237,9 +243,17 @@ def refusal_text(error: BaseException, address: str) -> str:
             f"The Ray cluster at {address} asks for a token, and this process has none or another one. Set "
             "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or ~/.ray/auth_token, as on the nodes."
         )
-    before, is_traceback, after = chain[-1].strip().partition("Traceback (most recent call last):\n")
+    last = next((text for text in reversed(chain) if text), type(error).__name__)
+    before, is_traceback, after = last.partition("Traceback (most recent call last):\n")
     why = before + after.splitlines()[-1].strip() if is_traceback else before
-    return f"The Ray cluster at {address} does not take this process as its driver: {why[:2000]}"
+    text = f"The Ray cluster at {address} does not take this process as its driver: {why[:SAID_CHARS]}"
+    if UNREADABLE in said:
+        text += (
+            f"\nPerhaps it has another version: this process runs Ray {version('ray')} with Python "
+            f"{platform.python_version()}. Compare `ray --version` and `python --version` on the head; both must be "
+            "equal, to the patch."
+        )
+    return text
 
 
 def is_ours(address: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -437,3 +439,32 @@ def test_another_version_of_ray_is_named(cluster: RayCluster, tmp_path: Path) ->
     assert f"runs Ray {ray.__version__} with Python" in refusal
     assert "this process Ray 0.0.1 with Python 3.11.0" in refusal
     assert f'pip install "ray=={ray.__version__}"' in refusal
+
+
+MISMATCH = (
+    "Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n    Python: 3.12.1\n"
+    "This process on node 192.0.2.2 was started with:\n    Ray: 2.60.0\n    Python: 3.11.7\n"
+)
+"""The words of Ray 2.60; those of 2.52 differ in versions only."""
+UNREADABLE = "Could not read 'temp_dir' from GCS. Did GCS start successfully?"
+"""The words of Ray 2.52 to a head that runs 2.60."""
+
+
+def test_another_python_is_named_with_what_to_do() -> None:
+    assert refusal_text(RuntimeError(MISMATCH), "head:1") == (
+        "The cluster at head:1 runs Ray 2.60.0 with Python 3.12.1, and this process Ray 2.60.0 with Python 3.11.7. "
+        "Both must be equal, to the patch. Use the cluster's here: Python 3.12.1"
+    )
+
+
+def test_a_head_that_an_older_ray_cannot_read_may_have_another_version() -> None:
+    error = ConnectionError()  # as Ray raises it, without a word
+    error.__context__ = ConnectionError(UNREADABLE)
+    text = refusal_text(error, "head:1")
+    assert text.startswith(f"The Ray cluster at head:1 does not take this process as its driver: {UNREADABLE}\n")
+    assert f"this process runs Ray {version('ray')} with Python {platform.python_version()}" in text
+    assert "`ray --version`" in text
+
+
+def test_an_error_without_words_is_named() -> None:
+    assert refusal_text(TimeoutError(), "head:1").endswith(" as its driver: TimeoutError")
