@@ -1,7 +1,7 @@
 """`make matrix`: the wheel on every Python, and the tests that depend on pytest with other versions.
 
 These tests run with every minor of pytest on the oldest Python, and on every Python with the newest pytest and with the
-oldest release of every requirement.
+oldest release of every requirement. The tests of clusters run with the oldest Ray and with the newest.
 
 `nox -s wheel` or `nox -s "tests(python='3.11', pytest='9.0')"` run one session. Arguments after `--` go to pytest.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import nox
@@ -22,6 +23,7 @@ PAIRS = [*((PYTHONS[0], pytest) for pytest in PYTESTS), *((python, PYTESTS[-1]) 
 
 FACING_PYTEST = ["tests/plugin", "tests/contract"]
 FACING_LIBRARIES = ["tests/unit", "tests/host"]
+FACING_RAY = ["tests/cluster"]
 
 nox.options.error_on_missing_interpreters = True
 nox.options.default_venv_backend = "venv"
@@ -63,13 +65,22 @@ def oldest(session: nox.Session) -> None:
     _test(session, [*FACING_PYTEST, *FACING_LIBRARIES])
 
 
-def _install(session: nox.Session, constraints: list[str]) -> None:
+@nox.session(python=[PYTHONS[0], PYTHONS[-1]])
+@nox.parametrize("ray", ["oldest", "newest"])
+def cluster(session: nox.Session, ray: str) -> None:
+    """Run hosts on clusters of the oldest Ray that pyproject.toml admits, or of the newest."""
+    groups = nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "cluster")
+    _install(session, _oldest_of(groups) if ray == "oldest" else [], "--group", "cluster")
+    _test(session, FACING_RAY)
+
+
+def _install(session: nox.Session, constraints: list[str], *more: str) -> None:
     """Install the package with the tools of its tests, and the companions in a folder that only their tests see."""
     file = Path(session.create_tmp(), "constraints.txt")
     file.write_text("\n".join(constraints), encoding="utf-8")
     constrained = ["--constraint", str(file)]
     session.install("--upgrade", "pip>=25.1")
-    session.install("--editable", ".[all,lab,parquet]", "--group", "test", *constrained)
+    session.install("--editable", ".[all,lab,parquet]", "--group", "test", *more, *constrained)
     companions = ["--upgrade", "--no-deps", "--target", f"{session.virtualenv.location}/companions"]
     session.install(*companions, "--group", "companions", *constrained)
 
@@ -83,10 +94,13 @@ def _oldest_admitted() -> list[str]:
     pyproject = nox.project.load_toml("pyproject.toml")
     project, companions = pyproject["project"], pyproject["dependency-groups"]["companions"]
     extras = [line for name in ("all", "lab", "parquet") for line in project["optional-dependencies"][name]]
-    requirements = map(Requirement, [*project["dependencies"], *extras, *companions])
+    return _oldest_of([*project["dependencies"], *extras, *companions])
+
+
+def _oldest_of(requirements: Iterable[str]) -> list[str]:
     return [
         f"{requirement.name}=={specifier.version}"
-        for requirement in requirements
+        for requirement in map(Requirement, requirements)
         for specifier in requirement.specifier
         if specifier.operator == ">="
     ]
