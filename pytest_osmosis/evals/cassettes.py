@@ -76,7 +76,8 @@ class EvalCassette:
         paths = [directory.exchanges] if self.is_written else []
         if self.mode != "record":
             paths = [self.path, *paths]
-        return {"mode": self.mode, "paths": list(map(str, paths))}
+        needed = [str(self.path)] if self.digest is not None else []
+        return {"mode": self.mode, "paths": list(map(str, paths)), "needed": needed}
 
     def make_folder(self) -> None:
         """Make the folder of a cache, which is readable by its owner only, and which git ignores."""

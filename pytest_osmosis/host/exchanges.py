@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from pathlib import Path
+from socket import gethostname
 from threading import Lock
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
@@ -32,9 +33,11 @@ from pytest_osmosis.cassettes.exchange import (
 )
 from pytest_osmosis.cassettes.reader import AskerAnswers, CassetteReader, Stored, answer_of
 from pytest_osmosis.errors import CassetteError, CodeError, ModelError
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.host.protocol import CassetteFields, Emit, EventSink, ExchangeEvent, HostEvent, Key, Setup
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.record.events import StoredFields
+from pytest_osmosis.text.paths import shown
 
 
 def report_at_once(events: EventSink) -> Emit:
@@ -90,6 +93,11 @@ def opened_store(setup: Setup) -> HostExchanges | None:
     """Return the store that a setup names, None if it names none. Raises `CodeError` if it cannot be read."""
     if setup.cassette is None:
         return None
+    for path in setup.cassette["needed"]:
+        if not something_at(Path(path)):
+            text = f"the cassette {shown(Path(path))} is not on {gethostname()}, where this code would run"
+            fix = "if the workspace is uploaded, neither .gitignore nor [execution.ray] exclude may name it"
+            raise CodeError(f"{text}; {fix}")
     try:
         reader = CassetteReader.open(map(Path, setup.cassette["paths"]))
     except CassetteError as error:

@@ -73,11 +73,13 @@ class CassetteFields(TypedDict):
 
     With "record" and "new" a request without an answer there is sent, and every exchange is reported. They differ in
     their files: "record" has those of the rollouts that it resumes. With "cache" only what was sent is reported. With
-    "replay" nothing is sent. Of equal exchanges, those in later files count.
+    "replay" nothing is sent. Of equal exchanges, those in later files count. Without one of the files `needed`, which
+    existed as the eval began, a host does not start: it would send what was answered already.
     """
 
     mode: Literal["record", "new", "cache", "replay"]
     paths: Sequence[str]
+    needed: Sequence[str]
 
 
 class EnvironmentFields(TypedDict):

@@ -67,6 +67,7 @@ class RayClusters:
             if not self.of(each.prepared).facts.is_local
             for problem in _addresses_of_this_machine(each.prepared)
         ]
+        problems += [problem for each in evals for problem in _answers_that_do_not_travel(each.prepared)]
         if problems:
             raise ConfigError(dict.fromkeys(problems))
         return list(dict.fromkeys(self._notes(evals)))
@@ -170,6 +171,24 @@ def _addresses_of_this_machine(prepared: Prepared) -> Iterator[Problem]:
                 text = f'"{server.base_url}" is this machine\'s; nodes of a cluster cannot reach it'
                 fix = "use an address that they can reach, or run here with --osmosis-engine=local"
                 yield Problem(shown(prepared.config.path), f"{key}: {text}; {fix}")
+
+
+def _answers_that_do_not_travel(prepared: Prepared) -> Iterator[Problem]:
+    """Yield a problem for recorded answers that are in no uploaded file: nodes would ask for them again."""
+    config, cassette = prepared.config, prepared.cassette
+    if cassette is None or cassette.mode == "record" or config.execution.ray.workspace != "upload":
+        return
+    here = "run here with --osmosis-engine=local"
+    if cassette.mode == "cache":
+        text = (
+            f'{shown(cassette.path)} is not uploaded with workspace = "upload", so that nodes would ask for all again'
+        )
+        yield Problem("--osmosis-cache", f"{text}; leave it out, or {here}")
+    elif prepared.commit is not None and cassette.digest is not None:
+        text = (
+            f"only the files of {prepared.commit.title} are uploaded, and not {shown(cassette.path)} of the workspace"
+        )
+        yield Problem(shown(config.path), f"{text}; {here}")
 
 
 def is_of_this_machine(url: str) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pytest_osmosis
 from tests.cluster.clusters import RayCluster, ray_cluster, until
 from tests.plugin.workspaces import Tables, Workspace, hosts_under
+from tests.unit.git.repositories import commit, git
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 HERE = "--osmosis-engine=local"
@@ -261,3 +265,79 @@ def test_an_eval_gets_more_hosts_as_nodes_join(workspace: Workspace) -> None:
         (workspace.root / "slow").unlink()
         assert session.wait() == 0, session.output
     assert "osmosis: 1 host on 1 node" in session.output
+
+
+def test_another_version_on_the_nodes_ends_the_session_with_what_to_do(
+    workspace: Workspace, cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = Path(pytest_osmosis.__file__).parent
+    shutil.copytree(installed, tmp_path / "site" / "pytest_osmosis", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "site" / "pytest_osmosis" / "__init__.py").open("a") as module:
+        module.write('\n__version__ = "0.0.9"\n')
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path / "site"))
+        node = cluster.add(num_cpus=0, resources={"old": 2})
+    try:
+        resources = {"num_cpus": 0, "resources": {"old": 1}}
+        on_cluster = {"engine": "ray", "ray": {"address": cluster.address, "resources": resources}}
+        workspace.eval("x", 2, ".", execution=on_cluster)
+
+        result = workspace.run(CONFIG)
+    finally:
+        cluster.lose(node)
+
+    assert result.ret == 4
+    ours = pytest_osmosis.__version__
+    [line] = [line for line in result.errlines if "0.0.9" in line]
+    assert f"has pytest-osmosis 0.0.9, and this machine has {ours}: install the same version on all nodes" in line
+    assert "[execution.ray] runtime_env" in line
+
+
+def test_a_cassette_is_replayed_from_the_uploaded_workspace(
+    workspace: Workspace, eval_on: Callable[..., None], cluster: RayCluster
+) -> None:
+    eval_on(3, {"ray": {"address": cluster.address, "workspace": "upload"}})
+    workspace.run(CONFIG, "--osmosis-record").assert_outcomes(passed=3)
+    recorded = workspace.results()["rows"]
+
+    workspace.run(CONFIG, "--osmosis-replay").assert_outcomes(passed=3)
+
+    assert without_times(workspace.results()["rows"]) == without_times(recorded)
+    workspace.write(".gitignore", "cassettes\n")
+    result = workspace.run(CONFIG, "--osmosis-record=new")
+    assert result.ret == 4
+    [line] = [line for line in result.errlines if "cassettes/x.jsonl" in line]
+    assert "neither .gitignore nor [execution.ray] exclude may name it" in line
+
+
+def test_recorded_answers_that_do_not_travel_are_refused(
+    workspace: Workspace, eval_on: Callable[..., None], cluster: RayCluster
+) -> None:
+    uploaded = {"ray": {"address": cluster.address, "workspace": "upload"}}
+    eval_on(2, uploaded)
+    workspace.run(CONFIG, HERE, "--osmosis-record").assert_outcomes(passed=2)
+    git(workspace.root, "init")
+    commit(workspace.root, {"score.txt": "1.0"})
+    eval_on(2, uploaded, experiment={"branch": "main"})
+
+    cached, replayed = workspace.run(CONFIG, "--osmosis-cache"), workspace.run(CONFIG, "--osmosis-replay")
+
+    assert cached.ret == replayed.ret == 4
+    assert [line for line in cached.errlines if line] == [
+        'ERROR: --osmosis-cache: .osmosis/cache/x.jsonl is not uploaded with workspace = "upload", so that nodes would '
+        "ask for all again; leave it out, or run here with --osmosis-engine=local"
+    ]
+    [line] = [line for line in replayed.errlines if line]
+    assert "are uploaded, and not cassettes/x.jsonl of the workspace; run here with --osmosis-engine=local" in line
+
+
+def test_the_code_of_a_commit_is_uploaded(
+    workspace: Workspace, eval_on: Callable[..., None], cluster: RayCluster
+) -> None:
+    eval_on(2, {"ray": {"address": cluster.address, "workspace": "upload"}}, experiment={"branch": "early"})
+    git(workspace.root, "init")
+    commit(workspace.root, {"score.txt": "1.0"})
+    git(workspace.root, "branch", "early")
+    workspace.write("rewards.py", "raise RuntimeError('of the work tree')")
+
+    workspace.run(CONFIG).assert_outcomes(passed=2)

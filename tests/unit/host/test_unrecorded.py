@@ -22,7 +22,7 @@ MODEL = AskedModel("m", "")
 
 
 def exchanges_of(path: Path, run: RunId, name: str = "rollout") -> AskerExchanges:
-    store = HostExchanges({"mode": "replay", "paths": []}, CassetteReader.open([path]))
+    store = HostExchanges({"mode": "replay", "paths": [], "needed": []}, CassetteReader.open([path]))
     return store.of(Key(run, 1), name, dumps)
 
 
