@@ -10,6 +10,8 @@ from typing import Any
 
 NAMES = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory", "object_store_memory": "object_store_memory"}
 """Options of an actor, and the names of the resources that they ask for."""
+DEVICES = frozenset({"GPU", "TPU", "NPU", "HPU", "neuron_cores", "RBLN", "FURIOSA", "TTNPU", "MBLT"})
+"""Resources that consist of devices: Ray gives an actor a part of one, or whole ones."""
 GIGABYTE = 1e9
 TINY = 1e-6
 """Ray counts resources in steps of 1/10,000: less than this is an error of floating point."""
@@ -43,6 +45,11 @@ class HostNeeds:
     def selector(self) -> dict[str, str]:
         return dict(self.options.get("label_selector") or {})
 
+    def most_seats(self, at_most: int) -> int:
+        """Return the most hosts of one actor: those that share a device, as all would use the first of several."""
+        sharing = [_times(each, 1.0) for name, each in self.amounts.items() if name in DEVICES]
+        return max(min(at_most, *sharing), 1) if sharing else at_most
+
     def of_actor(self, seats: int) -> dict[str, Any]:
         """Return the options of an actor that starts `seats` hosts."""
         options = dict(self.options)
@@ -54,7 +61,7 @@ class HostNeeds:
     def room_in(self, resources: Mapping[str, float]) -> int:
         """Return the number of hosts for which resources suffice; one for each CPU, if a host takes nothing."""
         amounts = self.amounts or {"CPU": 1.0}
-        return min(math.floor(max(resources.get(name, 0.0), 0.0) / each + TINY) for name, each in amounts.items())
+        return min(_room(name, each, max(resources.get(name, 0.0), 0.0)) for name, each in amounts.items())
 
     def room_on(self, node: Node, held: int = 0) -> int:
         """Return the number of hosts that fit on a node, with those that it `held` already."""
@@ -83,6 +90,18 @@ class HostNeeds:
         """
         listed = [_amount(name, each * n_hosts) for name, each in (self.amounts or {"CPU": 1.0}).items()]
         return " and ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
+
+
+def _room(name: str, each: float, amount: float) -> int:
+    """Return for how many hosts an amount of a resource suffices. No host has parts of two devices."""
+    if name not in DEVICES or each >= 1:
+        return _times(each, amount)
+    whole = math.floor(amount + TINY)
+    return whole * _times(each, 1.0) + _times(each, max(amount - whole, 0.0))
+
+
+def _times(each: float, amount: float) -> int:
+    return math.floor(amount / each + TINY)
 
 
 def _amount(name: str, amount: float) -> str:

@@ -217,7 +217,8 @@ class Relays:
             [self._needs.room_on(node) for node in nodes], [each.seats for each in coming if not self._node_of(each)]
         )
         largest = max((self._needs.most_on(node) for node in nodes), default=1)
-        for seats in seats_of_actors(needed, rooms, at_most=self._options.hosts_per_actor, largest=largest):
+        at_most = self._needs.most_seats(self._options.hosts_per_actor)
+        for seats in seats_of_actors(needed, rooms, at_most=at_most, largest=largest):
             self._make(RelayActor(seats, workspace), {"scheduling_strategy": "SPREAD", **self._elsewhere()})
 
     def _provide_quarantines(self) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -278,6 +279,28 @@ def test_hosts_that_wait_start_on_a_node_that_joins(cluster: RayCluster, bridge:
     try:
         assert bridge.placed(1)["node_id"] == node.node_id
         bridge.until(lambda: (bridge.facts.n_places, bridge.facts.n_nodes) == (1, 1))
+    finally:
+        cluster.lose(node)
+
+
+def test_hosts_take_parts_of_a_device_that_ray_gives(
+    cluster: RayCluster, bridge: Bridge, workspace: Workspace
+) -> None:
+    workspace.agent('return [*ctx.prompt, {"role": "assistant", "content": os.environ["CUDA_VISIBLE_DEVICES"]}]')
+    node = cluster.add(num_cpus=0, num_gpus=2)
+    try:
+        bridge.connect(cluster.address, resources={"num_cpus": 0, "num_gpus": 0.4})
+        assert bridge.facts.n_places == 4
+        hosts = range(1, 5)
+        for number in hosts:
+            bridge.open(number, workspace)
+        seen = Counter[str]()
+        for number in hosts:
+            bridge.until_event(number, "ready")
+            bridge.roll_out(number, 0)
+            [rolled] = bridge.until_event(number, "rollout")
+            seen[rolled["messages"][-1]["content"]] += 1
+        assert seen == {"0": 2, "1": 2}
     finally:
         cluster.lose(node)
 

@@ -78,6 +78,26 @@ def test_actors_that_are_on_their_way_take_the_roomiest_nodes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpus", "seats"), [(0.25, 4), (0.3, 3), (0.4, 2), (0.6, 1), (1, 1), (2, 1)], ids=lambda each: str(each)
+)
+def test_the_hosts_of_an_actor_share_one_device_at_most(gpus: float, seats: int) -> None:
+    assert HostNeeds({"num_cpus": 1, "num_gpus": gpus}).most_seats(8) == seats
+    assert HostNeeds({"num_cpus": 1, "resources": {"NPU": gpus}}).most_seats(8) == seats
+    assert HostNeeds({"num_cpus": 1, "num_gpus": gpus}).most_seats(1) == 1
+
+
+def test_other_resources_do_not_bound_the_hosts_of_an_actor() -> None:
+    assert HostNeeds({"num_cpus": 3, "resources": {"licence": 0.4}}).most_seats(8) == 8
+
+
+def test_no_host_has_parts_of_two_devices() -> None:
+    assert HostNeeds({"num_gpus": 0.4}).room_on(node({"GPU": 2})) == 4
+    assert HostNeeds({"num_gpus": 0.4}).room_on(node({"GPU": 2}, {"GPU": 1.4})) == 3
+    assert HostNeeds({"num_gpus": 0.1}).room_on(node({"GPU": 1}, {"GPU": 0.3})) == 3
+    assert HostNeeds({"num_gpus": 2}).room_on(node({"GPU": 5})) == 2
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"num_cpus": 1}, "1 CPU"),
