@@ -56,6 +56,7 @@ class SimulatedHost:
         self.gather_s = 0.0
         self.delay_s = 0.0
         self.placed_at: float | None = 0.0
+        self.waits_for = ""
         self._limit = setup.limit
         self._post = post
         self._waiting: list[Mapping[str, Any]] = []

@@ -128,9 +128,9 @@ class RemoteConnection:
         """Note that the threads of the host cannot run; None: that they run again."""
         self._silence = silence
 
-    def died(self, how: str, by: Cause) -> None:
+    def died(self, how: str, by: Cause, *, is_of_node: bool = False) -> None:
         """Post that the host has ended, once."""
-        self._post(Died(self, how, by))
+        self._post(Died(self, how, by, (self.node_id or "") if is_of_node else ""))
 
     def _append(self, output: bytes) -> None:
         self._log_tail = (self._log_tail + output)[-LOG_BYTES:]

@@ -33,6 +33,7 @@ from pytest_osmosis.engine.recovery import Recovery
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.engine.stall_notice import StallNotice
+from pytest_osmosis.engine.wait_notice import WaitNotice
 from pytest_osmosis.errors import CassetteError, CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.host.rollout_code import RolloutCode
@@ -109,6 +110,7 @@ class Actor:
         self._probing = Probing(job.probes, self.hosts, self.permits, self.judge_permits, self.runs)
         self._job = job
         self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
+        self._wait_notice = WaitNotice(told=job.told_waiting)
         self._log = HostLog(job.host_log)
         self.exchanges = Exchanges(job.exchanges)
         self.artifacts = Artifacts(job.artifacts, self.notices)
@@ -162,7 +164,7 @@ class Actor:
         """Handle what has arrived, refill the hosts, write the journal, and only then report what is done."""
         for message in self._arrived():
             self._handle(message)
-        self._recovery.report_lost()
+        self._recovery.report_lost(time.monotonic())
         self._write_exchanges()
         if not self.paused:
             self._look_after_hosts()
@@ -170,6 +172,7 @@ class Actor:
             if self.hosts.starts.given_up is not None:
                 self._recovery.give_up_hosts(self.hosts.starts.given_up)
             self._report_stall()
+            self._report_waiting()
         self.hosts.share_out()
         self.hosts.gather(rolls=bool(self.table.queue), scores=bool(self.table.unscored_blocking))
         self._log.bound()
@@ -213,7 +216,14 @@ class Actor:
         states, n_queued = self.table.states.values(), len(self.table.queue) if self._probing.is_over else 0
         text = self._stall_notice.check(time.monotonic(), self.recorder.n_done, states, n_queued)
         if text is not None:
-            self.notices.alert(text)
+            waiting = self.hosts.waiting().text
+            self.notices.alert(f"{text}; {waiting}" if waiting else text)
+
+    def _report_waiting(self) -> None:
+        if self.hosts.in_flight and not self.hosts.closing:  # else the session holds the eval back, or it is over
+            text = self._wait_notice.check(time.monotonic(), self.hosts.waiting())
+            if text is not None:
+                self.notices.announce(text)
 
     def _heed_stop_request(self, now: float) -> None:
         """Begin no further run if somebody asks for that with a file in the run directory. Look for it now and then."""
@@ -263,6 +273,7 @@ class Actor:
 
     def end(self) -> None:
         """End the hosts and close the journal. The hosts' last events count; runs still in flight are skipped."""
+        self._recovery.report_lost(math.inf)
         self.hosts.close()
         self._log.bound()
         for message in () if self._broken else self._waiting():
@@ -307,8 +318,8 @@ class Actor:
                 host.heard_at = time.monotonic()
                 for event, raw in events:
                     self._heard(host, event, raw)
-            case Died(connection, how, by):
-                self._died(self.hosts.died(connection, how, by), how, by)
+            case Died(connection, how, by, machine):
+                self._died(self.hosts.died(connection, how, by), how, by, machine)
             case Stop():
                 self.runs.stop(message)
             case MostInFlight(most):
@@ -418,7 +429,7 @@ class Actor:
             self.runs.stop(Stop("systemic", str(error)))
             self.loaded.set()
 
-    def _died(self, host: Host, how: str, by: Cause) -> None:
+    def _died(self, host: Host, how: str, by: Cause, machine: str) -> None:
         if by == "host" and not self.loaded.is_set() and not self.hosts.closing:
             self._refuse(HostError(start_failure(how)))
         self._probing.died(host)
@@ -427,7 +438,7 @@ class Actor:
         self.artifacts.died(host)
         self.permits.died(host)
         self.judge_permits.died(host)
-        self._recovery.died(host, how, by)
+        self._recovery.died(host, how, by, machine)
         self.hosts.replace(host)
         if not (self.loaded.is_set() or self.hosts.rolling or self.hosts.starts.given_up is None):
             self._refuse(HostError(self.hosts.starts.given_up))

@@ -49,12 +49,14 @@ Cause = Literal["host", "machine"]
 class Died(NamedTuple):
     """The process of a connection has ended: `how` says how, `by` whose end it was.
 
-    A host that ended by itself, or by a signal, ended by what it ran. One that its machine took along did not.
+    A host that ended by itself, or by a signal, ended by what it ran. One that its machine took along did not;
+    `machine` tells machines apart.
     """
 
     connection: Connection
     how: str
     by: Cause = "host"
+    machine: str = ""
 
 
 class HostEnviron(NamedTuple):
@@ -80,7 +82,7 @@ class Connection(Protocol):
 
     Messages of the host are gathered for up to `gather_s`, into fewer and larger reads, if that costs the host nothing.
     A message takes `delay_s` to the host and back, besides that. The process was started at `placed_at`, on the
-    monotonic clock; it is None while the host waits for a place.
+    monotonic clock; it is None while the host waits for a place, and `waits_for` says why, if that is known.
     """
 
     gather_s: float
@@ -90,6 +92,9 @@ class Connection(Protocol):
 
     @property
     def placed_at(self) -> float | None: ...
+
+    @property
+    def waits_for(self) -> str: ...
 
     @property
     def name(self) -> str: ...
@@ -135,6 +140,7 @@ class HostConnection:
         self.log = log
         self.gather_s = 0.0
         self.delay_s = 0.0
+        self.waits_for = ""
         self.placed_at = time.monotonic()
         self._ended = False
         self._post = post

@@ -17,6 +17,7 @@ from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.shares import exact_limits, shares, shares_but_one
 from pytest_osmosis.engine.throttle import Throttle
+from pytest_osmosis.engine.wait_notice import Waiting
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Request
 from pytest_osmosis.text.numbers import plural
@@ -113,6 +114,12 @@ class Hosts:
     def start_quarantine(self) -> None:
         """Start the quarantine, which takes a slot from the other hosts."""
         self._add("quarantine")
+
+    def waiting(self) -> Waiting:
+        """Count the hosts that roll out and have no place."""
+        unplaced = [host.connection for host in self.rolling if host.connection.placed_at is None]
+        whys = [connection.waits_for for connection in unplaced if connection.waits_for]
+        return Waiting(len(whys), len(unplaced), len(self.rolling), whys[-1] if whys else "")
 
     def replace(self, host: Host) -> None:
         """Start another host in place of one that died. The quarantine is started when it is needed."""

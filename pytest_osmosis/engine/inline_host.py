@@ -130,6 +130,7 @@ class InlineConnection:
     gather_s = 0.0
     delay_s = 0.0
     placed_at: float | None = 0.0
+    waits_for = ""
 
     def __init__(self, name: str, post: Post, give: Callable[[InlineConnection, SentRequest], None]) -> None:
         self.name = name

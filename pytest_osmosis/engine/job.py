@@ -130,7 +130,8 @@ class Job:
     `n_runs` will be submitted in all, at once or one by one. `probes` are the models (their tags, or that of the judge)
     that get one request before the first run. `hosts` processes roll out, as many score, with `batch_size` runs in
     flight in total; `spawn` starts them. Once the file `stop_request` exists, no further run begins. `judge_limits`
-    hold for the requests of judges. After `watchdog_s` without a finished run, a notice names the runs that the eval
+    hold for the requests of judges. The user knows already that `told_waiting` hosts wait for a place.
+    After `watchdog_s` without a finished run, a notice names the runs that the eval
     waits for. `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and
     raises `CodeError` if it may not be used. Each row has `n` runs; with `interleaved` they are scored while others are
     rolled out. At most `most_scorings` are scored at once, None for as many as roll out. The journal keeps
@@ -155,6 +156,7 @@ class Job:
     probes: Sequence[str] = (ModelTag.PRIMARY,)
     hosts: int = 1
     watchdog_s: float = 120.0
+    told_waiting: int = 0
     spawn: Spawn = HostConnection
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
     rescore: RescoreJob | None = None

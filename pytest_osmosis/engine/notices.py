@@ -15,7 +15,7 @@ class Notices:
         self.texts.append(text)
 
     def announce(self, text: str) -> None:
-        """Tell the user now; the summary says it too."""
+        """Tell the user now. At the end it is said in another way, or no longer true."""
         self.alerts.append(text)
 
     def alert(self, text: str) -> None:

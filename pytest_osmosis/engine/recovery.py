@@ -10,7 +10,8 @@ the quarantine, as it may be what ends machines, and what was lost three times f
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from dataclasses import dataclass
 
 from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_connection import Cause
@@ -28,8 +29,19 @@ from pytest_osmosis.text.numbers import plural
 
 GROUP = "the functions of its group"
 SUSPECT_AT = 2
+REPORT_S = 3.0
+"""The hosts of a machine are not lost all at once, as each notices by itself."""
 MOST_LOST = 3
 """A run or function that is lost with its machine so often waits for the quarantine, and then fails."""
+
+
+@dataclass(slots=True)
+class Loss:
+    """A machine that was lost at `since`: how, and the number of runs that begin once more for that."""
+
+    how: str
+    since: float
+    n_repeated: int = 0
 
 
 class Recovery:
@@ -44,7 +56,7 @@ class Recovery:
         self._recorder = recorder
         self._notices = notices
         self._setup = setup
-        self._n_repeated = Counter[str]()
+        self._losses: dict[str, Loss] = {}
 
     def stalled(self, host: Host, state: RunState | None, stack: str) -> None:
         """End a host whose user code cannot be interrupted. `state` is the culprit, None if a task that an earlier
@@ -105,11 +117,14 @@ class Recovery:
         else:
             self._runs.fail_scores(state, self._recorder.unscored_async(state.run), error)
 
-    def died(self, host: Host, how: str, by: Cause = "host") -> None:
+    def died(self, host: Host, how: str, by: Cause = "host", machine: str = "") -> None:
         """Take back the runs of a dead host."""
         states = list(host.runs)
         if by == "machine":
-            self._machine_lost(states, host, how)
+            loss = self._losses.get(machine or how) or Loss(how, time.monotonic())
+            if not self._hosts.closing:
+                self._losses[machine or how] = loss
+            self._machine_lost(states, host, how, loss)
             return
         match host.role:
             case "host":
@@ -119,9 +134,8 @@ class Recovery:
             case "scorer":
                 self._scorer_died(states, host, how)
 
-    def _machine_lost(self, states: list[RunState], host: Host, how: str) -> None:
+    def _machine_lost(self, states: list[RunState], host: Host, how: str, loss: Loss) -> None:
         """Repeat what a lost machine did for runs. Several hosts are lost with it: `report_lost` tells of all."""
-        self._n_repeated[how] += 0
         for state in reversed(states):  # those that are queued keep their order
             if state.run not in self._table.states:
                 continue  # the failure of another one stopped the eval, or it was of a group that failed
@@ -130,13 +144,13 @@ class Recovery:
             elif state.is_rolled_out:
                 self._lose_scoring(state, host, how)
             elif state.stage is Stage.ROLLING:
-                self._lose_rollout(state, host, how)
+                self._lose_rollout(state, host, how, loss)
             elif host.role == "quarantine":
                 self._wait_for_quarantine(state)
             else:
                 self._runs.requeue(state)
 
-    def _lose_rollout(self, state: RunState, host: Host, how: str) -> None:
+    def _lose_rollout(self, state: RunState, host: Host, how: str, loss: Loss) -> None:
         """Roll a run out once more that was rolling."""
         self._table.lost[state.run, ""] += 1
         n_lost = self._table.lost[state.run, ""]
@@ -146,7 +160,7 @@ class Recovery:
         if self._runs.why_never(state.run) is not None:
             self._runs.skip(state.run, "its machine was lost after the eval had stopped")
             return
-        self._n_repeated[how] += 1
+        loss.n_repeated += 1
         if host.role == "quarantine" or n_lost >= SUSPECT_AT:
             self._suspect(state)
         else:
@@ -197,16 +211,13 @@ class Recovery:
         else:
             self._table.groups.ready.append(group)
 
-    def report_lost(self) -> None:
-        """Tell the user in one line of each machine that was lost since the last call."""
-        lost, self._n_repeated = self._n_repeated, Counter()
-        if self._hosts.closing:
-            return
-        for how, n_runs in lost.items():
-            again = (
-                f"; {plural(n_runs, 'run')} that had begun there {'is' if n_runs == 1 else 'are'} rolled out once more"
-            )
-            self._notices.alert(f"{how}{again if n_runs else ''}")
+    def report_lost(self, now: float) -> None:
+        """Tell the user in one line of each machine that was lost, once all of its hosts should have been heard of."""
+        due = [machine for machine, loss in self._losses.items() if now - loss.since >= REPORT_S]
+        for loss in [self._losses.pop(machine) for machine in due]:
+            again = f"; {plural(loss.n_repeated, 'run')} that had begun there "
+            again += "is rolled out once more" if loss.n_repeated == 1 else "are rolled out once more"
+            self._notices.alert(f"{loss.how}{again if loss.n_repeated else ''}")
 
     def _rolling_host_died(self, states: list[RunState], host: Host, how: str) -> None:
         for state in reversed([state for state in states if state.stage is Stage.HANDED_OUT]):

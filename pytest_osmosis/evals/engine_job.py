@@ -36,7 +36,8 @@ class RunSettings:
     """The settings of an eval run that come from the pytest session.
 
     `environ` is the environment of hosts, to which the config's variables and the secrets are added; `pythonpath` holds
-    further import roots. `hosts` processes roll out unless the config sets their number; `spawn` starts them. With
+    further import roots. `hosts` processes roll out unless the config sets their number; `spawn` starts them. There
+    are `n_places` for them now, as the user knows. With
     `probe` the models answer one question before the first run. With `stand_in`, code finds names of `osmosis_ai` that
     are not installed. `inline` is for debuggers: one run at a time, without
     deadlines. `keep_conversations` keeps the conversation of each finished run in `EvalRun.conversations`.
@@ -51,6 +52,7 @@ class RunSettings:
     pythonpath: Sequence[str] = ()
     hosts: int = 1
     spawn: Spawn = HostConnection
+    n_places: float = math.inf
     probe: bool = True
     stand_in: bool = True
     inline: bool = False
@@ -206,6 +208,7 @@ def engine_job(
         worktree=worktree,
         cassette=None if prepared.cassette is None else prepared.cassette.setup(directory),
     )
+    hosts = 1 if inline else n_hosts(config, selected, settings.hosts)
     return Job(
         setup=setup,
         dataset=prepared.dataset,
@@ -225,7 +228,8 @@ def engine_job(
         ),
         seed=config.sampling.seed,
         probes=_probes(prepared, selected) if settings.probe and prepared.source.asks_models and selected.runs else (),
-        hosts=1 if inline else n_hosts(config, selected, settings.hosts),
+        hosts=hosts,
+        told_waiting=int(max(hosts - settings.n_places, 0)),
         n=prepared.plan.n,
         interleaved=config.execution.interleave_scoring,
         most_scorings=config.scored_at_once,

@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.datasets import Dataset
+from pytest_osmosis.engine import actor, recovery
 from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine.actor import Actor, Close
 from pytest_osmosis.engine.engine import Engine
@@ -22,6 +23,7 @@ from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
+from pytest_osmosis.engine.wait_notice import WAIT_S
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.journal import Journal, replay
@@ -44,6 +46,7 @@ class ScriptedHost:
         self.gather_s = 0.0
         self.delay_s = delay_s
         self.placed_at: float | None = 0.0
+        self.waits_for = ""
         self.told: list[Mapping[str, Any]] = []
         self.killed = False
         self.last: Callable[[], None] = lambda: None
@@ -76,9 +79,9 @@ class ScriptedHost:
     def die(self) -> None:
         self._post(Died(self, "SIGKILL"))
 
-    def is_lost(self) -> None:
+    def is_lost(self, how: str = "node n1 was lost", machine: str = "n1") -> None:
         """End with the machine, as all others on it."""
-        self._post(Died(self, "node n1 was lost", by="machine"))
+        self._post(Died(self, how, by="machine", machine=machine))
 
     def asked(self, op: str) -> list[Mapping[str, Any]]:
         return [message for message in self.told if message["op"] == op]
@@ -477,7 +480,9 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
-def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_one_line(tmp_path: Path) -> None:
+def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stepped = SteppedEngine(tmp_path, 4, hosts=2, scorers={"exact": False})
     stepped.begin()
     first, second = stepped.hosts
@@ -485,6 +490,7 @@ def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_o
     for host, run in lost:
         host.say("start", run)
     stepped.turn()
+    monkeypatch.setattr(recovery, "time", SimpleNamespace(monotonic=lambda: time.monotonic() - recovery.REPORT_S))
     first.is_lost()
     second.is_lost()
     stepped.turn()
@@ -496,6 +502,48 @@ def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_o
     assert [host.name for host in stepped.hosts] == ["host"] * 4
     line = "node n1 was lost; 4 runs that had begun there are rolled out once more"
     assert stepped.engine.notices.alerts == [line]
+    stepped.end()
+
+
+def test_the_user_reads_one_line_of_each_machine_whose_hosts_end_one_after_the_other(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 6, hosts=3, batch_size=6, scorers={"exact": False})
+    stepped.begin()
+    for host in stepped.hosts[:3]:
+        host.say("start", host.runs()[0])
+    stepped.turn()
+    one, another, elsewhere = stepped.hosts[:3]
+    one.is_lost("the process that runs the hosts ended on node n1")
+    stepped.turn()
+    another.is_lost()
+    elsewhere.is_lost("node n2 was lost", "n2")
+    stepped.turn()
+    assert stepped.engine.notices.alerts == [], "more hosts of these machines may follow"
+    stepped.end()
+    assert stepped.engine.notices.alerts == [
+        "the process that runs the hosts ended on node n1; 2 runs that had begun there are rolled out once more",
+        "node n2 was lost; 1 run that had begun there is rolled out once more",
+    ]
+
+
+def test_the_user_reads_of_hosts_that_wait_and_a_stalled_eval_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(actor, "time", SimpleNamespace(monotonic=lambda: now, sleep=time.sleep))
+    stepped = SteppedEngine(tmp_path, 4, hosts=2)
+    stepped.begin()
+    stepped.turn()
+    waits = stepped.hosts[1]
+    waits.placed_at, waits.waits_for = None, "the cluster has room for 1 now, the other needs 1 CPU more"
+    line = f"1 of 2 hosts waits for a place: {waits.waits_for}"
+    for _ in range(2):
+        now += WAIT_S
+        stepped.turn()
+    assert stepped.engine.notices.alerts == [line]
+    now += stepped.actor._job.watchdog_s
+    stepped.turn()
+    assert stepped.engine.notices.alerts[1].startswith("nothing has finished for")
+    assert stepped.engine.notices.alerts[1].endswith(f"; {line}")
     stepped.end()
 
 

@@ -316,6 +316,7 @@ class FakeHost:
         self.gather_s = 0.0
         self.delay_s = 0.0
         self.placed_at: float | None = 0.0
+        self.waits_for = ""
         self.machine = world.chance.randint(0, 2)
         self.lost = False
         self.ready = self.dead = self.killed = self.frozen = self.closing = self.paused = self.doomed = False

@@ -30,6 +30,8 @@ class FakeConnection:
             assert message["op"] == "permit"
             self.permitted += message["ids"]
 
+    waits_for = ""
+
     def kill(self) -> None: ...
 
     def join(self, timeout_s: float) -> bool:
