@@ -38,11 +38,15 @@ class PlacedHost:
 
 @dataclass(slots=True, eq=False)
 class RelayActor:
-    """A relay as its driver knows it. It serves hosts of one `workspace`, or just the quarantine `only_for`."""
+    """A relay as its driver knows it. It serves hosts of one `workspace`, or just the quarantine `only_for`.
+
+    Ray can start it on no other node than `pinned_to`, if that is given.
+    """
 
     seats: int
     workspace: str
     only_for: int | None = None
+    pinned_to: str = ""
     handle: Any = None
     runs: bool = False
     node: str = ""
@@ -50,7 +54,8 @@ class RelayActor:
     hosts: dict[int, PlacedHost] = field(default_factory=dict)
     orders: list[Order] = field(default_factory=list)
     is_sending: bool = False
-    made_at: float = 0.0
+    n_waits: int = 0
+    """The number of looks in a row in which Ray said that the actor waits for its resources."""
     asked_at: float = 0.0
     idle_since: float = 0.0
     alive_since: float | None = None
@@ -94,10 +99,14 @@ class ActorState(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """The living nodes, and the actors that were asked about, by their ids."""
+    """The living nodes, the actors that were asked about, by their ids, and the demands.
+
+    A demand is what an actor or task of anybody asks for, and has not got yet: amounts of resources.
+    """
 
     nodes: Sequence[Node]
     actors: Mapping[str, ActorState]
+    demands: Sequence[Mapping[str, float]] = ()
 
 
 class Closed(NamedTuple):
@@ -164,8 +173,8 @@ class Actors:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         all_options = {**self._needs.of_actor(relay.seats), **options}
-        if (node_id := options.get("on_node")) is not None:
-            affinity = NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)
+        if relay.pinned_to:
+            affinity = NodeAffinitySchedulingStrategy(node_id=relay.pinned_to, soft=False)
             all_options = {"num_cpus": 0, "scheduling_strategy": affinity}
         environment = self._runtime_env(relay.workspace)
         if environment:
@@ -208,8 +217,9 @@ def actor_id(handle: Any) -> str:
 class NodeWatch:
     """Looks at the nodes every other second, in a thread of its own: this waits for the head of the cluster.
 
-    `asked` are the ids of actors that have not answered yet. Free resources of nodes, and the states of actors, are in
-    the API for developers of Ray; its public names for both ask the dashboard, which may not run.
+    `asked` are the ids of actors that have not answered yet. Free resources of nodes, the states of actors, and demands
+    are in the API for developers of Ray; its public names for them ask the dashboard, which may not run. If demands
+    change, `test_hosts_that_wait_are_split_for_a_smaller_room` fails.
     """
 
     def __init__(self, post: Callable[[Started | Failed | Nodes], None]) -> None:
@@ -242,7 +252,7 @@ class NodeWatch:
             for actor_id, table in tables.items()
             if table
         }
-        self._post(Nodes(nodes, states))
+        self._post(Nodes(nodes, states, list_demands() if self.asked else ()))
 
     def _work(self) -> None:
         while True:
@@ -251,6 +261,16 @@ class NodeWatch:
                 self.look()
             except Exception as error:
                 log(f"the nodes of the cluster cannot be listed: {error}")
+
+
+def list_demands() -> list[Mapping[str, float]]:
+    """Return what actors and tasks of the cluster ask for, and have not got yet."""
+    import ray
+    from ray.autoscaler.v2.sdk import get_cluster_resource_state
+
+    worker: Any = ray._private.worker.global_worker
+    state: Any = get_cluster_resource_state(worker.gcs_client)
+    return [dict(each.request.resources_bundle) for each in state.pending_resource_requests]
 
 
 def log(text: str) -> None:

@@ -18,8 +18,7 @@ from importlib.metadata import version
 from typing import Any, NoReturn
 
 from pytest_osmosis.cluster.actors import Closed
-from pytest_osmosis.cluster.facts import ClusterFacts
-from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
+from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
 from pytest_osmosis.cluster.places import HostNeeds
 from pytest_osmosis.cluster.relays import Relays, described
 from pytest_osmosis.config.tables import RayOptions
@@ -73,7 +72,7 @@ def main() -> NoReturn:
     first = read_frame(read)
     if first is None or first.kind is not Kind.CONNECT:
         os._exit(0)
-    driver = Driver(options_of(first.first), output.say)
+    driver = Driver(options_of(first.first), output.say, only_here=first.second == ONLY_HERE)
     driver.start()
     while (frame := read_frame(read)) is not None and frame.kind is not Kind.CLOSE:
         driver.relays.put(frame)
@@ -92,13 +91,12 @@ def options_of(body: bytes) -> RayOptions:
 class Driver:
     """Connects to the cluster and runs the relays, in a thread. It ends this process if it cannot."""
 
-    def __init__(self, options: RayOptions, say: Callable[[Frame], None]) -> None:
+    def __init__(self, options: RayOptions, say: Callable[[Frame], None], *, only_here: bool) -> None:
         self._options = options
         self._say = say
         self._address = self._ray = ""
-        self._is_local = False
         self._is_connected = threading.Event()
-        self.relays = Relays(options, say, self._described)
+        self.relays = Relays(options, say, self._described, only_here=only_here)
         self._thread = threading.Thread(target=self._work, name="osmosis-relays", daemon=True)
 
     def start(self) -> None:
@@ -115,12 +113,11 @@ class Driver:
 
     def _work(self) -> None:
         try:
-            cluster = connected(self._options.address)
+            self._address, self._ray = connected(self._options.address)
         except ConnectionRefusal as refusal:
             self._refuse(str(refusal))
         except Exception as error:  # whatever Ray raises: else nobody would hear of it
             self._refuse(f"Ray cannot connect to the cluster: {type(error).__name__}: {error}")
-        self._address, self._ray, self._is_local = cluster.address, cluster.ray, cluster.is_local
         self._is_connected.set()
         try:
             self.relays.run()
@@ -131,8 +128,7 @@ class Driver:
             self._refuse(f"The connection to the Ray cluster at {self._address} broke: {type(error).__name__}: {error}")
 
     def _described(self, *seen: Any) -> bytes:
-        needs = HostNeeds(self._options.resources)
-        return described(*seen, needs=needs, address=self._address, ray=self._ray, is_local=self._is_local)
+        return described(*seen, needs=HostNeeds(self._options.resources), address=self._address, ray=self._ray)
 
     def _late(self) -> None:
         if not self._is_connected.is_set():
@@ -147,8 +143,8 @@ class Driver:
         os._exit(1)
 
 
-def connected(option: str | None) -> ClusterFacts:
-    """Connect to a running cluster, and return its address, version and whether it is on this machine.
+def connected(option: str | None) -> tuple[str, str]:
+    """Connect to a running cluster, and return its address and version.
 
     Raises `ConnectionRefusal`.
     """
@@ -169,9 +165,7 @@ def connected(option: str | None) -> ClusterFacts:
         ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
     except Exception as error:
         raise ConnectionRefusal(refusal_text(error, address)) from error
-    list_nodes: Any = ray.nodes
-    nodes = {each["NodeManagerAddress"] for each in list_nodes() if each["Alive"]}
-    return ClusterFacts(address, ray.__version__, 0, 0, is_local=all(map(is_ours, nodes)))
+    return address, ray.__version__
 
 
 def check_form(address: str, origin: str) -> None:
@@ -254,17 +248,6 @@ def refusal_text(error: BaseException, address: str) -> str:
             "equal, to the patch."
         )
     return text
-
-
-def is_ours(address: str) -> bool:
-    """Return True for an address of this machine."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as each:
-            each.bind((address, 0))
-    except OSError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -37,13 +37,21 @@ def end_of_relay(error: BaseException, node: str) -> EndOfRelay:
     return EndOfRelay(f"the process that runs the hosts ended on node {node}", "machine")
 
 
+def is_loss_of_node(error: BaseException) -> bool:
+    """Return True if a relay that had to start on one node could not, as the node is gone."""
+    from ray.exceptions import ActorUnschedulableError, NodeDiedError, TaskUnschedulableError
+
+    gone = (NodeDiedError, ActorUnschedulableError, TaskUnschedulableError)
+    return isinstance(error, gone) or any(words in str(error) for words in NODE_DIED)
+
+
 def failed_start(error: BaseException) -> EndOfRelay:
     """Return why a relay could not start: by mistakes of the user's, or by the machine."""
-    from ray.exceptions import ActorUnschedulableError, RuntimeEnvSetupError, TaskUnschedulableError
+    from ray.exceptions import ActorUnschedulableError, NodeDiedError, RuntimeEnvSetupError, TaskUnschedulableError
 
     from pytest_osmosis import __version__
 
-    said = str(error)
+    said = " ".join(map(str, error.args)) if isinstance(error, ValueError) else str(error)  # Ray's may have parts
     if any(words in said for words in CANNOT_IMPORT):
         how = (
             f"pytest-osmosis {__version__} cannot be imported on a node ({_last_line(said)}): "
@@ -59,6 +67,8 @@ def failed_start(error: BaseException) -> EndOfRelay:
     if isinstance(error, (ValueError, TypeError)):
         how = f"Ray does not take the options of the hosts: {said.strip()[:SAID_CHARS]}\n"
         return EndOfRelay(f"{how}Check [execution.ray] resources and runtime_env.", "host")
+    if isinstance(error, NodeDiedError) or any(words in said for words in NODE_DIED):
+        return EndOfRelay("a node was lost on which hosts were about to start", "machine")
     if any(words in said for words in OUT_OF_MEMORY):
         return EndOfRelay("a node is out of memory: Ray ended the process that would run the hosts", "machine")
     if any(words in said for words in NODE_DIED):

@@ -13,7 +13,8 @@ class ClusterFacts:
 
     `n_nodes` are those that have room for a host at all, and `n_places` is the number of hosts, each with its scorer,
     that they have room for now, those of this session included. `lacks` says what further hosts would need ("16 CPUs").
-    `is_local` is True if every node is on the machine of the driver.
+    `is_local` is True if every node is on the machine of the driver. `n_elsewhere` nodes are not, and get no host for
+    that reason. `unmet` says what every node lacks, if none has room for a host at all.
     """
 
     address: str
@@ -22,6 +23,8 @@ class ClusterFacts:
     n_places: int
     lacks: str = ""
     is_local: bool = False
+    n_elsewhere: int = 0
+    unmet: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -11,13 +11,15 @@ from enum import IntEnum
 from typing import NamedTuple
 
 HEAD = struct.Struct("<BIII")
+ONLY_HERE = b"only here"
 
 
 class Kind(IntEnum):
     """The kind of a frame. Bodies that are not named are empty; `json` bodies are objects in UTF-8."""
 
     CONNECT = 1
-    """To the bridge, first: the options of the cluster (json, `options.to_json`)."""
+    """To the bridge, first: the options of the cluster (json, `options.to_json`), and `ONLY_HERE` if no host may start
+    on another machine."""
     OPEN = 2
     """To the bridge: start host `number`. Its first line, the setup (bytes); role and given environment (json)."""
     SEND = 3

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from pytest_osmosis.cluster.connection import RemoteConnection
 from pytest_osmosis.cluster.facts import ClusterFacts
-from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
+from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostEnviron, Post, exit_text
 from pytest_osmosis.engine.host_process import EXIT_S, PACKAGE_ROOT, kill_group, reaped
@@ -27,7 +27,6 @@ from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.errors import ClusterError, HostError
 from pytest_osmosis.host.protocol import Setup, encode
 from pytest_osmosis.processes.guard import GUARD
-from pytest_osmosis.text.numbers import plural
 
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.cluster.bridge import main; main()"
 HELLO_S = 60.0
@@ -58,8 +57,8 @@ class PlacedHosts(NamedTuple):
 class ClusterHosts:
     """Hosts on the Ray cluster of `options`. `environ` is the bridge's, but for the names `hidden`, which hold secrets.
 
-    Engines of several evals may spawn hosts at once. `changed` is called with the facts whenever they change, in the
-    thread that reads the bridge.
+    Engines of several evals may spawn hosts at once. With `only_here` none starts on another machine. `changed` is
+    called with the facts whenever they change, in the thread that reads the bridge.
     """
 
     def __init__(
@@ -69,8 +68,10 @@ class ClusterHosts:
         hidden: Collection[str] = (),
         *,
         changed: Callable[[ClusterFacts], None] = lambda facts: None,
+        only_here: bool = False,
     ) -> None:
         self._options = options
+        self._only_here = only_here
         self._tell_change = changed
         self._environ = {name: value for name, value in environ.items() if name not in hidden}
         self._bridge: _Bridge | None = None
@@ -98,7 +99,8 @@ class ClusterHosts:
         self._over = None
         try:
             self._bridge = _Bridge(self._environ, heard=self._take, ended=self._end)
-            self._bridge.send(Frame(Kind.CONNECT, 0, json.dumps(self._options.to_json()).encode()))
+            only_here = ONLY_HERE if self._only_here else b""
+            self._bridge.send(Frame(Kind.CONNECT, 0, json.dumps(self._options.to_json()).encode(), only_here))
             self._await(lambda: self._says_hello, HELLO_S, f"its process did not start within {HELLO_S:.0f} s")
             return self._await_facts()
         except BaseException:
@@ -147,17 +149,6 @@ class ClusterHosts:
         """Count the hosts that run, and their nodes."""
         placed = [host for host in self._hosts() if host.placed_at is not None]
         return PlacedHosts(len(placed), len({host.node_id for host in placed}))
-
-    def waiting_text(self) -> str:
-        """Return one line about the hosts that wait for a place; "" if none does."""
-        hosts = self._hosts()
-        n_waiting = sum(bool(host.waits_for) for host in hosts)
-        if not n_waiting:
-            return ""
-        room = f"the cluster has room for {self.facts.n_places:,} now"
-        lacks = f", the others need {self.facts.lacks} more" if self.facts.lacks else ""
-        verb = "waits" if n_waiting == 1 else "wait"
-        return f"{n_waiting:,} of {plural(len(hosts), 'host')} {verb} for a place: {room}{lacks}"
 
     def _hosts(self) -> list[RemoteConnection]:
         """Return the hosts that roll out, and have not ended."""
@@ -210,7 +201,8 @@ class ClusterHosts:
                 connection.waits_for = frame.first.decode(errors="replace")
             case Kind.DIED:
                 died = json.loads(frame.first)
-                connection.died(died["how"], "machine" if died["by"] == "machine" else "host")
+                how, by_machine = died["how"], died["by"] == "machine"
+                connection.died(how, "machine" if by_machine else "host", is_of_node=by_machine)
                 with self._changed:
                     del self._connections[frame.number]
             case kind:

@@ -1,20 +1,27 @@
-"""The room that the nodes of a cluster have for hosts: plain numbers, without Ray."""
+"""The nodes of a cluster, and the room that they have for hosts: plain numbers, without Ray."""
 
 from __future__ import annotations
 
+import json
 import math
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 NAMES = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory", "object_store_memory": "object_store_memory"}
 """Options of an actor, and the names of the resources that they ask for."""
+UNSEEN = frozenset({"object_store_memory"})
+"""Resources of nodes for which no host asks."""
 DEVICES = frozenset({"GPU", "TPU", "NPU", "HPU", "neuron_cores", "RBLN", "FURIOSA", "TTNPU", "MBLT"})
 """Resources that consist of devices: Ray gives an actor a part of one, or whole ones."""
 GIGABYTE = 1e9
+SMALLEST = 1e-4
+"""Ray counts resources in such steps."""
 TINY = 1e-6
-"""Ray counts resources in steps of 1/10,000: less than this is an error of floating point."""
+"""A difference of less than this is an error of floating point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,16 @@ class HostNeeds:
             options["resources"] = {name: amount * seats for name, amount in custom.items()}
         return {"num_cpus": 0, **options}
 
+    def is_demand(self, demand: Mapping[str, float], seats: int) -> bool:
+        """Return True if an actor with so many seats asks for just this."""
+        wanted = {name: each * seats for name, each in self.amounts.items()}
+        asked = {name: amount for name, amount in demand.items() if not name.startswith("accelerator_type:")}
+        return (
+            bool(wanted)
+            and wanted.keys() == asked.keys()
+            and all(math.isclose(wanted[name], asked[name], abs_tol=SMALLEST) for name in wanted)
+        )
+
     def room_in(self, resources: Mapping[str, float]) -> int:
         """Return the number of hosts for which resources suffice; one for each CPU, if a host takes nothing."""
         amounts = self.amounts or {"CPU": 1.0}
@@ -81,6 +98,18 @@ class HostNeeds:
     def _is_of_kind(self, node: Node) -> bool:
         kind = self.options.get("accelerator_type")
         return selects(self.selector, node.labels) and (not kind or f"accelerator_type:{kind}" in node.total)
+
+    def unmet(self, nodes: Sequence[Node]) -> str:
+        """Return why no node suffices, even one that nothing else uses: what all of them lack; "" if it is unclear."""
+        for name in self.amounts:
+            if not any(name in node.total for node in nodes):
+                names = {each for node in nodes for each in node.total if ":" not in each}
+                return f"no node has {name} (they have {', '.join(sorted(names - UNSEEN)) or 'nothing'})"
+        if not any(selects(self.selector, node.labels) for node in nodes):
+            return f"no node has labels that match label_selector {json.dumps(self.selector)}"
+        if not any(self._is_of_kind(node) for node in nodes):
+            return f"no node has an accelerator of the type {self.options['accelerator_type']}"
+        return ""
 
     def words(self, n_hosts: int) -> str:
         """Describe what hosts take: "16 CPUs and 4 GPUs".
@@ -110,6 +139,18 @@ def _amount(name: str, amount: float) -> str:
         return f"{amount / GIGABYTE:.3g} GB of {kind}"
     number = f"{amount:.6g}"
     return f"{number} {name}{'' if number == '1' or name not in ('CPU', 'GPU') else 's'}"
+
+
+@cache
+def is_here(address: str) -> bool:
+    """Return True for an address of this machine."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as each:
+            each.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:

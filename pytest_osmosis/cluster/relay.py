@@ -194,11 +194,19 @@ class Relay:
         return {
             "node": socket.gethostname(),
             "node_id": self._node_id,
+            "address": self._address(),
             "pid": os.getpid(),
             "version": __version__,
             "python": platform.python_version(),
             "ray": ray.__version__,
         }
+
+    @staticmethod
+    def _address() -> str:
+        import ray
+
+        address_of_node: Any = ray.util.get_node_ip_address
+        return str(address_of_node())
 
     def do(self, orders: Sequence[Order]) -> None:
         """Start hosts, send them lines and kill them, in the order given. What fails is said by `listen`."""

@@ -16,7 +16,7 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.cluster.actors import (
     Actors,
@@ -33,10 +33,10 @@ from pytest_osmosis.cluster.actors import (
     Started,
     actor_id,
 )
-from pytest_osmosis.cluster.causes import EndOfRelay, end_of_relay, failed_start
+from pytest_osmosis.cluster.causes import EndOfRelay, end_of_relay, failed_start, is_loss_of_node
 from pytest_osmosis.cluster.facts import ClusterFacts
 from pytest_osmosis.cluster.frames import Frame, Kind
-from pytest_osmosis.cluster.places import HostNeeds, Node, rooms_after, seats_of_actors
+from pytest_osmosis.cluster.places import HostNeeds, Node, is_here, rooms_after, seats_of_actors
 from pytest_osmosis.config.tables import RayOptions
 
 TICK_S = 0.5
@@ -48,10 +48,10 @@ IDLE_S = 60.0
 """A relay without hosts ends after this long."""
 SETTLE_S = 0.03
 """Hosts that are opened within this time are placed together."""
-START_S = 20.0
-"""Ray starts the process of an actor within this time, once it has resources for it."""
-MAKE_S = 300.0
-"""The same, if it has to make a runtime environment first."""
+SPLIT_LOOKS = 2
+"""A relay has waited for its resources in so many looks before smaller ones are made instead."""
+UNSETTLED_S = 10.0
+"""If no two looks in a row see the same for so long, the least room of these looks is told."""
 CALL_BYTES = 60_000
 """Ray sends arguments below 100 KB with the call; larger ones go through its object store."""
 FEW_RELAYS = 4
@@ -64,15 +64,31 @@ Message = Frame | Started | Failed | CallAnswered | Nodes | Closed
 NOTHING = Nodes((), {})
 
 
+class Look(NamedTuple):
+    """The numbers of places and of hosts that want one, and the body of a FACTS frame that says so."""
+
+    n_places: int
+    wanted: int
+    facts: bytes
+
+
 class Relays:
-    """Places hosts and hears them. `say` sends a frame to pytest's process, `facts` says what nodes are to it."""
+    """Places hosts and hears them. `say` sends a frame to pytest's process, `describe` says what nodes are to it.
+
+    With `only_here` nodes on other machines than this one get no hosts.
+    """
 
     def __init__(
-        self, options: RayOptions, say: Callable[[Frame], None], describe: Callable[[Sequence[Node], int, str], bytes]
+        self,
+        options: RayOptions,
+        say: Callable[[Frame], None],
+        describe: Callable[[Sequence[Node], int, str, int], bytes],
+        *,
+        only_here: bool = False,
     ) -> None:
+        self._only_here = only_here
         self._options = options
         self._needs = HostNeeds(options.resources)
-        self._start_s = MAKE_S if options.runtime_env or options.workspace == "upload" else START_S
         self._say = say
         self._describe = describe
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -85,7 +101,10 @@ class Relays:
         self._lost: dict[str, float] = {}
         self._troubled: dict[str, float] = {}
         self._seen = NOTHING
-        self._facts = self._facts_before = b""
+        self._elsewhere: frozenset[str] = frozenset()
+        self._facts = b""
+        self._looks: list[Look] = []
+        self._settled_at = time.monotonic()
         self._settle_at: float | None = None
         self._ticked_at = time.monotonic()
 
@@ -212,14 +231,14 @@ class Relays:
             if sum(each.seats for each in ours if each in self._relays) - relay.seats >= needed:
                 self._end(relay)
         needed -= sum(each.seats for each in ours if each in self._relays)
-        nodes = [node for node in self._seen.nodes if node.node_id not in self._avoided()]
+        nodes = self._usable_nodes()
         rooms = rooms_after(
             [self._needs.room_on(node) for node in nodes], [each.seats for each in coming if not self._node_of(each)]
         )
         largest = max((self._needs.most_on(node) for node in nodes), default=1)
         at_most = self._needs.most_seats(self._options.hosts_per_actor)
         for seats in seats_of_actors(needed, rooms, at_most=at_most, largest=largest):
-            self._make(RelayActor(seats, workspace), {"scheduling_strategy": "SPREAD", **self._elsewhere()})
+            self._make(RelayActor(seats, workspace), {"scheduling_strategy": "SPREAD", **self._selection()})
 
     def _provide_quarantines(self) -> None:
         alone = {host.number: host for host in self._waiting.values() if self._is_alone(host)}
@@ -228,31 +247,36 @@ class Relays:
             self._end(relay)
         for number, host in alone.items():
             if number not in served:
-                self._make(RelayActor(1, host.workspace, only_for=number), self._on_node_of_a_relay())
+                node_id = self._node_for_quarantine()
+                spread = {"scheduling_strategy": "SPREAD", **self._selection()}
+                relay = RelayActor(1, host.workspace, only_for=number, pinned_to=node_id)
+                self._make(relay, {} if node_id else spread)
 
     @staticmethod
     def _is_alone(host: PlacedHost) -> bool:
         return host.role == "quarantine"
 
-    def _on_node_of_a_relay(self) -> dict[str, Any]:
-        """Return the options of an actor that takes no resources on the node of a relay, if there is one."""
+    def _node_for_quarantine(self) -> str:
+        """Return the node of a relay, where one takes no resources; "" if there is none."""
         nodes = [each.node_id for each in self._relays if each.runs and each.node_id not in self._avoided()]
-        if not nodes:
-            return {"scheduling_strategy": "SPREAD", **self._elsewhere()}
         troubled = {node_id for node_id, at in self._troubled.items() if time.monotonic() - at < AVOID_S}
-        return {"on_node": min(nodes, key=lambda node_id: node_id in troubled)}
+        return min(nodes, key=lambda node_id: node_id in troubled, default="")
+
+    def _usable_nodes(self) -> list[Node]:
+        avoided = self._avoided()
+        return [node for node in self._seen.nodes if node.node_id not in avoided]
 
     def _avoided(self) -> set[str]:
-        return {node_id for node_id, at in self._lost.items() if time.monotonic() - at < AVOID_S}
+        return {node_id for node_id, at in self._lost.items() if time.monotonic() - at < AVOID_S} | self._elsewhere
 
-    def _elsewhere(self) -> dict[str, Any]:
+    def _selection(self) -> dict[str, Any]:
         avoided = self._avoided()
         if not avoided:
             return {}
         return {"label_selector": {**self._needs.selector, "ray.io/node-id": f"!in({','.join(sorted(avoided))})"}}
 
     def _make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
-        relay.made_at = relay.asked_at = time.monotonic()
+        relay.asked_at = time.monotonic()
         self._relays.append(relay)
         self._actors.make(relay, options)
 
@@ -316,7 +340,13 @@ class Relays:
         try:
             answer = future.result()
         except Exception as error:
-            self._abandon(relay, end_of_relay(error, relay.node) if relay.runs else failed_start(error))
+            if relay.runs:
+                self._abandon(relay, end_of_relay(error, relay.node))
+            elif relay.pinned_to and is_loss_of_node(error):
+                self._lost[relay.pinned_to] = time.monotonic()
+                self._try_elsewhere(relay)
+            else:
+                self._abandon(relay, failed_start(error))
             return
         match call:
             case "where":
@@ -334,6 +364,10 @@ class Relays:
         from pytest_osmosis import __version__
 
         relay.node, relay.node_id = where["node"], where["node_id"]
+        if self._only_here and not is_here(where["address"]):  # its node joined after this actor was asked for
+            self._elsewhere |= {relay.node_id}
+            self._try_elsewhere(relay)
+            return
         if where["version"] != __version__:
             how = (
                 f"node {relay.node} has pytest-osmosis {where['version']}, and this machine has {__version__}: "
@@ -345,6 +379,11 @@ class Relays:
         self._watch_actors()
         self._listen(relay)
         self._settle()
+
+    def _try_elsewhere(self, relay: RelayActor) -> None:
+        """End a relay that has no hosts yet, and have another one made for those that wait for it."""
+        self._end(relay)
+        self._settle_soon(0.0)
 
     def _hear(self, relay: RelayActor, kind: int, number: int, first: bytes, second: bytes) -> None:
         if number not in relay.hosts:
@@ -400,29 +439,59 @@ class Relays:
         if stood_still_s > TICK_S:  # answers may have arrived meanwhile, which nobody has taken yet
             for relay in self._relays:
                 relay.asked_at += stood_still_s
+        silent = self._silent(now)
         for relay in [*self._relays]:
-            is_asked = relay.runs or (relay.alive_since is not None and now - relay.alive_since > SILENCE_S)
-            if is_asked and now - relay.asked_at > SILENCE_S:
+            if relay in silent:
                 node = relay.node or "of a relay"
                 how = f"node {node} said nothing for {SILENCE_S:.0f} s"
                 self._abandon(relay, EndOfRelay(how, "machine", is_of_node=True))
             elif relay.runs and not relay.hosts and now - relay.idle_since > IDLE_S:
                 self._end(relay)
 
+    def _silent(self, now: float) -> list[RelayActor]:
+        """Return the relays that have said nothing for too long, with others of their nodes that are about to be."""
+        silent_s = {
+            relay: now - relay.asked_at
+            for relay in self._relays
+            if relay.runs or (relay.alive_since is not None and now - relay.alive_since > SILENCE_S)
+        }
+        nodes = {relay.node_id for relay, seconds in silent_s.items() if seconds > SILENCE_S} - {""}
+        return [
+            relay
+            for relay, seconds in silent_s.items()
+            if seconds > (SILENCE_S / 2 if relay.node_id in nodes else SILENCE_S)
+        ]
+
     def _take_nodes(self, seen: Nodes) -> None:
+        if self._only_here:
+            self._elsewhere = frozenset(node.node_id for node in seen.nodes if not is_here(node.address))
+            seen = seen._replace(nodes=[node for node in seen.nodes if node.node_id not in self._elsewhere])
         self._seen = seen
         now = time.monotonic()
         held = self._held()
-        roomiest = max((self._needs.room_on(node) for node in seen.nodes), default=0)
         for relay in [each for each in self._relays if each.handle is not None and not each.runs]:
             state = seen.actors.get(actor_id(relay.handle), ActorState())
             relay.alive_since = (relay.alive_since or now) if state.is_alive else None
-            waits = relay.only_for is None and self._node_of(relay) == ""
-            if waits and now - relay.made_at > self._start_s and 0 < roomiest < relay.seats:
-                self._end(relay)  # smaller ones fit
-                self._settle_soon(0.0)
+            relay.n_waits = relay.n_waits + 1 if self._is_demanded(relay) else 0
+        self._split()
         rooms = [self._needs.room_on(node, held[node.node_id]) for node in seen.nodes]
         self._tell_facts(sum(rooms))
+
+    def _split(self) -> None:
+        """End relays that wait although the largest room suffices for smaller ones, which are then made."""
+        waiting = [relay for relay in self._relays if relay.n_waits and not relay.runs]
+        rooms = [self._needs.room_on(node) for node in self._usable_nodes()]
+        roomiest = max(rooms_after(rooms, [relay.seats for relay in waiting]), default=0)
+        for relay in waiting:
+            if relay.n_waits >= SPLIT_LOOKS and 0 < roomiest < relay.seats:
+                self._end(relay)
+                self._settle_soon(0.0)
+
+    def _is_demanded(self, relay: RelayActor) -> bool:
+        """Return True if Ray says that somebody waits for what a relay asks for. It takes a second to say so."""
+        return relay.only_for is None and any(
+            self._needs.is_demand(demand, relay.seats) for demand in self._seen.demands
+        )
 
     def _held(self) -> Counter[str]:
         """Return the number of hosts on each node for which relays of this session hold resources."""
@@ -435,15 +504,15 @@ class Relays:
     def _node_of(self, relay: RelayActor) -> str:
         """Return the node that holds resources for a relay; "" while it waits for them.
 
-        Ray names a node for actors that wait, too. Until it has had time to start a process there, we take it that the
-        node holds what they need if that much is in use.
+        Ray names a node for actors that wait, too. It holds what they need only if they no longer ask for it, and that
+        much is in use there.
         """
         if relay.runs or relay.handle is None:
             return relay.node_id
         state = self._seen.actors.get(actor_id(relay.handle), ActorState())
         if state.pid:
             return state.node_id
-        if time.monotonic() - relay.made_at > self._start_s:
+        if self._is_demanded(relay):
             return ""
         for node in self._seen.nodes:
             if node.node_id == state.node_id:
@@ -455,14 +524,20 @@ class Relays:
     def _tell_facts(self, n_places: int) -> None:
         wanted = max(self._wanted(Counter()).values(), default=0)
         lacking = max(wanted - n_places, 0)
-        facts = self._describe(self._seen.nodes, n_places, self._needs.words(lacking) if lacking else "")
-        is_first = not self._facts
-        if facts != self._facts and (is_first or facts == self._facts_before):  # not what is true for a moment
-            self._say(Frame(Kind.FACTS, 0, facts))
-            self._facts = facts
-        if facts == self._facts_before:
-            self._tell_waiting(wanted, n_places)
-        self._facts_before = facts
+        lacks = self._needs.words(lacking) if lacking else ""
+        look = Look(n_places, wanted, self._describe(self._seen.nodes, n_places, lacks, len(self._elsewhere)))
+        self._looks.append(look)
+        now = time.monotonic()
+        if self._facts:
+            if now - self._settled_at > UNSETTLED_S:
+                look = min(self._looks[1:], key=lambda each: each.n_places)  # there was never less room since
+            elif look != self._looks[-2]:  # it may be true for a moment only
+                return
+        if look.facts != self._facts:
+            self._say(Frame(Kind.FACTS, 0, look.facts))
+            self._facts = look.facts
+        self._tell_waiting(look.wanted, look.n_places)
+        self._looks, self._settled_at = self._looks[-1:], now
 
     def _wanted(self, counts: Counter[str]) -> Counter[str]:
         counts.update(host.role for host in self._waiting.values() if not self._is_alone(host))
@@ -475,10 +550,13 @@ class Relays:
         if wanted <= n_places:
             return
         others = wanted - n_places
+        who = "the other" if others == 1 else "the others"
+        if not n_places:
+            who = "it" if others == 1 else "they"
         needs = "needs" if others == 1 else "need"
         why = (
-            f"the cluster has room for {n_places} of {wanted} hosts now; "
-            f"the other{'' if others == 1 else 's'} {needs} {self._needs.words(others)} more"
+            f"the cluster has room for {n_places or 'none'} now, "
+            f"{who} {needs} {self._needs.words(others)}{' more' if n_places else ''}"
         )
         roles: tuple[Role, ...] = ("host", "scorer")
         for role in roles:
@@ -503,8 +581,12 @@ def opening_orders(number: int, setup: bytes, fields: bytes) -> list[Order]:
 
 
 def described(
-    nodes: Sequence[Node], n_places: int, lacks: str, *, needs: HostNeeds, address: str, ray: str, is_local: bool
+    nodes: Sequence[Node], n_places: int, lacks: str, n_elsewhere: int, *, needs: HostNeeds, address: str, ray: str
 ) -> bytes:
     """Return the body of a FACTS frame."""
+    is_local = not n_elsewhere and all(is_here(node.address) for node in nodes)
     n_nodes = sum(needs.most_on(node) > 0 for node in nodes)
-    return json.dumps(ClusterFacts(address, ray, n_nodes, n_places, lacks, is_local).to_json()).encode()
+    unmet = "" if n_nodes else needs.unmet(nodes)
+    return json.dumps(
+        ClusterFacts(address, ray, n_nodes, n_places, lacks, is_local, n_elsewhere, unmet).to_json()
+    ).encode()

@@ -41,7 +41,9 @@ class RayClusters:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._opened: dict[str, ClusterHosts] = {}
-        self._growing: dict[str, list[Engine]] = {}
+        self._engines: dict[str, list[Engine]] = {}
+        self._growing: list[Engine] = []
+        self._told_elsewhere: dict[str, int] = {}
 
     def open(self, evals: Iterable[OnCluster]) -> list[str]:
         """Connect to the clusters of evals, and return a note on each.
@@ -54,18 +56,19 @@ class RayClusters:
         from pytest_osmosis.cluster.hosts import ClusterHosts
 
         hidden = {name for each in evals for name in each.prepared.secrets}
+        tied = {_key(each.prepared.config.execution.ray) for each in evals if any(_loopback_problems(each.prepared))}
         for each in evals:
-            options = each.prepared.config.execution.ray
-            if _key(options) not in self._opened:
-                self._opened[_key(options)] = hosts = ClusterHosts(
-                    options, self._environ, hidden, changed=partial(self._grow, _key(options))
+            options, key = each.prepared.config.execution.ray, _key(each.prepared.config.execution.ray)
+            if key not in self._opened:
+                self._opened[key] = hosts = ClusterHosts(
+                    options, self._environ, hidden, changed=partial(self._take_facts, key), only_here=key in tied
                 )
                 _check_room(hosts.open(), options)
         problems = [
             problem
             for each in evals
             if not self.of(each.prepared).facts.is_local
-            for problem in _addresses_of_this_machine(each.prepared)
+            for problem in _loopback_problems(each.prepared)
         ]
         problems += [problem for each in evals for problem in _answers_that_do_not_travel(each.prepared)]
         if problems:
@@ -83,15 +86,22 @@ class RayClusters:
         """Return the number of hosts of an eval that sets none: as many as its cluster has room for."""
         return max(1, self.of(prepared).facts.n_places)
 
-    def grow_with(self, prepared: Prepared, engine: Engine) -> None:
-        """Let an eval that sets no number of hosts get further ones as nodes join."""
-        if prepared.config.execution.hosts is None:
-            self._growing.setdefault(_key(prepared.config.execution.ray), []).append(engine)
+    def join(self, prepared: Prepared, engine: Engine) -> None:
+        """Let an eval hear of nodes that join. If it sets no number of hosts, it gets further ones there."""
+        execution = prepared.config.execution
+        self._engines.setdefault(_key(execution.ray), []).append(engine)
+        if execution.hosts is None:
+            self._growing.append(engine)
             engine.grow(self.n_places(prepared))  # nodes may have joined since it got its number of hosts
 
-    def _grow(self, key: str, facts: ClusterFacts) -> None:
-        for engine in [*self._growing.get(key, ())]:
-            engine.grow(facts.n_places)
+    def _take_facts(self, key: str, facts: ClusterFacts) -> None:
+        is_told = facts.n_elsewhere <= self._told_elsewhere.get(key, 0)
+        self._told_elsewhere[key] = max(facts.n_elsewhere, self._told_elsewhere.get(key, 0))
+        for engine in [*self._engines.get(key, ())]:
+            if engine in self._growing:
+                engine.grow(facts.n_places)
+            if not is_told:
+                engine.notices.alert(_elsewhere_text(facts.n_elsewhere))
 
     def close(self) -> None:
         """End all hosts and leave the clusters. Idempotent."""
@@ -123,8 +133,21 @@ def _check_room(facts: ClusterFacts, options: RayOptions) -> None:
     kinds = [f"{name} {value}" for name, value in needs.selector.items()]
     kinds += [str(options.resources["accelerator_type"])] if "accelerator_type" in options.resources else []
     needed = f"which needs {needs.words(1)}{' on a node with ' if kinds else ''}{', '.join(kinds)}"
+    if facts.unmet:
+        needed += f": {facts.unmet}"
     fix = "change [execution.ray] resources, or add such a node"
     raise ClusterError(f"no node of the Ray cluster at {facts.address} has room for a host, {needed}; {fix}")
+
+
+def _elsewhere_text(n_nodes: int) -> str:
+    one, many = (
+        "1 node of the cluster is on another machine and gets",
+        "nodes of the cluster are on other machines and get",
+    )
+    return (
+        f"{one if n_nodes == 1 else f'{n_nodes} {many}'} no hosts, which could not reach a model whose base_url is an "
+        "address of this machine; use an address that all nodes can reach"
+    )
 
 
 def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:
@@ -156,7 +179,7 @@ def _key(options: RayOptions) -> str:
     return json.dumps(options.to_json(), sort_keys=True)
 
 
-def _addresses_of_this_machine(prepared: Prepared) -> Iterator[Problem]:
+def _loopback_problems(prepared: Prepared) -> Iterator[Problem]:
     """Yield a problem for each model of an eval that nodes would look for on themselves."""
     if prepared.replays:
         return

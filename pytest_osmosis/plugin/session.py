@@ -245,7 +245,7 @@ class EvalSession:
             hosts_wait=self.queue.hosts_wait(group, on_cluster=self._is_on_cluster(each.prepared)),
         )
         if self._is_on_cluster(each.prepared):
-            self._clusters.grow_with(each.prepared, run.engine)
+            self._clusters.join(each.prepared, run.engine)
         if each.may_stop_early and selected.partial:
             run.notices.add("did not stop early: with only some runs selected, no gate is decided")
         return run
@@ -255,7 +255,8 @@ class EvalSession:
         if not self._is_on_cluster(each.prepared):
             return settings
         clusters = self._clusters
-        return replace(settings, hosts=clusters.n_places(each.prepared), spawn=clusters.spawn(each.prepared))
+        n_places = clusters.of(each.prepared).facts.n_places
+        return replace(settings, hosts=max(1, n_places), n_places=n_places, spawn=clusters.spawn(each.prepared))
 
     def _is_on_cluster(self, prepared: Prepared) -> bool:
         return self.inline is None and is_on_cluster(prepared)

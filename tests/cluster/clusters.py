@@ -61,10 +61,15 @@ class RayCluster:
         return node
 
     def lose(self, node: Any) -> None:
-        """Kill all processes of a node at once, hosts included, as if its machine had lost its power."""
+        """Kill all processes of a node, hosts included, and have Ray's own tools forget it."""
+        self.kill(node)
         self.workers.remove(node)
-        _signal(_pids_of(node), signal.SIGKILL)
         self._cluster.remove_node(node, allow_graceful=False)
+
+    @staticmethod
+    def kill(node: Any) -> None:
+        """Kill all processes of a node at once, hosts included, as if its machine had lost its power."""
+        _signal(_pids_of(node), signal.SIGKILL)
 
     @contextmanager
     def frozen(self, node: Any) -> Iterator[set[int]]:

@@ -337,7 +337,7 @@ def test_the_silence_of_a_host_is_the_last_that_was_told(bridge: Callable[[str],
         assert host.silence() is None
 
 
-def test_hosts_that_wait_for_a_place_are_told_with_the_numbers(bridge: Callable[[str], Opened]) -> None:
+def test_hosts_know_why_they_wait_until_they_are_placed(bridge: Callable[[str], Opened]) -> None:
     program = """
     connect()
     for frame in heard():
@@ -351,18 +351,14 @@ def test_hosts_that_wait_for_a_place_are_told_with_the_numbers(bridge: Callable[
             say(Kind.DIED, frame.number, b'{"how": "SIGKILL", "by": "host"}')
     """
     with opened(bridge(program)) as live:
-        assert live.hosts.waiting_text() == ""
         hosts = [live.spawn() for _ in range(4)]
         live.spawn("scorer")
         wait_for(lambda: hosts[3].placed_at is not None)
         assert [each.node for each in hosts] == ["twins", None, "twins", "twins"]
         assert [each.waits_for for each in hosts] == ["", "no CPU is free", "", ""]
         assert live.hosts.nodes() == PlacedHosts(3, 2)
-        text = "1 of 4 hosts waits for a place: the cluster has room for 32 now, the others need 16 CPUs more"
-        assert live.hosts.waiting_text() == text
         hosts[1].kill()
         live.died()
-        assert live.hosts.waiting_text() == ""
 
 
 def test_threads_send_at_once_and_nothing_is_lost(bridge: Callable[[str], Opened]) -> None:

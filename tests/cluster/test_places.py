@@ -86,6 +86,15 @@ def test_the_hosts_of_an_actor_share_one_device_at_most(gpus: float, seats: int)
     assert HostNeeds({"num_cpus": 1, "num_gpus": gpus}).most_seats(1) == 1
 
 
+def test_a_demand_is_told_by_what_it_asks_for() -> None:
+    needs = HostNeeds({"num_cpus": 0.1, "memory": 2e9})
+    assert needs.is_demand({"CPU": 0.3, "memory": 6e9}, 3)
+    assert needs.is_demand({"CPU": 0.3, "memory": 6e9, "accelerator_type:A10": 0.001}, 3)
+    assert not needs.is_demand({"CPU": 0.2, "memory": 6e9}, 3)
+    assert not needs.is_demand({"CPU": 0.3}, 3)
+    assert not needs.is_demand({"CPU": 0.3, "memory": 6e9, "GPU": 1.0}, 3)
+
+
 def test_other_resources_do_not_bound_the_hosts_of_an_actor() -> None:
     assert HostNeeds({"num_cpus": 3, "resources": {"licence": 0.4}}).most_seats(8) == 8
 
@@ -107,3 +116,17 @@ def test_no_host_has_parts_of_two_devices() -> None:
 )
 def test_needs_are_told_in_words(options: dict[str, Any], words: str) -> None:
     assert HostNeeds(options).words(1) == words
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"num_cpus": 64}, ""),
+        ({"resources": {"num_cpu": 1}}, "no node has num_cpu (they have CPU, licence)"),
+        ({"label_selector": {"zone": "b"}}, 'no node has labels that match label_selector {"zone": "b"}'),
+        ({"accelerator_type": "H100"}, "no node has an accelerator of the type H100"),
+    ],
+)
+def test_what_every_node_lacks_is_named(options: dict[str, Any], why: str) -> None:
+    nodes = [node({"CPU": 4, "node:10.0.0.1": 1}, zone="a"), node({"licence": 1, "object_store_memory": 8e7}, zone="a")]
+    assert HostNeeds(options).unmet(nodes) == why

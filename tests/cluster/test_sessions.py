@@ -197,6 +197,19 @@ def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
     assert not workspace.run_dirs()
 
 
+def test_a_resource_that_no_node_has_is_named(workspace: Workspace, cluster: RayCluster) -> None:
+    on_cluster = {"engine": "ray", "ray": {"address": cluster.address, "resources": {"resources": {"num_cpu": 1}}}}
+    workspace.eval("x", 2, ".", execution=on_cluster)
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 4
+    assert [line for line in result.errlines if line] == [
+        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs 1 num_cpu: no node "
+        "has num_cpu (they have CPU, memory); change resources in [execution.ray], or add such a node"
+    ]
+
+
 def test_debuggers_stay_in_this_process(workspace: Workspace, eval_on: Callable[..., None]) -> None:
     eval_on(2)
     workspace.write("conftest.py", RECORD_MODULES)
