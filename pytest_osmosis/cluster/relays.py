@@ -51,7 +51,7 @@ SETTLE_S = 0.03
 SPLIT_LOOKS = 2
 """A relay has waited for its resources in so many looks before smaller ones are made instead."""
 UNSETTLED_S = 10.0
-"""If no two looks in a row see the same for so long, the least room of these looks is told."""
+"""The least room of all looks is told after so long in which no two in a row saw the same."""
 CALL_BYTES = 60_000
 """Ray sends arguments below 100 KB with the call; larger ones go through its object store."""
 FEW_RELAYS = 4

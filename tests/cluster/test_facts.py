@@ -1,4 +1,4 @@
-"""What the bridge tells of a cluster whose free resources change all the time, by looks at nodes that are made up."""
+"""Facts about a cluster whose free resources change all the time, by looks at nodes that are made up."""
 
 from __future__ import annotations
 
