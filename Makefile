@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
+.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers test-cluster browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -59,6 +59,11 @@ test-mcp: $(STAMP) ## test MCP tools
 test-verifiers: $(STAMP) ## test environments of verifiers, and compare their rewards with those of vf-eval
 	test -d $(VENV)/verifiers/verifiers || $(BIN)/python -m pip install --quiet --target $(VENV)/verifiers --group verifiers
 	PYTHONPATH=$(abspath $(VENV)/verifiers) $(BIN)/python -m pytest tests/verifiers
+
+# .venv has the newest Ray, with which `make test-all` tests clusters.
+test-cluster: $(STAMP) ## test clusters with the oldest Ray that is admitted, in an environment of nox
+	$(BIN)/python -m pip install --quiet --group matrix
+	$(BIN)/nox -s "cluster-$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')(ray='oldest')"
 
 browser: $(STAMP) ## install what tests/browser needs: Debian's chromium, unless there is a browser
 	$(BIN)/python -m tests.browser.chromium

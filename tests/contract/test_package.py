@@ -196,7 +196,9 @@ def test_ci_and_pre_commit_run_what_the_makefile_runs() -> None:
     targets = [step["run"].split()[1] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     tools = [hook["entry"].split(" --")[0].removeprefix(".venv/bin/") for hook in hooks]
 
-    assert {"setup", "browser", "test-all", "test-litellm", "test-mcp", "viewer-check", "docs"} == {*targets}
+    assert {"setup", "browser", "test-all", "test-litellm", "test-mcp", "test-cluster", "viewer-check", "docs"} == {
+        *targets
+    }
     assert [target for target in targets if f"\n{target}: " not in makefile] == []
     assert [tool for tool in tools if f"$(BIN)/{tool}" not in makefile] == []
 
