@@ -13,7 +13,7 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,9 @@ class RayCluster:
         """The host and port of the dashboard."""
         return str(self._cluster.webui_url)
 
-    def add(self, **options: Any) -> Any:
+    def add(self, environ: Mapping[str, str] | None = None, **options: Any) -> Any:
         """Start a node, the first one as the head, and return it once it is part of the cluster."""
-        with _environ(self._environ), warnings.catch_warnings():
+        with _environ({**self._environ, **(environ or {})}), warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # older releases of Ray leave files open
             node = self._cluster.add_node(object_store_memory=STORE_BYTES, **options)
             self._cluster.wait_for_nodes(timeout=DEADLINE_S)

@@ -281,15 +281,13 @@ def test_an_eval_gets_more_hosts_as_nodes_join(workspace: Workspace) -> None:
 
 
 def test_another_version_on_the_nodes_ends_the_session_with_what_to_do(
-    workspace: Workspace, cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, cluster: RayCluster, tmp_path: Path
 ) -> None:
     installed = Path(pytest_osmosis.__file__).parent
     shutil.copytree(installed, tmp_path / "site" / "pytest_osmosis", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "site" / "pytest_osmosis" / "__init__.py").open("a") as module:
         module.write('\n__version__ = "0.0.9"\n')
-    with monkeypatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(tmp_path / "site"))
-        node = cluster.add(num_cpus=0, resources={"old": 2})
+    node = cluster.add({"PYTHONPATH": str(tmp_path / "site")}, num_cpus=0, resources={"old": 2})
     try:
         resources = {"num_cpus": 0, "resources": {"old": 1}}
         on_cluster = {"engine": "ray", "ray": {"address": cluster.address, "resources": resources}}
@@ -354,3 +352,19 @@ def test_the_code_of_a_commit_is_uploaded(
     workspace.write("rewards.py", "raise RuntimeError('of the work tree')")
 
     workspace.run(CONFIG).assert_outcomes(passed=2)
+
+
+def test_a_node_on_which_ray_ends_all_for_want_of_memory_loses_no_run(workspace: Workspace) -> None:
+    workspace.write("agent.py", AGENT)
+    with ray_cluster(2) as short:
+        short.add({"RAY_memory_usage_threshold": "0.001", "RAY_memory_monitor_refresh_ms": "100"}, num_cpus=2)
+        on_cluster = {"engine": "ray", "hosts": 4, "ray": {"address": short.address, "hosts_per_actor": 2}}
+        tables: Tables = {"evaluation": {"batch_size": 4}, "execution": on_cluster}
+        workspace.eval("x", 12, ".", agent={"agent": "agent:rollout"}, **tables)
+        workspace.write("slow", "")
+        session = workspace.start(CONFIG)
+        session.wait_for("out of memory: Ray ended the process")
+        (workspace.root / "slow").unlink()
+        assert session.wait() == 0, session.output
+    assert "12 of 12 runs passed" in session.output
+    assert len(workspace.events("rollout")) == 12
