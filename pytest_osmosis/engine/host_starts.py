@@ -125,9 +125,9 @@ class HostStarts:
     def start(self, role: HostRole, limit: int) -> Host:
         """Start a host. Raises `HostError` if no process can be started."""
         job = self._job
-        setup = replace(job.setup, limit=limit)
+        setup = replace(job.setup, limit=limit, max_limit=job.batch_size)
         if role == "scorer":  # it loads functions, but no agent and nothing that an agent imports
-            setup = replace(job.setup, role="score", limit=1, agent="chat")
+            setup = replace(job.setup, role="score", limit=1, max_limit=1, agent="chat")
             if setup.endpoint != "env":  # else the Grader runs there too
                 setup = replace(setup, entrypoint=None, grader=None)
         connection = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)

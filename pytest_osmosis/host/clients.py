@@ -29,7 +29,7 @@ def _client(setup: Setup, tag: str, target: ModelTarget, environ: Mapping[str, s
         return UnaskedModel("the conversations are recorded, so there is no model to ask")
     if setup.cassette is not None and setup.cassette["mode"] == "replay":
         return UnaskedModel("this is a replay, so there is no model to ask")
-    return create(target, environ, setup.limit)
+    return create(target, environ, setup.max_limit)
 
 
 class UnaskedModel:

@@ -111,7 +111,8 @@ class Setup:
     (`models.targets.ModelTarget.to_json`, keys of the request body), `baseline` the model that it is compared with;
     `bounds` are those of each rollout, and `max_turns` is what agents are told;
     `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
-    be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
+    be in flight at first, and `max_limit` the most that it may ever be raised to, as other hosts may have no place;
+    with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
     With `endpoint` "env", clients that user code makes find the endpoint in the environment.
     `judge` describes the judge of `[scoring] rubric` (`host.judge_setup`); `judge_permits` and `judge_retries` hold
     for the requests of all judges.
@@ -129,6 +130,7 @@ class Setup:
     target: Mapping[str, Any]
     baseline: Mapping[str, Any] | None = None
     limit: int = 1
+    max_limit: int = 1
     permits: bool = False
     judge: Mapping[str, Any] | None = None
     judge_permits: bool = False

@@ -27,7 +27,7 @@ TOKENS_PATH, TOKENIZE_PATH = "/tokens", "/tokenize"
 ASKED: Mapping[str, Any] = {"logprobs": True, "return_token_ids": True}
 MOST_TURNS = 64
 """The turns of one run that are remembered."""
-RUNS_A_CONNECTION = 4
+RUNS_A_CONNECTION = 2
 """The runs that are remembered, for each that may be in flight."""
 PICTURES = ("image_url", "input_audio")
 

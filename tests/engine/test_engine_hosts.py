@@ -7,12 +7,16 @@ import resource
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_osmosis.engine import hosts
+from pytest_osmosis.engine.host_connection import Connection, Died, HostConnection, Post
+from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import RunId
 from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
+from tests.engine.test_engine_moments import ScriptedHost
 from tests.servers import ChatServer, held, reply
 
 TWO = {"hosts": 2}
@@ -36,6 +40,37 @@ def test_batch_size_holds_for_all_hosts_together(workspace: Workspace) -> None:
         assert asked_rows(server) == dict.fromkeys(range(9), 1)
     assert live.kinds() == ["passed"] * 9
     assert len({event["messages"][1]["content"] for event in live.events("rollout")}) == 2
+
+
+class Unplaced(ScriptedHost):
+    """A host for which there is no place, ever."""
+
+    def __init__(self, name: str, post: Post) -> None:
+        super().__init__(name, post)
+        self.placed_at = None
+
+    def kill(self) -> None:
+        self._post(Died(self, "it was ended while it waited for a place", by="machine"))
+
+
+def test_a_host_sends_as_many_requests_as_it_has_runs_once_it_has_the_share_of_another(workspace: Workspace) -> None:
+    """Its client has room for them, too: a request that waits for a connection counts as failed after a while."""
+    spawned: list[str] = []
+
+    def spawn(name: str, setup: Setup, **options: Any) -> Connection:
+        spawned.append(name)
+        is_second = name == "host" and spawned.count("host") == 2
+        return Unplaced(name, options["post"]) if is_second else HostConnection(name, setup, **options)
+
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(9)])
+    with ChatServer(held(reply("42"))) as server:
+        config = workspace.config(server, evaluation={"batch_size": 4}, execution=TWO)
+        with running(config, spawn=spawn) as live:
+            server.wait_for(lambda server: server.in_flight == 4)
+            server.release()
+            live.wait()
+        assert server.max_in_flight == 4
+    assert live.kinds() == ["passed"] * 9
 
 
 def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(workspace: Workspace) -> None:
