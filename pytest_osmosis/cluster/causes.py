@@ -68,11 +68,9 @@ def failed_start(error: BaseException) -> EndOfRelay:
         how = f"Ray does not take the options of the hosts: {said.strip()[:SAID_CHARS]}\n"
         return EndOfRelay(f"{how}Check [execution.ray] resources and runtime_env.", "host")
     if isinstance(error, NodeDiedError) or any(words in said for words in NODE_DIED):
-        return EndOfRelay("a node was lost on which hosts were about to start", "machine")
+        return EndOfRelay("a node was lost before hosts had started there", "machine")
     if any(words in said for words in OUT_OF_MEMORY):
         return EndOfRelay("a node is out of memory: Ray ended the process that would run the hosts", "machine")
-    if any(words in said for words in NODE_DIED):
-        return EndOfRelay("a node was lost before hosts had started there", "machine")
     why = _last_line(said.replace(NEVER_RAN, ""))
     return EndOfRelay(f"the process that would run the hosts did not start: {why}", "machine")
 

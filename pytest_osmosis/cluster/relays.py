@@ -44,7 +44,7 @@ SILENCE_S = 30.0
 """A relay answers every few seconds; one that has not for this long is lost."""
 AVOID_S = 60.0
 """Ray goes on to place actors on a node that is gone, until its own check finds out. So long we ask for other nodes."""
-IDLE_S = 60.0
+IDLE_S = 10.0
 """A relay without hosts ends after this long."""
 SETTLE_S = 0.03
 """Hosts that are opened within this time are placed together."""

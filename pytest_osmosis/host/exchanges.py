@@ -8,6 +8,7 @@ refused; an outage is not. In a replay nothing is sent: a request that is not in
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,7 +34,6 @@ from pytest_osmosis.cassettes.exchange import (
 )
 from pytest_osmosis.cassettes.reader import AskerAnswers, CassetteReader, Stored, answer_of
 from pytest_osmosis.errors import CassetteError, CodeError, ModelError
-from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.host.protocol import CassetteFields, Emit, EventSink, ExchangeEvent, HostEvent, Key, Setup
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.record.events import StoredFields
@@ -94,7 +94,7 @@ def opened_store(setup: Setup) -> HostExchanges | None:
     if setup.cassette is None:
         return None
     for path in setup.cassette["needed"]:
-        if not something_at(Path(path)):
+        if not os.path.lexists(path):
             text = f"the cassette {shown(Path(path))} is not on {gethostname()}, where this code would run"
             fix = "if the workspace is uploaded, neither .gitignore nor [execution.ray] exclude may name it"
             raise CodeError(f"{text}; {fix}")

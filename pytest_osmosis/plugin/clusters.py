@@ -132,9 +132,8 @@ def _check_room(facts: ClusterFacts, options: RayOptions) -> None:
     needs = HostNeeds(options.resources)
     kinds = [f"{name} {value}" for name, value in needs.selector.items()]
     kinds += [str(options.resources["accelerator_type"])] if "accelerator_type" in options.resources else []
-    needed = f"which needs {needs.words(1)}{' on a node with ' if kinds else ''}{', '.join(kinds)}"
-    if facts.unmet:
-        needed += f": {facts.unmet}"
+    of_kind = f" on a node with {', '.join(kinds)}" if kinds else ""
+    needed = f"which needs {needs.words(1)}{f': {facts.unmet}' if facts.unmet else of_kind}"
     fix = "change [execution.ray] resources, or add such a node"
     raise ClusterError(f"no node of the Ray cluster at {facts.address} has room for a host, {needed}; {fix}")
 

@@ -140,7 +140,7 @@ def test_a_node_that_freezes_is_replaced_and_what_it_says_later_counts_for_nothi
         finally:
             hosts.close()
         until(lambda: not cluster.hosts_of(workspace.root), "for hosts to end")
-        begun = check_once(list(replay(live.run.directory.journal)), weather, 44)
+        begun = check_once(list(replay(live.run.directory.journal)), weather, 44, unheard=IN_FLIGHT // 2)
         again = {key for key, times in begun.items() if times > 1}
         assert again
         assert again <= asked.keys()

@@ -191,8 +191,8 @@ def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
 
     assert result.ret == 4
     assert [line for line in result.errlines if line] == [
-        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs 64 CPUs on a "
-        "node with zone a; change [execution.ray] resources, or add such a node"
+        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs 64 CPUs: no "
+        'node has labels that match label_selector {"zone": "a"}; change [execution.ray] resources, or add such a node'
     ]
     assert not workspace.run_dirs()
 
@@ -206,7 +206,7 @@ def test_a_resource_that_no_node_has_is_named(workspace: Workspace, cluster: Ray
     assert result.ret == 4
     assert [line for line in result.errlines if line] == [
         f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs 1 num_cpu: no node "
-        "has num_cpu (they have CPU, memory); change resources in [execution.ray], or add such a node"
+        "has num_cpu (they have CPU, memory); change [execution.ray] resources, or add such a node"
     ]
 
 
