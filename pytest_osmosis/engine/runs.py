@@ -177,8 +177,12 @@ class Runs:
 
     def abandon(self, reason: str) -> None:
         for state in list(self._table.states.values()):
-            if state.run in self._table.states:
+            if state.run not in self._table.states:
+                continue
+            if state.group is None:
                 self.skip(state.run, reason)
+            else:  # its scores stand if it was only scored again with others
+                self._end_unscored(state, reason)
 
     def heard(self, host: Host, state: RunState, event: ProgressEvent, raw: bytes) -> None:
         match event["ev"]:
