@@ -172,7 +172,6 @@ class Actor:
             if self.hosts.starts.given_up is not None:
                 self._recovery.give_up_hosts(self.hosts.starts.given_up)
             self._report_stall()
-            self._report_waiting()
         self.hosts.share_out()
         self.hosts.gather(rolls=bool(self.table.queue), scores=bool(self.table.unscored_blocking))
         self._log.bound()
@@ -209,6 +208,7 @@ class Actor:
             self._looked_after_at = now
             self.hosts.look_after(self._probing.host)
             self._recovery.end_silent_hosts()
+            self._report_waiting(now)
 
     def _report_stall(self) -> None:
         if not self.hosts.in_flight:
@@ -219,9 +219,9 @@ class Actor:
             waiting = self.hosts.waiting().text
             self.notices.alert(f"{text}; {waiting}" if waiting else text)
 
-    def _report_waiting(self) -> None:
+    def _report_waiting(self, now: float) -> None:
         if self.hosts.in_flight and not self.hosts.closing:  # else the session holds the eval back, or it is over
-            text = self._wait_notice.check(time.monotonic(), self.hosts.waiting())
+            text = self._wait_notice.check(now, self.hosts.waiting())
             if text is not None:
                 self.notices.announce(text)
 

@@ -191,8 +191,9 @@ class Hosts:
             scoring_s = min((host.gather_s for host in self.scorers if host.gather_s), default=0.0)
         if rolls:
             rolling_s = min((host.gather_s for host in self.rolling if host.handed_at), default=0.0)
+        of_scorers_s, of_others_s = scoring_s or rolling_s, rolling_s or scoring_s
         for host in self:
-            host.connection.gather_s = (host.role != "scorer" and rolling_s) or scoring_s or rolling_s
+            host.connection.gather_s = of_scorers_s if host.role == "scorer" else of_others_s
 
     def throttled(self, host: Host, wait_s: float) -> None:
         """Pause all hosts for `wait_s`, as a server had no room for a request of `host`; then have fewer in flight."""

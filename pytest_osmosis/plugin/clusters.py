@@ -95,12 +95,12 @@ class RayClusters:
             engine.grow(self.n_places(prepared))  # nodes may have joined since it got its number of hosts
 
     def _take_facts(self, key: str, facts: ClusterFacts) -> None:
-        is_told = facts.n_elsewhere <= self._told_elsewhere.get(key, 0)
-        self._told_elsewhere[key] = max(facts.n_elsewhere, self._told_elsewhere.get(key, 0))
+        told = self._told_elsewhere.get(key, 0)
+        self._told_elsewhere[key] = max(facts.n_elsewhere, told)
         for engine in [*self._engines.get(key, ())]:
             if engine in self._growing:
                 engine.grow(facts.n_places)
-            if not is_told:
+            if facts.n_elsewhere > told:
                 engine.notices.alert(_elsewhere_text(facts.n_elsewhere))
 
     def close(self) -> None:

@@ -254,9 +254,9 @@ class EvalSession:
         settings = self._local_settings(each, self._local_spawn(each.id))
         if not self._is_on_cluster(each.prepared):
             return settings
-        clusters = self._clusters
-        n_places = clusters.of(each.prepared).facts.n_places
-        return replace(settings, hosts=max(1, n_places), n_places=n_places, spawn=clusters.spawn(each.prepared))
+        clusters, prepared = self._clusters, each.prepared
+        n_places = clusters.of(prepared).facts.n_places
+        return replace(settings, hosts=clusters.n_places(prepared), n_places=n_places, spawn=clusters.spawn(prepared))
 
     def _is_on_cluster(self, prepared: Prepared) -> bool:
         return self.inline is None and is_on_cluster(prepared)

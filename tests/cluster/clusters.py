@@ -149,6 +149,14 @@ def marked(mark: str) -> set[int]:
     return {pid for pid in pids if pid != os.getpid() and f"{MARK}={mark}" in _read(pid, "environ")}
 
 
+def is_running(pid: int) -> bool:
+    """Return True if a process lives. One that waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def _pids_of(node: Any) -> set[int]:
     """Return the raylet of a node, and all that it started."""
     raylets = {info.process.pid for info in node.all_processes["raylet"]}

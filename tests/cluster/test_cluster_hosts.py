@@ -29,6 +29,7 @@ from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.errors import ClusterError, HostError
 from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.record.run_id import RunId
+from tests.cluster.clusters import is_running
 
 DEADLINE_S = 180.0
 FACTS = ClusterFacts("head:6379", "2.60.0", n_nodes=2, n_places=32, lacks="16 CPUs")
@@ -446,14 +447,6 @@ def test_a_bridge_ends_with_the_process_that_started_it_however_that_ends() -> N
     done = subprocess.run([sys.executable, "-c", OPENS, boot], stdout=subprocess.PIPE, cwd=root, timeout=DEADLINE_S)
     assert done.returncode == -signal.SIGKILL
     wait_for(lambda: not is_running(int(done.stdout)))
-
-
-def is_running(pid: int) -> bool:
-    """Return True if a process lives. One that waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_connection_that_is_not_open_starts_no_host(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from pytest_osmosis.lab.process_tree import descendants
-from tests.cluster.clusters import HOST, RayCluster, until
+from tests.cluster.clusters import HOST, RayCluster, is_running, until
 from tests.plugin.workspaces import Session, Workspace
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -111,14 +111,6 @@ def until_nothing_is_left(notes: list[Note]) -> None:
         until(lambda: not left(), "for the end of all", seconds=60.0)
     except AssertionError:
         pytest.fail(f"still there: {left()}")
-
-
-def is_running(pid: int) -> bool:
-    """Return True if a process lives. One that waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def guards_of(pid: int) -> set[int]:

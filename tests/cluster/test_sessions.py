@@ -180,10 +180,19 @@ def test_models_of_this_machine_are_refused_if_nodes_are_elsewhere(
     assert not workspace.run_dirs()
 
 
+@pytest.mark.parametrize(
+    ("resources", "needed"),
+    [
+        (
+            {"num_cpus": 64, "label_selector": {"zone": "a"}},
+            '64 CPUs: no node has labels that match label_selector {"zone": "a"}',
+        ),
+        ({"resources": {"num_cpu": 1}}, "1 num_cpu: no node has num_cpu (they have CPU, memory)"),
+    ],
+)
 def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
-    workspace: Workspace, cluster: RayCluster
+    workspace: Workspace, cluster: RayCluster, resources: dict[str, Any], needed: str
 ) -> None:
-    resources = {"num_cpus": 64, "label_selector": {"zone": "a"}}
     on_cluster = {"engine": "ray", "ray": {"address": cluster.address, "resources": resources}}
     workspace.eval("x", 2, ".", execution=on_cluster)
 
@@ -191,23 +200,10 @@ def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
 
     assert result.ret == 4
     assert [line for line in result.errlines if line] == [
-        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs 64 CPUs: no "
-        'node has labels that match label_selector {"zone": "a"}; change [execution.ray] resources, or add such a node'
+        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs {needed}; change "
+        "[execution.ray] resources, or add such a node"
     ]
     assert not workspace.run_dirs()
-
-
-def test_a_resource_that_no_node_has_is_named(workspace: Workspace, cluster: RayCluster) -> None:
-    on_cluster = {"engine": "ray", "ray": {"address": cluster.address, "resources": {"resources": {"num_cpu": 1}}}}
-    workspace.eval("x", 2, ".", execution=on_cluster)
-
-    result = workspace.run(CONFIG)
-
-    assert result.ret == 4
-    assert [line for line in result.errlines if line] == [
-        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs 1 num_cpu: no node "
-        "has num_cpu (they have CPU, memory); change [execution.ray] resources, or add such a node"
-    ]
 
 
 def test_debuggers_stay_in_this_process(workspace: Workspace, eval_on: Callable[..., None]) -> None:
