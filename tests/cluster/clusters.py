@@ -113,13 +113,13 @@ class RayCluster:
 
 @contextmanager
 def ray_cluster(*nodes: int, with_dashboard: bool = False) -> Iterator[RayCluster]:
-    """Start a cluster with a node for each number of CPUs, and end it. A dashboard gets a port that is free."""
+    """Start a cluster with a node for each number of CPUs, and end it. Dashboards get ports that are free."""
     from ray.cluster_utils import Cluster
 
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # names of sockets must be short
     cluster = RayCluster(Cluster(), folder, uuid.uuid4().hex)
     try:
-        cluster.add(num_cpus=0, include_dashboard=with_dashboard, dashboard_port=None)
+        cluster.add(num_cpus=0, include_dashboard=with_dashboard, dashboard_port=None, dashboard_agent_listen_port=0)
         for cpus in nodes:
             cluster.add(num_cpus=cpus)
         yield cluster

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
@@ -102,16 +103,33 @@ class Dashboard:
         for job in json.loads(pages["/api/jobs/"]):
             page = f"/api/jobs/{job['submission_id'] or job['job_id']}"
             pages[page] = self.get(page)
-        for node in json.loads(pages[NODES])["data"]["result"]["result"]:
-            if node["state"] == "ALIVE":
-                pages.update(self._of_node(node["node_id"]))
+        for node_id in self.node_ids():
+            pages.update(self._of_node(node_id))
         return pages
+
+    def node_ids(self) -> list[str]:
+        """Return the ids of the nodes that are alive."""
+        nodes = self.json(NODES)["data"]["result"]["result"]
+        return [node["node_id"] for node in nodes if node["state"] == "ALIVE"]
+
+    def has_agents(self) -> bool:
+        """Return True once each node has an agent, which reads its logs for the API."""
+        try:
+            for node_id in self.node_ids():
+                self.logs(node_id)
+        except HTTPError:
+            return False
+        return True
+
+    def logs(self, node_id: str) -> set[str]:
+        """Return the names of the logs of a node."""
+        listing = self.json(f"/api/v0/logs?{urlencode({'node_id': node_id})}")
+        return {name for names in listing["data"]["result"].values() for name in names}
 
     def _of_node(self, node_id: str) -> Iterator[tuple[str, bytes]]:
         page = f"/nodes/{node_id}"
         yield page, self.get(page)
-        listing = self.json(f"/api/v0/logs?{urlencode({'node_id': node_id})}")
-        for name in {name for names in listing["data"]["result"].values() for name in names}:
+        for name in self.logs(node_id):
             if name.endswith("/"):
                 continue
             page = f"/api/v0/logs/file?{urlencode({'node_id': node_id, 'filename': name, 'lines': -1})}"
@@ -140,6 +158,7 @@ def written(cluster: RayCluster) -> dict[str, bytes]:
 def shown() -> Iterator[RayCluster]:
     """A cluster with a dashboard."""
     with ray_cluster(2, with_dashboard=True) as cluster:
+        until(Dashboard(cluster.dashboard).has_agents, "for the agents of the dashboard")
         yield cluster
 
 

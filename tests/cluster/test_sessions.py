@@ -189,6 +189,7 @@ def test_models_of_this_machine_are_refused_if_nodes_are_elsewhere(
         ),
         ({"resources": {"num_cpu": 1}}, "1 num_cpu: no node has num_cpu (they have CPU, memory)"),
     ],
+    ids=["labels", "resource"],
 )
 def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
     workspace: Workspace, cluster: RayCluster, resources: dict[str, Any], needed: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
 import pytest
@@ -42,10 +42,13 @@ def _obeyed(artefact: Artefact, *, annotates: bool) -> Iterable[str]:
     return ()
 
 
-def _started() -> Iterator[int]:
-    """Yield the processes that this test started. A child that was only forked yet has the memory of this process."""
+def _started(before: Set[int]) -> Iterator[int]:
+    """Yield the processes that this test started. A child that was only forked yet has the memory of this process.
+
+    Those of `before` belong to others, such as a cluster that lasts as long as the session.
+    """
     own = _command("self")
-    for child in descendants(os.getpid()):
+    for child in {*descendants(os.getpid())} - before:
         if _command(child) != own or _parent(child) != os.getpid():
             yield child
 
@@ -85,7 +88,8 @@ def hostile(
 ) -> Iterator[HostileWorkspace]:
     """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it."""
     workspace = HostileWorkspace(pytester, plugin_args, monkeypatch)
-    with PeakMemory(_started, proportional_mb) as memory:
+    before = {*descendants(os.getpid())}
+    with PeakMemory(lambda: _started(before), proportional_mb) as memory:
         yield workspace
     artefacts = workspace.artefacts()
     found = [
