@@ -40,13 +40,15 @@ class PlacedHost:
 class RelayActor:
     """A relay as its driver knows it. It serves hosts of one `workspace`, or just the quarantine `only_for`.
 
-    Ray can start it on no other node than `pinned_to`, if that is given.
+    Ray can start it on no other node than `pinned_to`, if that is given. There it asks for nothing, and its hosts use
+    the accelerators named by the variables `devices`.
     """
 
     seats: int
     workspace: str
     only_for: int | None = None
     pinned_to: str = ""
+    devices: Mapping[str, str] | None = None
     handle: Any = None
     runs: bool = False
     node: str = ""
@@ -154,7 +156,7 @@ class Actors:
 
     def _make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
         try:
-            handle = self._class().options(**self._all_options(relay, options)).remote()
+            handle = self._class().options(**self._all_options(relay, options)).remote(devices=relay.devices)
         except Exception as error:
             self._post(Failed(relay, error))
         else:

@@ -10,6 +10,17 @@ OF_RAY = ("RAY_", "__RAY", "SPT_NOENV", "PWD", "OLDPWD")
 """Beginnings of variables that Ray sets for its workers. PWD is a folder of Ray's."""
 FOR_WORKERS = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
 """Variables that Ray sets in its workers after they were started. Those of accelerators stay: they say which to use."""
+DEVICES = ("_VISIBLE_", "_DEVICES", "ONEAPI_DEVICE_SELECTOR", "ZE_AFFINITY_MASK")
+"""Parts of the names of variables in which Ray says which accelerators an actor got."""
+
+
+def devices_in(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that say which accelerators a process may use.
+
+    >>> devices_in({"CUDA_VISIBLE_DEVICES": "1", "PATH": "/bin"})
+    {'CUDA_VISIBLE_DEVICES': '1'}
+    """
+    return {name: value for name, value in environ.items() if any(part in name for part in DEVICES)}
 
 
 def node_environ(

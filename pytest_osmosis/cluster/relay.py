@@ -19,13 +19,13 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pytest_osmosis import __version__
 from pytest_osmosis.cluster.backlog import Backlog, Said
-from pytest_osmosis.cluster.node_environ import environ_at_start, node_environ
+from pytest_osmosis.cluster.node_environ import devices_in, environ_at_start, node_environ
 from pytest_osmosis.cluster.uploaded import WorkspaceCopy, moved
 from pytest_osmosis.engine.host_connection import JOIN_S, exit_text
 from pytest_osmosis.engine.host_process import HostProcess, kill_group, reaped, started
@@ -168,10 +168,14 @@ def _death(how: str, by: Literal["host", "machine"] = "host") -> bytes:
 
 
 class Relay:
-    """Starts hosts and relays their pipes. `lease_s` is how long they live without a call of `listen`."""
+    """Starts hosts and relays their pipes. `lease_s` is how long they live without a call of `listen`.
 
-    def __init__(self, lease_s: float = 30.0) -> None:
+    `devices` are variables with the accelerators that hosts may use, if those are not the ones that this actor got.
+    """
+
+    def __init__(self, lease_s: float = 30.0, devices: Mapping[str, str] | None = None) -> None:
         self._lease_s = lease_s
+        self._devices = devices_in(os.environ) if devices is None else devices
         self._seats: dict[int, Seat] = {}
         self._parts: dict[int, tuple[bytes, bytes]] = {}
         self._backlog = Backlog()
@@ -194,6 +198,7 @@ class Relay:
         return {
             "node": socket.gethostname(),
             "node_id": self._node_id,
+            "devices": self._devices,
             "address": self._address(),
             "pid": os.getpid(),
             "version": __version__,
@@ -269,10 +274,8 @@ class Relay:
             if not Path(workspace).is_dir():
                 return _death(_no_folder(workspace, node, is_uploaded=move_from is not None))
             uploaded = None if move_from is None else self._workspace.source
-            environ = node_environ(os.environ, self._at_start, uploaded)
-            host = started(
-                None, subprocess.PIPE, cwd=workspace, environ={**environ, "PWD": workspace, **order["environ"]}
-            )
+            environ = {**node_environ(os.environ, self._at_start, uploaded), **self._devices, "PWD": workspace}
+            host = started(None, subprocess.PIPE, cwd=workspace, environ={**environ, **order["environ"]})
         except OSError as error:
             return _death(
                 f"no process for your code can be started on node {node}: {error.strerror or 'no reason given'}"

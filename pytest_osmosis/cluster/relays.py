@@ -247,20 +247,23 @@ class Relays:
             self._end(relay)
         for number, host in alone.items():
             if number not in served:
-                node_id = self._node_for_quarantine()
-                spread = {"scheduling_strategy": "SPREAD", **self._selection()}
-                relay = RelayActor(1, host.workspace, only_for=number, pinned_to=node_id)
-                self._make(relay, {} if node_id else spread)
+                beside = self._relay_beside_quarantine()
+                if beside is None:
+                    relay = RelayActor(1, host.workspace, only_for=number)
+                    self._make(relay, {"scheduling_strategy": "SPREAD", **self._selection()})
+                else:
+                    node_id, devices = beside.node_id, beside.devices
+                    self._make(RelayActor(1, host.workspace, number, pinned_to=node_id, devices=devices), {})
 
     @staticmethod
     def _is_alone(host: PlacedHost) -> bool:
         return host.role == "quarantine"
 
-    def _node_for_quarantine(self) -> str:
-        """Return the node of a relay, where one takes no resources; "" if there is none."""
-        nodes = [each.node_id for each in self._relays if each.runs and each.node_id not in self._avoided()]
+    def _relay_beside_quarantine(self) -> RelayActor | None:
+        """Return a relay on whose node the quarantine takes no resources besides, as a host of that one is idle."""
+        relays = [each for each in self._relays if each.runs and each.node_id not in self._avoided()]
         troubled = {node_id for node_id, at in self._troubled.items() if time.monotonic() - at < AVOID_S}
-        return min(nodes, key=lambda node_id: node_id in troubled, default="")
+        return min(relays, key=lambda each: each.node_id in troubled, default=None)
 
     def _usable_nodes(self) -> list[Node]:
         avoided = self._avoided()
@@ -363,7 +366,7 @@ class Relays:
     def _arrive(self, relay: RelayActor, where: Mapping[str, Any]) -> None:
         from pytest_osmosis import __version__
 
-        relay.node, relay.node_id = where["node"], where["node_id"]
+        relay.node, relay.node_id, relay.devices = where["node"], where["node_id"], where["devices"]
         if self._only_here and not is_here(where["address"]):  # its node joined after this actor was asked for
             self._elsewhere |= {relay.node_id}
             self._try_elsewhere(relay)

@@ -326,6 +326,25 @@ def test_hosts_take_parts_of_a_device_that_ray_gives(cluster: RayCluster, bridge
         cluster.lose(node)
 
 
+def test_a_quarantine_shares_the_devices_of_a_host_on_its_node(
+    cluster: RayCluster, bridge: Bridge, workspace: Workspace
+) -> None:
+    workspace.agent('return [*ctx.prompt, {"role": "assistant", "content": os.environ["CUDA_VISIBLE_DEVICES"]}]')
+    node = cluster.add(num_cpus=0, num_gpus=1)
+    try:
+        bridge.connect(cluster.address, resources={"num_cpus": 0, "num_gpus": 1})
+        bridge.open(1, workspace)
+        bridge.until_event(1, "ready")
+        bridge.open(2, workspace, "quarantine")
+        bridge.until_event(2, "ready")
+        bridge.roll_out(2, 0)
+        [rolled] = bridge.until_event(2, "rollout")
+        assert rolled["messages"][-1]["content"] == "0"
+        assert bridge.placed(2)["node_id"] == bridge.placed(1)["node_id"]
+    finally:
+        cluster.lose(node)
+
+
 def test_the_hosts_of_a_killed_relay_die_by_the_machine(
     cluster: RayCluster, bridge: Bridge, workspace: Workspace
 ) -> None:
