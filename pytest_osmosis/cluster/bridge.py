@@ -18,9 +18,10 @@ from importlib.metadata import version
 from typing import Any, NoReturn
 
 from pytest_osmosis.cluster.actors import Closed
+from pytest_osmosis.cluster.facts_teller import facts_body
 from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
 from pytest_osmosis.cluster.places import HostNeeds
-from pytest_osmosis.cluster.relays import Relays, described
+from pytest_osmosis.cluster.relays import Relays
 from pytest_osmosis.config.tables import RayOptions
 
 ANSWER_S = 10.0
@@ -128,7 +129,7 @@ class Driver:
             self._refuse(f"The connection to the Ray cluster at {self._address} broke: {type(error).__name__}: {error}")
 
     def _described(self, *seen: Any) -> bytes:
-        return described(*seen, needs=HostNeeds(self._options.resources), address=self._address, ray=self._ray)
+        return facts_body(*seen, needs=HostNeeds(self._options.resources), address=self._address, ray=self._ray)
 
     def _late(self) -> None:
         if not self._is_connected.is_set():

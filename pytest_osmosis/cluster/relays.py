@@ -16,11 +16,10 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pytest_osmosis.cluster.actors import (
     Actors,
-    ActorState,
     CallAnswered,
     Closed,
     Failed,
@@ -34,24 +33,21 @@ from pytest_osmosis.cluster.actors import (
     actor_id,
 )
 from pytest_osmosis.cluster.causes import EndOfRelay, end_of_relay, failed_start, is_loss_of_node
-from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.facts_teller import FactsTeller, Look, waiting_text
 from pytest_osmosis.cluster.frames import Frame, Kind
-from pytest_osmosis.cluster.places import HostNeeds, Node, is_here, rooms_after, seats_of_actors
+from pytest_osmosis.cluster.known_nodes import KnownNodes
+from pytest_osmosis.cluster.places import HostNeeds, Node, rooms_after, seats_of_actors
 from pytest_osmosis.config.tables import RayOptions
 
 TICK_S = 0.5
 SILENCE_S = 30.0
 """A relay answers every few seconds; one that has not for this long is lost."""
-AVOID_S = 60.0
-"""Ray goes on to place actors on a node that is gone, until its own check finds out. So long we ask for other nodes."""
 IDLE_S = 10.0
 """A relay without hosts ends after this long."""
 SETTLE_S = 0.03
 """Hosts that are opened within this time are placed together."""
 SPLIT_LOOKS = 2
 """A relay has waited for its resources in so many looks before smaller ones are made instead."""
-UNSETTLED_S = 10.0
-"""The least room of all looks is told after so long in which no two in a row saw the same."""
 CALL_BYTES = 60_000
 """Ray sends arguments below 100 KB with the call; larger ones go through its object store."""
 FEW_RELAYS = 4
@@ -61,15 +57,6 @@ RELAYS_PER_S = 1000.0
 
 
 Message = Frame | Started | Failed | CallAnswered | Nodes | Closed
-NOTHING = Nodes((), {})
-
-
-class Look(NamedTuple):
-    """The numbers of places and of hosts that want one, and the body of a FACTS frame that says so."""
-
-    n_places: int
-    wanted: int
-    facts: bytes
 
 
 class Relays:
@@ -82,15 +69,15 @@ class Relays:
         self,
         options: RayOptions,
         say: Callable[[Frame], None],
-        describe: Callable[[Sequence[Node], int, str, int], bytes],
+        describe: Callable[[Sequence[Node], int, int, int], bytes],
         *,
         only_here: bool = False,
     ) -> None:
-        self._only_here = only_here
         self._options = options
         self._needs = HostNeeds(options.resources)
+        self._nodes = KnownNodes(self._needs, only_here=only_here)
+        self._facts = FactsTeller(say, describe)
         self._say = say
-        self._describe = describe
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._actors = Actors(options, self._needs, self._inbox.put)
         self._watch = NodeWatch(self._inbox.put)
@@ -98,13 +85,6 @@ class Relays:
         self._seated: dict[int, RelayActor] = {}
         self._relays: list[RelayActor] = []
         self._due: set[RelayActor] = set()
-        self._lost: dict[str, float] = {}
-        self._troubled: dict[str, float] = {}
-        self._seen = NOTHING
-        self._elsewhere: frozenset[str] = frozenset()
-        self._facts = b""
-        self._looks: list[Look] = []
-        self._settled_at = time.monotonic()
         self._settle_at: float | None = None
         self._ticked_at = time.monotonic()
 
@@ -231,14 +211,12 @@ class Relays:
             if sum(each.seats for each in ours if each in self._relays) - relay.seats >= needed:
                 self._end(relay)
         needed -= sum(each.seats for each in ours if each in self._relays)
-        nodes = self._usable_nodes()
-        rooms = rooms_after(
-            [self._needs.room_on(node) for node in nodes], [each.seats for each in coming if not self._node_of(each)]
-        )
-        largest = max((self._needs.most_on(node) for node in nodes), default=1)
+        unplaced = [each.seats for each in coming if not self._nodes.node_of(each, self._relays)]
+        rooms = rooms_after(self._nodes.rooms(), unplaced)
+        largest = max(map(self._needs.most_on, self._nodes.usable()), default=1)
         at_most = self._needs.most_seats(self._options.hosts_per_actor)
         for seats in seats_of_actors(needed, rooms, at_most=at_most, largest=largest):
-            self._make(RelayActor(seats, workspace), {"scheduling_strategy": "SPREAD", **self._selection()})
+            self._make(RelayActor(seats, workspace), self._nodes.spread())
 
     def _provide_quarantines(self) -> None:
         alone = {host.number: host for host in self._waiting.values() if self._is_alone(host)}
@@ -249,8 +227,7 @@ class Relays:
             if number not in served:
                 beside = self._relay_beside_quarantine()
                 if beside is None:
-                    relay = RelayActor(1, host.workspace, only_for=number)
-                    self._make(relay, {"scheduling_strategy": "SPREAD", **self._selection()})
+                    self._make(RelayActor(1, host.workspace, number), self._nodes.spread())
                 else:
                     node_id, devices = beside.node_id, beside.devices
                     self._make(RelayActor(1, host.workspace, number, pinned_to=node_id, devices=devices), {})
@@ -261,22 +238,9 @@ class Relays:
 
     def _relay_beside_quarantine(self) -> RelayActor | None:
         """Return a relay on whose node the quarantine takes no resources besides, as a host of that one is idle."""
-        relays = [each for each in self._relays if each.runs and each.node_id not in self._avoided()]
-        troubled = {node_id for node_id, at in self._troubled.items() if time.monotonic() - at < AVOID_S}
+        avoided, troubled = self._nodes.avoided(), self._nodes.troubled()
+        relays = [each for each in self._relays if each.runs and each.node_id not in avoided]
         return min(relays, key=lambda each: each.node_id in troubled, default=None)
-
-    def _usable_nodes(self) -> list[Node]:
-        avoided = self._avoided()
-        return [node for node in self._seen.nodes if node.node_id not in avoided]
-
-    def _avoided(self) -> set[str]:
-        return {node_id for node_id, at in self._lost.items() if time.monotonic() - at < AVOID_S} | self._elsewhere
-
-    def _selection(self) -> dict[str, Any]:
-        avoided = self._avoided()
-        if not avoided:
-            return {}
-        return {"label_selector": {**self._needs.selector, "ray.io/node-id": f"!in({','.join(sorted(avoided))})"}}
 
     def _make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
         relay.asked_at = time.monotonic()
@@ -346,7 +310,7 @@ class Relays:
             if relay.runs:
                 self._abandon(relay, end_of_relay(error, relay.node))
             elif relay.pinned_to and is_loss_of_node(error):
-                self._lost[relay.pinned_to] = time.monotonic()
+                self._nodes.lose(relay.pinned_to)
                 self._try_elsewhere(relay)
             else:
                 self._abandon(relay, failed_start(error))
@@ -367,8 +331,7 @@ class Relays:
         from pytest_osmosis import __version__
 
         relay.node, relay.node_id, relay.devices = where["node"], where["node_id"], where["devices"]
-        if self._only_here and not is_here(where["address"]):  # its node joined after this actor was asked for
-            self._elsewhere |= {relay.node_id}
+        if not self._nodes.admits(relay.node_id, where["address"]):
             self._try_elsewhere(relay)
             return
         if where["version"] != __version__:
@@ -413,13 +376,12 @@ class Relays:
 
     def _abandon(self, relay: RelayActor, end: EndOfRelay) -> None:
         """End a relay and its hosts. The hosts of one that never ran are those that would have got its seats."""
-        now = time.monotonic()
         if end.by == "host" and not relay.runs and any(each.runs for each in self._relays):
             end = end._replace(by="machine", is_of_node=bool(relay.node_id))  # other nodes can run these hosts
         if relay.node_id:
-            self._troubled[relay.node_id] = now
+            self._nodes.trouble(relay.node_id)
             if end.is_of_node:
-                self._lost[relay.node_id] = now
+                self._nodes.lose(relay.node_id)
         self._end(relay)
         for number in [*relay.hosts] if relay.runs else [*self._next_for(relay)]:
             self._died(number, end)
@@ -466,106 +428,43 @@ class Relays:
         ]
 
     def _take_nodes(self, seen: Nodes) -> None:
-        if self._only_here:
-            self._elsewhere = frozenset(node.node_id for node in seen.nodes if not is_here(node.address))
-            seen = seen._replace(nodes=[node for node in seen.nodes if node.node_id not in self._elsewhere])
-        self._seen = seen
+        self._nodes.take(seen)
         now = time.monotonic()
-        held = self._held()
         for relay in [each for each in self._relays if each.handle is not None and not each.runs]:
-            state = seen.actors.get(actor_id(relay.handle), ActorState())
-            relay.alive_since = (relay.alive_since or now) if state.is_alive else None
-            relay.n_waits = relay.n_waits + 1 if self._is_demanded(relay) else 0
+            relay.alive_since = (relay.alive_since or now) if self._nodes.state_of(relay).is_alive else None
+            relay.n_waits = relay.n_waits + 1 if self._nodes.is_demanded(relay) else 0
+        n_places = self._nodes.n_places(self._relays)
         self._split()
-        rooms = [self._needs.room_on(node, held[node.node_id]) for node in seen.nodes]
-        self._tell_facts(sum(rooms))
+        holds = self._facts.take(self._nodes.listed, n_places, self._n_wanted(), self._nodes.n_elsewhere)
+        if holds is not None:
+            self._tell_waiting(holds)
 
     def _split(self) -> None:
         """End relays that wait although the largest room suffices for smaller ones, which are then made."""
         waiting = [relay for relay in self._relays if relay.n_waits and not relay.runs]
-        rooms = [self._needs.room_on(node) for node in self._usable_nodes()]
-        roomiest = max(rooms_after(rooms, [relay.seats for relay in waiting]), default=0)
+        roomiest = max(rooms_after(self._nodes.rooms(), [relay.seats for relay in waiting]), default=0)
         for relay in waiting:
             if relay.n_waits >= SPLIT_LOOKS and 0 < roomiest < relay.seats:
                 self._end(relay)
                 self._settle_soon(0.0)
 
-    def _is_demanded(self, relay: RelayActor) -> bool:
-        """Return True if Ray says that somebody waits for what a relay asks for. It takes a second to say so."""
-        return relay.only_for is None and any(
-            self._needs.is_demand(demand, relay.seats) for demand in self._seen.demands
-        )
-
-    def _held(self) -> Counter[str]:
-        """Return the number of hosts on each node for which relays of this session hold resources."""
-        held: Counter[str] = Counter()
+    def _n_wanted(self) -> int:
+        """Return for how many hosts there should be a place, each with its scorer."""
+        hosts = [*self._waiting.values()]
         for relay in self._relays:
-            if relay.only_for is None and (node_id := self._node_of(relay)):
-                held[node_id] += relay.seats
-        return held
+            hosts += relay.hosts.values()
+        return max(Counter(host.role for host in hosts if not self._is_alone(host)).values(), default=0)
 
-    def _node_of(self, relay: RelayActor) -> str:
-        """Return the node that holds resources for a relay; "" while it waits for them.
-
-        Ray names a node for actors that wait, too. It holds what they need only if they no longer ask for it, and that
-        much is in use there.
-        """
-        if relay.runs or relay.handle is None:
-            return relay.node_id
-        state = self._seen.actors.get(actor_id(relay.handle), ActorState())
-        if state.pid:
-            return state.node_id
-        if self._is_demanded(relay):
-            return ""
-        for node in self._seen.nodes:
-            if node.node_id == state.node_id:
-                used = {name: amount - node.free.get(name, 0.0) for name, amount in node.total.items()}
-                ours = sum(each.seats for each in self._relays if each.runs and each.node_id == node.node_id)
-                return node.node_id if self._needs.room_in(used) - ours >= relay.seats else ""
-        return ""
-
-    def _tell_facts(self, n_places: int) -> None:
-        wanted = max(self._wanted(Counter()).values(), default=0)
-        lacking = max(wanted - n_places, 0)
-        lacks = self._needs.words(lacking) if lacking else ""
-        look = Look(n_places, wanted, self._describe(self._seen.nodes, n_places, lacks, len(self._elsewhere)))
-        self._looks.append(look)
-        now = time.monotonic()
-        if self._facts:
-            if now - self._settled_at > UNSETTLED_S:
-                look = min(self._looks[1:], key=lambda each: each.n_places)  # there was never less room since
-            elif look != self._looks[-2]:  # it may be true for a moment only
-                return
-        if look.facts != self._facts:
-            self._say(Frame(Kind.FACTS, 0, look.facts))
-            self._facts = look.facts
-        self._tell_waiting(look.wanted, look.n_places)
-        self._looks, self._settled_at = self._looks[-1:], now
-
-    def _wanted(self, counts: Counter[str]) -> Counter[str]:
-        counts.update(host.role for host in self._waiting.values() if not self._is_alone(host))
-        for relay in self._relays:
-            counts.update(host.role for host in relay.hosts.values() if not self._is_alone(host))
-        return counts
-
-    def _tell_waiting(self, wanted: int, n_places: int) -> None:
+    def _tell_waiting(self, look: Look) -> None:
         """Tell hosts for which there is no room why they wait."""
-        if wanted <= n_places:
+        if look.n_wanted <= look.n_places:
             return
-        others = wanted - n_places
-        who = "the other" if others == 1 else "the others"
-        if not n_places:
-            who = "it" if others == 1 else "they"
-        needs = "needs" if others == 1 else "need"
-        why = (
-            f"the cluster has room for {n_places or 'none'} now, "
-            f"{who} {needs} {self._needs.words(others)}{' more' if n_places else ''}"
-        )
+        why = waiting_text(look.n_places, look.n_wanted - look.n_places, self._needs)
         roles: tuple[Role, ...] = ("host", "scorer")
         for role in roles:
             waiting = [host for host in self._waiting.values() if host.role == role]
             n_seated = sum(relay.n_of(role) for relay in self._relays)
-            for host in waiting[max(n_places - n_seated, 0) :]:
+            for host in waiting[max(look.n_places - n_seated, 0) :]:
                 if host.waits != why:
                     host.waits = why
                     self._say(Frame(Kind.WAITS, host.number, why.encode()))
@@ -581,15 +480,3 @@ def opening_orders(number: int, setup: bytes, fields: bytes) -> list[Order]:
     begins = range(0, max(len(setup), len(fields), 1), size)
     parts = [(number, setup[begin : begin + size], fields[begin : begin + size]) for begin in begins]
     return [*(("part", *part) for part in parts[:-1]), ("open", *parts[-1])]
-
-
-def described(
-    nodes: Sequence[Node], n_places: int, lacks: str, n_elsewhere: int, *, needs: HostNeeds, address: str, ray: str
-) -> bytes:
-    """Return the body of a FACTS frame."""
-    is_local = not n_elsewhere and all(is_here(node.address) for node in nodes)
-    n_nodes = sum(needs.most_on(node) > 0 for node in nodes)
-    unmet = "" if n_nodes else needs.unmet(nodes)
-    return json.dumps(
-        ClusterFacts(address, ray, n_nodes, n_places, lacks, is_local, n_elsewhere, unmet).to_json()
-    ).encode()

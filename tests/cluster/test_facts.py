@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from functools import partial
 from itertools import cycle
 from types import SimpleNamespace
 
 import pytest
 
-from pytest_osmosis.cluster import relays
-from pytest_osmosis.cluster.actors import Nodes
+from pytest_osmosis.cluster import facts_teller
 from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.facts_teller import UNSETTLED_S, FactsTeller, facts_body
 from pytest_osmosis.cluster.frames import Frame, Kind
 from pytest_osmosis.cluster.places import HostNeeds, Node
-from pytest_osmosis.cluster.relays import UNSETTLED_S, Relays, described
-from pytest_osmosis.config.tables import RayOptions
 
 LOOK_S = 2.0
+NEEDS = HostNeeds({"num_cpus": 1})
 
 
 class Looks:
-    """Relays that look at one node with eight CPUs, and what they tell, at the times of a clock of their own."""
+    """Looks at a node with eight CPUs, and what is told of them, at the times of a clock of their own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
         self.told: list[tuple[float, int]] = []
-        monkeypatch.setattr(relays, "time", SimpleNamespace(monotonic=lambda: self.now))
-        self._relays = Relays(RayOptions(resources={"num_cpus": 1}), self._hear, self._describe)
-
-    @staticmethod
-    def _describe(nodes: Sequence[Node], n_places: int, lacks: str, n_elsewhere: int) -> bytes:
-        needs = HostNeeds({"num_cpus": 1})
-        return described(nodes, n_places, lacks, n_elsewhere, needs=needs, address="head:1", ray="2")
+        monkeypatch.setattr(facts_teller, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self._teller = FactsTeller(self._hear, partial(facts_body, needs=NEEDS, address="head:1", ray="2"))
 
     def _hear(self, frame: Frame) -> None:
         assert frame.kind is Kind.FACTS
         self.told.append((self.now, ClusterFacts.from_json(json.loads(frame.first)).n_places))
 
     def look(self, free: float) -> None:
-        self._relays._take_nodes(Nodes([Node("n", "127.0.0.1", {"CPU": 8.0}, {"CPU": free})], {}))
+        node = Node("n", "127.0.0.1", {"CPU": 8.0}, {"CPU": free})
+        self._teller.take([node], NEEDS.room_on(node), 0, 0)
         self.now += LOOK_S
 
 
