@@ -60,6 +60,13 @@ class RayCluster:
             self.workers.append(node)
         return node
 
+    def remove(self, *nodes: Any) -> None:
+        """End nodes, and wait until the head knows: older releases of Ray connect drivers to nodes that are gone."""
+        for node in nodes:
+            self.workers.remove(node)
+            self._cluster.remove_node(node)
+        self._cluster.wait_for_nodes(timeout=DEADLINE_S)
+
     def lose(self, node: Any) -> None:
         """Kill all processes of a node, hosts included, and have Ray's own tools forget it."""
         self.kill(node)

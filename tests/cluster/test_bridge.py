@@ -289,8 +289,7 @@ def test_hosts_that_wait_are_split_for_a_smaller_room(
             nodes.append(cluster.add(num_cpus=0, resources={"shared": 2}))
             bridge.until(lambda: sum(frame.kind is Kind.PLACED for frame in bridge.frames) == 2, "for two of four")
     finally:
-        for node in nodes:
-            cluster.lose(node)
+        cluster.remove(*nodes)
 
 
 def test_hosts_that_wait_start_on_a_node_that_joins(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
@@ -303,7 +302,7 @@ def test_hosts_that_wait_start_on_a_node_that_joins(cluster: RayCluster, bridge:
         assert bridge.placed(1)["node_id"] == node.node_id
         bridge.until(lambda: (bridge.facts.n_places, bridge.facts.n_nodes) == (1, 1))
     finally:
-        cluster.lose(node)
+        cluster.remove(node)
 
 
 def test_hosts_take_parts_of_a_device_that_ray_gives(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
@@ -323,7 +322,7 @@ def test_hosts_take_parts_of_a_device_that_ray_gives(cluster: RayCluster, bridge
             seen[rolled["messages"][-1]["content"]] += 1
         assert seen == {"0": 2, "1": 2}
     finally:
-        cluster.lose(node)
+        cluster.remove(node)
 
 
 def test_a_quarantine_shares_the_devices_of_a_host_on_its_node(
@@ -342,7 +341,7 @@ def test_a_quarantine_shares_the_devices_of_a_host_on_its_node(
         assert rolled["messages"][-1]["content"] == "0"
         assert bridge.placed(2)["node_id"] == bridge.placed(1)["node_id"]
     finally:
-        cluster.lose(node)
+        cluster.remove(node)
 
 
 def test_the_hosts_of_a_killed_relay_die_by_the_machine(
@@ -380,9 +379,7 @@ def test_the_hosts_of_a_lost_node_start_elsewhere(cluster: RayCluster, bridge: B
         bridge.open(2, workspace)
         assert bridge.placed(2)["node_id"] == other.node_id
     finally:
-        for node in (doomed, other):
-            if node is not None:
-                cluster.lose(node)
+        cluster.remove(*filter(None, (doomed, other)))
 
 
 def test_a_quarantine_starts_elsewhere_if_its_node_has_just_died(
@@ -399,8 +396,7 @@ def test_a_quarantine_starts_elsewhere_if_its_node_has_just_died(
         assert bridge.death(1)["by"] == "machine"
         assert bridge.placed(2)["node_id"] != doomed
     finally:
-        for node in nodes.values():
-            cluster.lose(node)
+        cluster.remove(*nodes.values())
 
 
 def test_hosts_that_must_stay_here_start_on_no_node_elsewhere(
@@ -427,8 +423,7 @@ def test_hosts_that_must_stay_here_start_on_no_node_elsewhere(
             here = cluster.add(num_cpus=0, resources={"joined": 1})
             assert bridge.placed(1)["node_id"] == here.node_id
     finally:
-        for node in filter(None, (elsewhere, here)):
-            cluster.lose(node)
+        cluster.remove(*filter(None, (elsewhere, here)))
 
 
 def test_no_host_outlives_a_bridge_that_is_closed(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:

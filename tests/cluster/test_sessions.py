@@ -292,7 +292,7 @@ def test_another_version_on_the_nodes_ends_the_session_with_what_to_do(
 
         result = workspace.run(CONFIG)
     finally:
-        cluster.lose(node)
+        cluster.remove(node)
 
     assert result.ret == 4
     ours = pytest_osmosis.__version__
