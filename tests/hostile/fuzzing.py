@@ -22,7 +22,7 @@ from tests.hostile.sweep import control_sequences
 
 SEEDS = Path(__file__).parent / "seeds"
 BY_HAND = "OSMOSIS_FUZZ_SECONDS" in os.environ
-SECONDS = float(os.environ.get("OSMOSIS_FUZZ_SECONDS", "60"))
+SECONDS = float(os.environ.get("OSMOSIS_FUZZ_SECONDS", "30"))
 FIRST_SEED = int(os.environ.get("OSMOSIS_FUZZ_SEED", "0"))
 EXAMPLES = 100
 """A round; the clock is read between rounds."""
