@@ -386,10 +386,10 @@ def serve(driver, relay):
     except (EOFError, OSError):
         pass  # its driver is gone, and nothing tells the relay
 
-with Listener(sys.argv[1]) as listener:
-    print("ready", flush=True)
+with Listener(("127.0.0.1", 0)) as listener:
+    print(listener.address[1], flush=True)
     while True:
-        threading.Thread(target=serve, args=(listener.accept(), Relay(float(sys.argv[2])))).start()
+        threading.Thread(target=serve, args=(listener.accept(), Relay(float(sys.argv[1])))).start()
 """
 """Has a relay for each driver that connects."""
 DRIVER = """
@@ -397,7 +397,7 @@ import select, sys
 from ast import literal_eval
 from multiprocessing.connection import Client
 
-with Client(sys.argv[1]) as relay:
+with Client(("127.0.0.1", int(sys.argv[1]))) as relay:
     def call(*message):
         relay.send(message)
         return relay.recv()
@@ -414,10 +414,10 @@ with Client(sys.argv[1]) as relay:
 class Driver:
     """A process that listens to a relay in another process."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, port: str) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, address], stdin=pipe, stdout=pipe, text=True, bufsize=1
+            [sys.executable, "-c", DRIVER, port], stdin=pipe, stdout=pipe, text=True, bufsize=1
         )
 
     def order(self, *orders: Order) -> None:
@@ -438,14 +438,12 @@ class Driver:
         self.process.communicate()
 
 
-def test_a_killed_driver_ends_the_hosts_of_its_relay_and_no_others(workspace: Workspace, tmp_path: Path) -> None:
-    address = str(tmp_path / "relays")
+def test_a_killed_driver_ends_the_hosts_of_its_relay_and_no_others(workspace: Workspace) -> None:
     fields = json.dumps({"role": "host", "environ": {}, "move_from": None}).encode()
-    command = [sys.executable, "-c", RELAYS, address, "4"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as relays:
+    with subprocess.Popen([sys.executable, "-c", RELAYS, "4"], stdout=subprocess.PIPE, text=True) as relays:
         assert relays.stdout is not None
-        assert relays.stdout.readline() == b"ready\n"
-        drivers = [Driver(address), Driver(address)]
+        port = relays.stdout.readline().strip()
+        drivers = [Driver(port), Driver(port)]
         gone, stays = drivers
         try:
             for each in drivers:

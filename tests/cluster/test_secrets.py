@@ -86,8 +86,12 @@ class Dashboard:
         self._opener = build_opener(ProxyHandler({}))
 
     def get(self, page: str) -> bytes:
-        with self._opener.open(f"{self._url}{page}", timeout=ANSWER_S) as answer:
-            data: bytes = answer.read()
+        try:
+            with self._opener.open(f"{self._url}{page}", timeout=ANSWER_S) as answer:
+                data: bytes = answer.read()
+        except HTTPError as error:
+            error.add_note(f"{page}: {error.read()!r}")
+            raise
         return data
 
     def json(self, page: str) -> Any:
