@@ -1,4 +1,4 @@
-"""What pytest's process is told of the cluster: its facts, and why hosts wait."""
+"""Facts of a cluster as they are sent to pytest's process, and the reasons why hosts wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session knows of the nodes of its cluster: as they were last seen, and which of them get no hosts for now."""
+"""The nodes of a cluster as they were last seen, without those that get no hosts for now."""
 
 from __future__ import annotations
 

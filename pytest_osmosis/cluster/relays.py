@@ -225,18 +225,18 @@ class Relays:
             self._end(relay)
         for number, host in alone.items():
             if number not in served:
-                beside = self._relay_beside_quarantine()
-                if beside is None:
+                neighbour = self._neighbour_of_quarantine()
+                if neighbour is None:
                     self._make(RelayActor(1, host.workspace, number), self._nodes.spread())
                 else:
-                    node_id, devices = beside.node_id, beside.devices
+                    node_id, devices = neighbour.node_id, neighbour.devices
                     self._make(RelayActor(1, host.workspace, number, pinned_to=node_id, devices=devices), {})
 
     @staticmethod
     def _is_alone(host: PlacedHost) -> bool:
         return host.role == "quarantine"
 
-    def _relay_beside_quarantine(self) -> RelayActor | None:
+    def _neighbour_of_quarantine(self) -> RelayActor | None:
         """Return a relay on whose node the quarantine takes no resources besides, as a host of that one is idle."""
         avoided, troubled = self._nodes.avoided(), self._nodes.troubled()
         relays = [each for each in self._relays if each.runs and each.node_id not in avoided]

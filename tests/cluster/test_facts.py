@@ -20,7 +20,7 @@ NEEDS = HostNeeds({"num_cpus": 1})
 
 
 class Looks:
-    """Looks at a node with eight CPUs, and what is told of them, at the times of a clock of their own."""
+    """Looks at a node with eight CPUs, and the frames that follow, at the times of a clock of their own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
