@@ -16,7 +16,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +47,14 @@ class Cost(NamedTuple):
 
     wall_s: float
     cpu_s: float
+
+    def less(self, other: Cost, parts: int = 1) -> Cost:
+        """Return one of `parts` of the difference to another."""
+        return Cost((self.wall_s - other.wall_s) / parts, (self.cpu_s - other.cpu_s) / parts)
+
+
+ENGINES = ("local", "ray")
+Costs = dict[str, Cost]
 
 
 class ClusterCpu:
@@ -88,7 +96,7 @@ class ClusterCpu:
 
 
 class Evals:
-    """Evals in one folder, here and on a cluster, in turns."""
+    """Evals in one folder, here and on a cluster, in turns, so that what else the machine does meets both alike."""
 
     def __init__(self, cluster: RayCluster, folder: Path, reps: int) -> None:
         self._cluster = cluster
@@ -99,21 +107,37 @@ class Evals:
             time.sleep(IDLE_S)
         self._idle = idle.seconds / IDLE_S
 
-    def cost(self, engine: str, n_rows: int, *arguments: str) -> Cost:
+    def cost(self, n_rows: int, *arguments: str) -> Costs:
         """Return the median cost of an eval of the first rows."""
-        costs = []
-        for _ in range(self._reps):
-            options = [f"--osmosis-engine={engine}", f"--osmosis-limit={n_rows}", *arguments]
-            with ClusterCpu(self._cluster) as of_cluster:
-                own_s, wall_s, _ = measure([*OURS, *options], self._folder)
-            busy_s = of_cluster.seconds - self._idle * wall_s if engine == "ray" else 0.0
-            costs.append(Cost(wall_s, own_s + busy_s))
-        return Cost(*(statistics.median(each) for each in zip(*costs, strict=True)))
+        return median([self._turn(n_rows, *arguments) for _ in range(self._reps)])
 
-    def a_rollout(self, engine: str, few: int, many: int, *arguments: str) -> Cost:
-        """Return the cost of one rollout."""
-        short, long = (self.cost(engine, n_rows, *arguments) for n_rows in (few, many))
-        return Cost((long.wall_s - short.wall_s) / (many - few), (long.cpu_s - short.cpu_s) / (many - few))
+    def a_rollout(self, few: int, many: int, *arguments: str) -> Costs:
+        """Return the median cost of one rollout, by the difference of a long and a short eval."""
+        turns = []
+        for _ in range(self._reps):
+            short, long = self._turn(few, *arguments), self._turn(many, *arguments)
+            turns.append({engine: long[engine].less(short[engine], many - few) for engine in ENGINES})
+        return median(turns)
+
+    def _turn(self, n_rows: int, *arguments: str) -> Costs:
+        return {engine: self._cost(engine, f"--osmosis-limit={n_rows}", *arguments) for engine in ENGINES}
+
+    def _cost(self, engine: str, *arguments: str) -> Cost:
+        with ClusterCpu(self._cluster) as of_cluster:
+            own_s, wall_s, _ = measure([*OURS, f"--osmosis-engine={engine}", *arguments], self._folder)
+        busy_s = of_cluster.seconds - self._idle * wall_s if engine == "ray" else 0.0
+        return Cost(wall_s, own_s + busy_s)
+
+
+def median(turns: Sequence[Costs]) -> Costs:
+    """Return the medians over all turns: those of this machine, and the cluster's as what they differ by.
+
+    Both of one turn met the same machine, so their difference varies less than they do.
+    """
+    here = Cost(*(statistics.median(each) for each in zip(*(turn["local"] for turn in turns), strict=True)))
+    more = (turn["ray"].less(turn["local"]) for turn in turns)
+    wall_s, cpu_s = (statistics.median(each) for each in zip(*more, strict=True))
+    return {"local": here, "ray": Cost(here.wall_s + wall_s, here.cpu_s + cpu_s)}
 
 
 def said(holds: bool, text: str) -> bool:
@@ -123,28 +147,25 @@ def said(holds: bool, text: str) -> bool:
 
 def measured(evals: Evals, cluster: RayCluster, folder: Path) -> Iterable[bool]:
     """Yield for each budget whether it holds."""
-    start = {engine: evals.cost(engine, 1).wall_s for engine in ("local", "ray")}
-    print(f"an eval of one row: {start['local']:.2f} s here, {start['ray']:.2f} s on the cluster")
+    start = evals.cost(1)
+    print(f"an eval of one row: {start['local'].wall_s:.2f} s here, {start['ray'].wall_s:.2f} s on the cluster")
 
-    cpu = {engine: evals.a_rollout(engine, 500, 2500, "--osmosis-hosts=3") for engine in ("local", "ray")}
+    cpu = evals.a_rollout(500, 2500, "--osmosis-hosts=3")
     more = 1000 * (cpu["ray"].cpu_s - cpu["local"].cpu_s)
     both = f"{1000 * cpu['local'].cpu_s:.2f} and {1000 * cpu['ray'].cpu_s:.2f} ms"
     yield said(more <= MOST_CPU_MS, f"CPU of a rollout {both}: {more:.2f} ms more (<= {MOST_CPU_MS:g})")
 
-    one = {engine: evals.a_rollout(engine, 50, 450, "--osmosis-batch-size=1") for engine in ("local", "ray")}
+    one = evals.a_rollout(50, 450, "--osmosis-batch-size=1")
     later = 1000 * (one["ray"].wall_s - one["local"].wall_s)
     both = f"{1000 * one['local'].wall_s:.2f} and {1000 * one['ray'].wall_s:.2f} ms"
     yield said(later <= MOST_LATENCY_MS, f"one in flight takes {both}: {later:.2f} ms more (<= {MOST_LATENCY_MS:g})")
 
     (folder / "rewards.py").write_text(HEAVY)
     for hosts in (1, 2):
-        took = {
-            engine: evals.a_rollout(engine, 50, 650, f"--osmosis-hosts={hosts}").wall_s for engine in ("local", "ray")
-        }
-        speed = took["local"] / took["ray"]
-        text = (
-            f"with {hosts} host{'s' * (hosts > 1)}, {1 / took['local']:.0f} and {1 / took['ray']:.0f} rewards a second"
-        )
+        heavy = evals.a_rollout(50, 650, f"--osmosis-hosts={hosts}")
+        here, there = heavy["local"].wall_s, heavy["ray"].wall_s
+        text = f"with {hosts} host{'s' * (hosts > 1)}, {1 / here:.0f} and {1 / there:.0f} rewards a second"
+        speed = here / there
         yield said(speed >= LEAST_SPEED, f"{text}: {speed:.2f} of the local speed (>= {LEAST_SPEED:g})")
 
     megabytes = {pid: resident_mb(pid) for pid in cluster.pids()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -60,6 +61,13 @@ class Weather:
             return await self._random.choice(FAULTS)(exchange)
         self.answered[row, run] += 1
         return await reply("42")(exchange)
+
+
+def kill_choices() -> random.Random:
+    """Return the choices of a test that kills at random. A failure prints the seed with which it makes them again."""
+    seed = int(os.environ.get("OSMOSIS_KILL_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"OSMOSIS_KILL_SEED={seed}")
+    return random.Random(seed)
 
 
 def starts(journal: Iterable[Mapping[str, Any]]) -> Counter[tuple[int, int]]:

@@ -29,6 +29,7 @@ from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE
 from tests.plugin.workspaces import DEADLINE_S, PYTEST, hosts_under, read_json, wait_until
+from tests.weather import kill_choices
 
 pytestmark = pytest.mark.slow
 
@@ -269,9 +270,7 @@ N_KILLS = 20
 
 
 def test_a_run_that_is_killed_at_random_moments_pays_for_nothing_twice(eval_: Eval, server: Server) -> None:
-    number = int(os.environ.get("OSMOSIS_KILL_SEED", random.SystemRandom().randrange(10**6)))
-    print(f"OSMOSIS_KILL_SEED={number}")
-    chance = random.Random(number)
+    chance = kill_choices()
     kinds = [kind for kind, n in KINDS.items() for _ in range(n)]
     chance.shuffle(kinds)
     killer = Killer(eval_, server, "killed", chance)
