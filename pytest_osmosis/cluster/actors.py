@@ -133,7 +133,7 @@ class Actors:
         self._jobs.put(partial(self._make, relay, options))
 
     def kill(self, relay: RelayActor) -> None:
-        """End an actor, also one that waits for resources; one that is still being made is ended when that is done."""
+        """End an actor, even one that waits for resources; one that is still being made is ended when that is done."""
         if relay.handle is not None:
             self._jobs.put(partial(self._kill, relay.handle))
 

@@ -1,4 +1,4 @@
-"""The words of hosts that a relay has not sent yet: bounded for each host, and shared fairly among them.
+"""The output of hosts that a relay has not sent yet: bounded for each host, and shared fairly among them.
 
 Replies hold at most `REPLY_BYTES`: Ray passes a reply of up to 100 KB on directly, and a larger one through its object
 store, which takes ten times as long and may write it to a disk. So what hosts say is cut regardless of lines.
@@ -49,7 +49,7 @@ class Log:
 
 
 class HostBacklog:
-    """The words of one host. `news` goes before `events` and `log`, `death` after them."""
+    """The output of one host. `news` goes before `events` and `log`, `death` after them."""
 
     def __init__(self) -> None:
         self.news: dict[Kind, bytes] = {}
@@ -103,7 +103,7 @@ def _cut(data: bytearray, n_bytes: int) -> bytes:
 
 
 class Backlog:
-    """The words of all hosts of a relay. Its methods may be called from any thread."""
+    """The output of all hosts of a relay. Its methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # protects all that follows

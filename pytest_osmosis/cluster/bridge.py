@@ -225,7 +225,7 @@ def refusal_text(error: BaseException, address: str) -> str:
         package = "" if theirs == ours else f'pip install "ray=={theirs}"'
         return (
             f"The cluster at {address} runs Ray {theirs} with Python {their_python}, and this process Ray {ours} with "
-            f"Python {our_python}. Both must be equal, to the patch. Use the cluster's here: "
+            f"Python {our_python}. Both must match, down to the patch. To match the cluster, use here: "
             f"{' and '.join(filter(None, (python, package)))}"
         )
     if "No node info found" in said or "node to connect" in said or "one of the Raylet" in said:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pytest_osmosis.cluster.frames import Frame, Kind
-from pytest_osmosis.engine.host_connection import LOG_BYTES, Cause, Died, Heard, Post, events_on, fatal_error_in
+from pytest_osmosis.engine.host_connection import LOG_BYTES, Died, EndedBy, Heard, Post, events_on, fatal_error_in
 from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import LineBuffer, Request, encode
@@ -128,7 +128,7 @@ class RemoteConnection:
         """Note that the threads of the host cannot run; None: that they run again."""
         self._silence = silence
 
-    def died(self, how: str, by: Cause, *, is_of_node: bool = False) -> None:
+    def died(self, how: str, by: EndedBy, *, is_of_node: bool = False) -> None:
         """Post that the host has ended, once."""
         self._post(Died(self, how, by, (self.node_id or "") if is_of_node else ""))
 

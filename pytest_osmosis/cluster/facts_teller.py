@@ -12,7 +12,7 @@ from pytest_osmosis.cluster.frames import Frame, Kind
 from pytest_osmosis.cluster.places import HostNeeds, Node, is_here
 
 UNSETTLED_S = 10.0
-"""The least room of all looks is told after so long in which no two in a row saw the same."""
+"""If no two looks in a row agree for this long, the smallest room that any of them saw is sent."""
 
 
 class Look(NamedTuple):
@@ -62,7 +62,7 @@ def facts_body(
     """Return the body of a FACTS frame: for `n_wanted` hosts there are `n_places` on `nodes`."""
     is_local = not n_elsewhere and all(is_here(node.address) for node in nodes)
     n_nodes = sum(needs.most_on(node) > 0 for node in nodes)
-    lacks = needs.words(n_wanted - n_places) if n_wanted > n_places else ""
+    lacks = needs.amounts_text(n_wanted - n_places) if n_wanted > n_places else ""
     unmet = "" if n_nodes else needs.unmet(nodes)
     facts = ClusterFacts(address, ray, n_nodes, n_places, lacks, is_local, n_elsewhere, unmet)
     return json.dumps(facts.to_json()).encode()
@@ -72,11 +72,8 @@ def waiting_text(n_places: int, n_others: int, needs: HostNeeds) -> str:
     """Return why hosts wait: there is room for `n_places` of them, and not for `n_others`.
 
     >>> waiting_text(3, 1, HostNeeds({"num_cpus": 2}))
-    'the cluster has room for 3 now, the other needs 2 CPUs more'
+    'the cluster has room for 3 now; the other needs 2 CPUs'
     """
-    if n_places:
-        who, more = ("the other" if n_others == 1 else "the others"), " more"
-    else:
-        who, more = ("it" if n_others == 1 else "they"), ""
-    need = "needs" if n_others == 1 else "need"
-    return f"the cluster has room for {n_places or 'none'} now, {who} {need} {needs.words(n_others)}{more}"
+    one, many = ("the other needs", "the others need") if n_places else ("it needs", "they need")
+    need = one if n_others == 1 else many
+    return f"the cluster has room for {n_places or 'none'} now; {need} {needs.amounts_text(n_others)}"

@@ -38,7 +38,7 @@ class Kind(IntEnum):
     REFUSED = 18
     """From the bridge: why it cannot connect or go on (text). It ends."""
     PLACED = 19
-    """From the bridge: a host was started (json: node, node_id, pid)."""
+    """From the bridge: a host was started (json: node, node_id, pid, workspace)."""
     SAID = 20
     """From the bridge: what a host wrote: events (bytes), and output that belongs to no run (bytes)."""
     SILENT = 21

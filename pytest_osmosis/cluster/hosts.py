@@ -1,4 +1,4 @@
-"""The end in pytest's process of the hosts on a Ray cluster: it owns the bridge, and reads it in one thread for all.
+"""The hosts on a Ray cluster as pytest's process knows them: it owns the bridge, and reads it in one thread for all.
 
 Sending never waits: a second thread writes to the bridge. Once the bridge has ended, all of its hosts have too, as far
 as the engines are told, and no further one starts. The relays end hosts that nobody asks for.
@@ -112,8 +112,8 @@ class ClusterHosts:
         self._await(
             lambda: self._facts is not None,
             CONNECT_S,
-            f"{where} did not answer within {CONNECT_S:.0f} s; check that it runs, and that this machine is one of its "
-            "nodes: ray start --address=HEAD --num-cpus=0",
+            f"{where} did not answer within {CONNECT_S:.0f} s; check that it runs, and that this machine is a node of "
+            "it: ray start --address=HOST:PORT --num-cpus=0",
         )
         return self.facts
 

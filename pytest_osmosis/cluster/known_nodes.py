@@ -11,7 +11,7 @@ from pytest_osmosis.cluster.actors import ActorState, Nodes, RelayActor, actor_i
 from pytest_osmosis.cluster.places import HostNeeds, Node, is_here
 
 AVOID_S = 60.0
-"""Ray goes on to place actors on a node that is gone, until its own check finds out. So long we ask for other nodes."""
+"""Ray places actors even on a node that is gone, until its own check notices. For this long we ask for others."""
 
 
 class KnownNodes:

@@ -111,10 +111,10 @@ class HostNeeds:
             return f"no node has an accelerator of the type {self.options['accelerator_type']}"
         return ""
 
-    def words(self, n_hosts: int) -> str:
+    def amounts_text(self, n_hosts: int) -> str:
         """Describe what hosts take: "16 CPUs and 4 GPUs".
 
-        >>> HostNeeds({"num_cpus": 2, "memory": 1_500_000_000}).words(2)
+        >>> HostNeeds({"num_cpus": 2, "memory": 1_500_000_000}).amounts_text(2)
         '4 CPUs and 3 GB of memory'
         """
         listed = [_amount(name, each * n_hosts) for name, each in (self.amounts or {"CPU": 1.0}).items()]

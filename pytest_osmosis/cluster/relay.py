@@ -1,4 +1,4 @@
-"""The far end: an actor of Ray that starts hosts, unchanged host programs, on its node and relays their pipes.
+"""The actor of Ray that starts hosts, unchanged host programs, on its node and relays their pipes.
 
 `Relay` is a plain class; its calls are an actor's. What is secret comes only with `do`: Ray passes the arguments of a
 method to its process and keeps them nowhere, while those of a constructor lie in the cluster's store. Nothing here
@@ -329,7 +329,7 @@ class Relay:
             with self._lock:
                 is_over = not self._n_listening and time.monotonic() - self._heard_at > self._lease_s
             if is_over:
-                self._end(f"nobody listened to its relay for {self._lease_s:g} s")
+                self._end(f"node {socket.gethostname()} heard nothing from pytest for {self._lease_s:g} s")
                 return
 
 

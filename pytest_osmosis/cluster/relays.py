@@ -32,7 +32,7 @@ from pytest_osmosis.cluster.actors import (
     Started,
     actor_id,
 )
-from pytest_osmosis.cluster.causes import EndOfRelay, end_of_relay, failed_start, is_loss_of_node
+from pytest_osmosis.cluster.ends import EndOfRelay, end_of_relay, failed_start, is_loss_of_node
 from pytest_osmosis.cluster.facts_teller import FactsTeller, Look, waiting_text
 from pytest_osmosis.cluster.frames import Frame, Kind
 from pytest_osmosis.cluster.known_nodes import KnownNodes
@@ -40,20 +40,20 @@ from pytest_osmosis.cluster.places import HostNeeds, Node, rooms_after, seats_of
 from pytest_osmosis.config.tables import RayOptions
 
 TICK_S = 0.5
-SILENCE_S = 30.0
+ANSWER_S = 30.0
 """A relay answers every few seconds; one that has not for this long is lost."""
 IDLE_S = 10.0
 """A relay without hosts ends after this long."""
 SETTLE_S = 0.03
 """Hosts that are opened within this time are placed together."""
 SPLIT_LOOKS = 2
-"""A relay has waited for its resources in so many looks before smaller ones are made instead."""
+"""If a relay has waited for its resources in this many looks, smaller ones are made instead."""
 CALL_BYTES = 60_000
 """Ray sends arguments below 100 KB with the call; larger ones go through its object store."""
 FEW_RELAYS = 4
-"""So many relays may answer as often as they like."""
+"""Up to this many relays may answer as often as they like."""
 RELAYS_PER_S = 1000.0
-"""So many answers of relays a second are about a quarter of what a core of the bridge can take."""
+"""This many answers of relays a second are about a quarter of what a core of the bridge can take."""
 
 
 Message = Frame | Started | Failed | CallAnswered | Nodes | Closed
@@ -404,27 +404,27 @@ class Relays:
         if stood_still_s > TICK_S:  # answers may have arrived meanwhile, which nobody has taken yet
             for relay in self._relays:
                 relay.asked_at += stood_still_s
-        silent = self._silent(now)
+        late = self._unanswered(now)
         for relay in [*self._relays]:
-            if relay in silent:
-                node = relay.node or "of a relay"
-                how = f"node {node} said nothing for {SILENCE_S:.0f} s"
+            if relay in late:
+                node = f"node {relay.node}" if relay.node else "a node"
+                how = f"{node} said nothing for {ANSWER_S:.0f} s"
                 self._abandon(relay, EndOfRelay(how, "machine", is_of_node=True))
             elif relay.runs and not relay.hosts and now - relay.idle_since > IDLE_S:
                 self._end(relay)
 
-    def _silent(self, now: float) -> list[RelayActor]:
+    def _unanswered(self, now: float) -> list[RelayActor]:
         """Return the relays that have said nothing for too long, with others of their nodes that are about to be."""
-        silent_s = {
+        waited_s = {
             relay: now - relay.asked_at
             for relay in self._relays
-            if relay.runs or (relay.alive_since is not None and now - relay.alive_since > SILENCE_S)
+            if relay.runs or (relay.alive_since is not None and now - relay.alive_since > ANSWER_S)
         }
-        nodes = {relay.node_id for relay, seconds in silent_s.items() if seconds > SILENCE_S} - {""}
+        nodes = {relay.node_id for relay, seconds in waited_s.items() if seconds > ANSWER_S} - {""}
         return [
             relay
-            for relay, seconds in silent_s.items()
-            if seconds > (SILENCE_S / 2 if relay.node_id in nodes else SILENCE_S)
+            for relay, seconds in waited_s.items()
+            if seconds > (ANSWER_S / 2 if relay.node_id in nodes else ANSWER_S)
         ]
 
     def _take_nodes(self, seen: Nodes) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pytest_osmosis.config.eval_kinds import at_least_0, json_table
@@ -27,6 +28,7 @@ from pytest_osmosis.config.kinds import (
 )
 
 MOST_HOSTS_PER_ACTOR = 512
+A_CPU: Mapping[str, Any] = MappingProxyType({"num_cpus": 1})
 _ADDRESS = re.compile(r"[^\s/]+:[0-9]{1,5}")
 _OTHER_PLACES = {
     "env_vars": "put them in [env]: Ray would write them to its logs",
@@ -58,7 +60,7 @@ def address() -> ValueKind:
 
 
 def resources() -> ValueKind:
-    """The resources of a host, as options of `ray.remote`, kept as a dict."""
+    """The resources of a host, as options of `ray.remote`, kept as a dict. One that names no `num_cpus` takes a CPU."""
     name = string(
         f"the name of a custom resource, not {', '.join(_BUILT_IN)}",
         lambda value: bool(value.strip()) and value not in _BUILT_IN,
@@ -73,7 +75,8 @@ def resources() -> ValueKind:
         "label_selector": table_of("a table of labels and their values", label, text()),
         "accelerator_type": text(),
     }
-    return record_of(f"a table with any of {', '.join(kinds)}, as in ray.remote", kinds, ())
+    table = record_of(f"a table with any of {', '.join(kinds)}, as in ray.remote", kinds, ())
+    return replace(table, read=lambda value: {**A_CPU, **table.read(value)})
 
 
 def _as_written(kind: ValueKind) -> ValueKind:
@@ -157,7 +160,7 @@ RAY_FIELDS = (
     Field(
         "address",
         address(),
-        'Address of the cluster, which must run. "auto", the default: that in RAY_ADDRESS, or the cluster of this '
+        'Address of a running cluster. "auto", the default: the address in RAY_ADDRESS, or else the cluster on this '
         "machine.",
     ),
     Field(
@@ -169,8 +172,9 @@ RAY_FIELDS = (
     Field(
         "resources",
         resources(),
-        "What each host needs, together with its scorer, as options of ray.remote. memory is in bytes.",
-        default={"num_cpus": 1},
+        "What each host needs, together with its scorer, as options of ray.remote. memory is in bytes. Without "
+        "num_cpus, a host takes one CPU.",
+        default={**A_CPU},
     ),
     Field(
         "workspace",

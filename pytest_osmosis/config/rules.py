@@ -361,7 +361,7 @@ def _execution(draft: Draft, workspace: Path) -> None:
     is_uploaded = options.get("workspace") == "upload"
     if _is_of_a_commit(draft) and not is_uploaded and not _is_faulty(draft, "execution", "ray"):
         key = "branch" if draft.is_set("experiment", "branch") else "commit_sha"
-        text = f"needs the workspace of [experiment] {key}, whose files are in a temporary folder of this machine"
+        text = f'"ray" cannot run [experiment] {key} from a shared workspace: its files are in a folder on this machine'
         draft.fail("execution", "engine", f'{text}; set [execution.ray] workspace = "upload"')
     if options.get("exclude") and not is_uploaded and not _is_faulty(draft, "execution", "ray"):
         draft.fail(

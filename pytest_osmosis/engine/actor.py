@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pytest_osmosis.engine.artifacts import Artifacts
 from pytest_osmosis.engine.exchanges import Exchanges
 from pytest_osmosis.engine.feed import Feed
-from pytest_osmosis.engine.host_connection import Cause, Died, Heard
+from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard
 from pytest_osmosis.engine.host_log import HostLog
 from pytest_osmosis.engine.host_starts import Host, start_failure
 from pytest_osmosis.engine.hosts import Hosts, Most
@@ -429,7 +429,7 @@ class Actor:
             self.runs.stop(Stop("systemic", str(error)))
             self.loaded.set()
 
-    def _died(self, host: Host, how: str, by: Cause, machine: str) -> None:
+    def _died(self, host: Host, how: str, by: EndedBy, machine: str) -> None:
         if by == "host" and not self.loaded.is_set() and not self.hosts.closing:
             self._refuse(HostError(start_failure(how)))
         self._probing.died(host)

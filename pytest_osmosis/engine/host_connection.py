@@ -43,7 +43,7 @@ class Heard(NamedTuple):
     events: Sequence[tuple[HostEvent, bytes]]
 
 
-Cause = Literal["host", "machine"]
+EndedBy = Literal["host", "machine"]
 
 
 class Died(NamedTuple):
@@ -55,7 +55,7 @@ class Died(NamedTuple):
 
     connection: Connection
     how: str
-    by: Cause = "host"
+    by: EndedBy = "host"
     machine: str = ""
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_osmosis.engine.host_connection import Cause, Connection, Post
+from pytest_osmosis.engine.host_connection import Connection, EndedBy, Post
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.host.protocol import Request
 
@@ -138,7 +138,7 @@ class HostStarts:
         host.begun = True
         self._n_barren[host.role] = self._n_lost = 0
 
-    def died_barren(self, host: Host, how: str, by: Cause) -> None:
+    def died_barren(self, host: Host, how: str, by: EndedBy) -> None:
         """Note that a host died before it began anything, and give up after too many in a row."""
         if by == "machine":
             self._n_lost += host.role == "host"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_osmosis.engine.host_connection import Cause, Connection, Post
+from pytest_osmosis.engine.host_connection import Connection, EndedBy, Post
 from pytest_osmosis.engine.host_starts import Host, HostRole, HostStarts, Share
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
@@ -335,7 +335,7 @@ class Hosts:
         host.retired = True
         self.relimit()
 
-    def died(self, connection: Connection, how: str, by: Cause) -> Host:
+    def died(self, connection: Connection, how: str, by: EndedBy) -> Host:
         """Take out and return the host whose connection has ended."""
         host = self._by_connection.pop(connection)
         if host in self.rolling:

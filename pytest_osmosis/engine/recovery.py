@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 
 from pytest_osmosis.engine.groups import ScoringGroup
-from pytest_osmosis.engine.host_connection import Cause
+from pytest_osmosis.engine.host_connection import EndedBy
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.notices import Notices
@@ -29,10 +29,11 @@ from pytest_osmosis.text.numbers import plural
 
 GROUP = "the functions of its group"
 SUSPECT_AT = 2
+"""A run or function that loses its machine this often waits for the quarantine."""
 REPORT_S = 3.0
 """The hosts of a machine are not lost all at once, as each notices by itself."""
 MOST_LOST = 3
-"""A run or function that is lost with its machine so often waits for the quarantine, and then fails."""
+"""A run or function that loses its machine this often fails."""
 
 
 @dataclass(slots=True)
@@ -117,7 +118,7 @@ class Recovery:
         else:
             self._runs.fail_scores(state, self._recorder.unscored_async(state.run), error)
 
-    def died(self, host: Host, how: str, by: Cause = "host", machine: str = "") -> None:
+    def died(self, host: Host, how: str, by: EndedBy = "host", machine: str = "") -> None:
         """Take back the runs of a dead host."""
         states = list(host.runs)
         if by == "machine":

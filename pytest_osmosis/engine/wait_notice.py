@@ -36,8 +36,8 @@ class Waiting(NamedTuple):
     def text(self) -> str:
         """One line, "" if no host waits.
 
-        >>> Waiting(6, 6, 8, "the cluster has room for 2 now, the others need 6 CPUs more").text
-        '6 of 8 hosts wait for a place: the cluster has room for 2 now, the others need 6 CPUs more'
+        >>> Waiting(6, 6, 8, "the cluster has room for 2 now; the others need 6 CPUs").text
+        '6 of 8 hosts wait for a place: the cluster has room for 2 now; the others need 6 CPUs'
         """
         if not self.n_waiting:
             return ""
@@ -76,7 +76,7 @@ class WaitNotice:
             return waiting.text
         if waiting.n_unplaced:
             self.is_slow = True
-            return "no host has started yet: Ray prepares their processes (an upload or a runtime_env takes a while)"
+            return "no host has started yet; Ray is still preparing (an upload or a runtime_env takes a while)"
         return (
             "the host has a place now"
             if waiting.n_hosts == 1

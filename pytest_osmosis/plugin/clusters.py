@@ -48,7 +48,7 @@ class RayClusters:
     def open(self, evals: Iterable[OnCluster]) -> list[str]:
         """Connect to the clusters of evals, and return a note on each.
 
-        Raises `ClusterError`, also if no node has room for a host, or `ConfigError` if nodes cannot reach a model.
+        Raises `ClusterError` if that fails or no node can run a host, or `ConfigError` if nodes cannot reach a model.
         """
         evals = list(evals)
         if not evals:
@@ -124,7 +124,7 @@ class RayClusters:
 
 
 def _check_room(facts: ClusterFacts, options: RayOptions) -> None:
-    """Raise `ClusterError` if no node has room for a host, also once nothing else runs there."""
+    """Raise `ClusterError` if no node can run a host, even one that nothing else uses."""
     if facts.n_nodes:
         return
     from pytest_osmosis.cluster.places import HostNeeds
@@ -133,9 +133,9 @@ def _check_room(facts: ClusterFacts, options: RayOptions) -> None:
     kinds = [f"{name} {value}" for name, value in needs.selector.items()]
     kinds += [str(options.resources["accelerator_type"])] if "accelerator_type" in options.resources else []
     of_kind = f" on a node with {', '.join(kinds)}" if kinds else ""
-    needed = f"which needs {needs.words(1)}{f': {facts.unmet}' if facts.unmet else of_kind}"
-    fix = "change [execution.ray] resources, or add such a node"
-    raise ClusterError(f"no node of the Ray cluster at {facts.address} has room for a host, {needed}; {fix}")
+    needed = f"which needs {needs.amounts_text(1)}{f': {facts.unmet}' if facts.unmet else of_kind}"
+    fix = "change [execution.ray] resources, or add a node that has them"
+    raise ClusterError(f"no node of the Ray cluster at {facts.address} can run a host, {needed}; {fix}")
 
 
 def _elsewhere_text(n_nodes: int) -> str:
@@ -144,8 +144,8 @@ def _elsewhere_text(n_nodes: int) -> str:
         "nodes of the cluster are on other machines and get",
     )
     return (
-        f"{one if n_nodes == 1 else f'{n_nodes} {many}'} no hosts, which could not reach a model whose base_url is an "
-        "address of this machine; use an address that all nodes can reach"
+        f"{one if n_nodes == 1 else f'{n_nodes} {many}'} no hosts, because a model's base_url is an address of this "
+        "machine; use an address that all nodes can reach"
     )
 
 
@@ -160,7 +160,9 @@ def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:
     waiting = n - facts.n_places
     verbs = ("has", "waits") if facts.n_places == 1 else ("have", "waits") if waiting == 1 else ("have", "wait")
     placed = f"{count(facts.n_places)} of {plural(n, 'host')} {verbs[0]} a place on {cluster}"
-    return f"{placed}; {count(waiting)} {verbs[1]} for {facts.lacks or HostNeeds(options.resources).words(waiting)}"
+    return (
+        f"{placed}; {count(waiting)} {verbs[1]} for {facts.lacks or HostNeeds(options.resources).amounts_text(waiting)}"
+    )
 
 
 def unused_text(evals: Iterable[OnCluster], n: int, facts: ClusterFacts) -> str:
@@ -170,7 +172,7 @@ def unused_text(evals: Iterable[OnCluster], n: int, facts: ClusterFacts) -> str:
         execution = prepared.config.execution
         if n == prepared.config.in_flight < min(execution.hosts or room, room, len(selected.runs)):
             key = "max_concurrent_generation" if execution.max_concurrent_generation else "batch_size"
-            return f"; there is room for {count(room)}, and {key} = {count(n)} keeps it from more"
+            return f"; there is room for {count(room)}, but {key} = {count(n)} allows no more"
     return ""
 
 
@@ -190,8 +192,8 @@ def _loopback_problems(prepared: Prepared) -> Iterator[Problem]:
         for server in target.servers:
             if server.base_url is not None and is_of_this_machine(server.base_url):
                 key = f"[{table}] base_url" if target.endpoint is None else f'[[endpoint]] "{target.endpoint}" url'
-                text = f'"{server.base_url}" is this machine\'s; nodes of a cluster cannot reach it'
-                fix = "use an address that they can reach, or run here with --osmosis-engine=local"
+                text = f'"{server.base_url}" is an address of this machine, which other nodes cannot reach'
+                fix = "use an address that all nodes can reach, or run here with --osmosis-engine=local"
                 yield Problem(shown(prepared.config.path), f"{key}: {text}; {fix}")
 
 
@@ -202,10 +204,8 @@ def _answers_that_do_not_travel(prepared: Prepared) -> Iterator[Problem]:
         return
     here = "run here with --osmosis-engine=local"
     if cassette.mode == "cache":
-        text = (
-            f'{shown(cassette.path)} is not uploaded with workspace = "upload", so that nodes would ask for all again'
-        )
-        yield Problem("--osmosis-cache", f"{text}; leave it out, or {here}")
+        text = f'workspace = "upload" does not upload {shown(cassette.path)}, so nodes would send every request again'
+        yield Problem("--osmosis-cache", f"{text}; leave the option out, or {here}")
     elif prepared.commit is not None and cassette.digest is not None:
         text = (
             f"only the files of {prepared.commit.title} are uploaded, and not {shown(cassette.path)} of the workspace"

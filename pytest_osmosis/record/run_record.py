@@ -32,7 +32,7 @@ INFRASTRUCTURE: frozenset[str] = frozenset({"provider", "host"})
 """Boundaries that say nothing about the model: a run that broke there is unmeasured."""
 
 ENDED_TWICE = "ended its process twice"
-LOST_OFTEN = "the machine on which it ran was lost three times"
+LOST_OFTEN = "its machine was lost three times"
 UNINTERRUPTIBLE = "took too long and could not be interrupted"
 """Beginnings of the errors of user code that ended its process; calling it again would end another one."""
 

@@ -233,7 +233,7 @@ def test_hosts_without_room_wait_and_say_why(cluster: RayCluster, bridge: Bridge
     for number in range(1, 7):
         bridge.open(number, workspace)
     bridge.until(lambda: len({frame.number for frame in bridge.frames if frame.kind is Kind.PLACED}) == 4)
-    why = b"the cluster has room for 4 now, the others need 2 CPUs more"
+    why = b"the cluster has room for 4 now; the others need 2 CPUs"
     bridge.until(
         lambda: all(why in [each.first for each in bridge.of(Kind.WAITS, number)] for number in (5, 6)),
         "for the reason",
@@ -264,7 +264,7 @@ def test_hosts_wait_one_by_one_for_room_on_nodes_that_others_use(
         bridge.open(1, workspace)
         bridge.open(2, workspace)
         bridge.until(lambda: bridge.of(Kind.WAITS, 1))
-        assert bridge.of(Kind.WAITS, 1)[0].first == b"the cluster has room for none now, they need 2 CPUs"
+        assert bridge.of(Kind.WAITS, 1)[0].first == b"the cluster has room for none now; they need 2 CPUs"
         second.close()
         bridge.placed(1)
         assert not bridge.of(Kind.PLACED, 2)
@@ -557,7 +557,7 @@ UNREADABLE = "Could not read 'temp_dir' from GCS. Did GCS start successfully?"
 def test_another_python_is_named_with_what_to_do() -> None:
     assert refusal_text(RuntimeError(MISMATCH), "head:1") == (
         "The cluster at head:1 runs Ray 2.60.0 with Python 3.12.1, and this process Ray 2.60.0 with Python 3.11.7. "
-        "Both must be equal, to the patch. Use the cluster's here: Python 3.12.1"
+        "Both must match, down to the patch. To match the cluster, use here: Python 3.12.1"
     )
 
 

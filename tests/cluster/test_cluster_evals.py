@@ -129,7 +129,7 @@ def test_hosts_without_a_place_wait_while_the_others_work(workspace: Workspace, 
         """
     )
     with running(workspace.config(None, execution={"hosts": 6}, evaluation={"batch_size": 6}), spawn=spawned) as live:
-        text = "2 of 6 hosts wait for a place: the cluster has room for 4 now, the others need 2 CPUs more"
+        text = "2 of 6 hosts wait for a place: the cluster has room for 4 now; the others need 2 CPUs"
         live.wait_for(lambda: text in live.run.notices.alerts, "for the line on hosts that wait")
         live.wait_for(lambda: spawned.hosts.nodes() == (4, 2), "for hosts on both nodes")
         workspace.write("go", "")

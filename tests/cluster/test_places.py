@@ -115,7 +115,7 @@ def test_no_host_has_parts_of_two_devices() -> None:
     ],
 )
 def test_needs_are_told_in_words(options: dict[str, Any], words: str) -> None:
-    assert HostNeeds(options).words(1) == words
+    assert HostNeeds(options).amounts_text(1) == words
 
 
 @pytest.mark.parametrize(

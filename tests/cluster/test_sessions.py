@@ -107,7 +107,7 @@ def test_the_user_reads_what_keeps_hosts_from_places(workspace: Workspace, eval_
     result = workspace.run(CONFIG)
 
     result.stdout.fnmatch_lines(
-        ["osmosis: 1 host on a cluster of 2 nodes (Ray *); there is room for 4, and batch_size = 1 keeps it from more"]
+        ["osmosis: 1 host on a cluster of 2 nodes (Ray *); there is room for 4, but batch_size = 1 allows no more"]
     )
 
 
@@ -173,8 +173,8 @@ def test_models_of_this_machine_are_refused_if_nodes_are_elsewhere(
 
     assert result.ret == 4
     assert [line.removeprefix("ERROR: ") for line in result.errlines if line] == [
-        f'configs/eval/x.toml: [{table}] base_url: "{url}" is this machine\'s; nodes of a cluster cannot reach it; '
-        "use an address that they can reach, or run here with --osmosis-engine=local"
+        f'configs/eval/x.toml: [{table}] base_url: "{url}" is an address of this machine, which other nodes '
+        "cannot reach; use an address that all nodes can reach, or run here with --osmosis-engine=local"
         for table, url in urls.items()
     ]
     assert not workspace.run_dirs()
@@ -187,7 +187,7 @@ def test_models_of_this_machine_are_refused_if_nodes_are_elsewhere(
             {"num_cpus": 64, "label_selector": {"zone": "a"}},
             '64 CPUs: no node has labels that match label_selector {"zone": "a"}',
         ),
-        ({"resources": {"num_cpu": 1}}, "1 num_cpu: no node has num_cpu (they have CPU, memory)"),
+        ({"resources": {"num_cpu": 1}}, "1 CPU and 1 num_cpu: no node has num_cpu (they have CPU, memory)"),
     ],
     ids=["labels", "resource"],
 )
@@ -201,8 +201,8 @@ def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
 
     assert result.ret == 4
     assert [line for line in result.errlines if line] == [
-        f"ERROR: no node of the Ray cluster at {cluster.address} has room for a host, which needs {needed}; change "
-        "[execution.ray] resources, or add such a node"
+        f"ERROR: no node of the Ray cluster at {cluster.address} can run a host, which needs {needed}; change "
+        "[execution.ray] resources, or add a node that has them"
     ]
     assert not workspace.run_dirs()
 
@@ -332,8 +332,8 @@ def test_recorded_answers_that_do_not_travel_are_refused(
 
     assert cached.ret == replayed.ret == 4
     assert [line for line in cached.errlines if line] == [
-        'ERROR: --osmosis-cache: .osmosis/cache/x.jsonl is not uploaded with workspace = "upload", so that nodes would '
-        "ask for all again; leave it out, or run here with --osmosis-engine=local"
+        'ERROR: --osmosis-cache: workspace = "upload" does not upload .osmosis/cache/x.jsonl, so nodes would send '
+        "every request again; leave the option out, or run here with --osmosis-engine=local"
     ]
     [line] = [line for line in replayed.errlines if line]
     assert "are uploaded, and not cassettes/x.jsonl of the workspace; run here with --osmosis-engine=local" in line

@@ -22,7 +22,7 @@ from typing import Any
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.actor import Close, EngineMessage
 from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.host_connection import Cause, Died, Heard, HostEnviron, Post
+from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard, HostEnviron, Post
 from pytest_osmosis.errors import DatasetError, HostError, Problem
 from pytest_osmosis.host.protocol import Key, Request, Setup
 from pytest_osmosis.record.run_id import RunId
@@ -379,7 +379,7 @@ class FakeHost:
 
     # -- the process ---------------------------------------------------------------------------------------
 
-    def die(self, how: str, by: Cause = "host") -> None:
+    def die(self, how: str, by: EndedBy = "host") -> None:
         """End, with or without the events that were not written yet."""
         if self._chance.random() < 0.5:
             self._flush()

@@ -97,7 +97,7 @@ def test_each_key_of_the_cluster_comes_from_the_highest_level_that_sets_it(load_
 
     assert config.execution.engine == "ray"
     assert config.execution.hosts is None
-    assert config.execution.ray == RayOptions("b:2", hosts_per_actor=3, resources={"num_gpus": 1})
+    assert config.execution.ray == RayOptions("b:2", hosts_per_actor=3, resources={"num_cpus": 1, "num_gpus": 1})
 
 
 def test_a_config_that_may_run_on_a_cluster_too_runs_here(load_table: Load) -> None:
@@ -123,8 +123,8 @@ def test_the_code_of_a_commit_must_be_uploaded(problems: Problems, load: Load, c
     text = BY_COMMIT.format(commit=commit)
 
     assert problems(text) == [
-        f"10: [execution] engine: needs the workspace of [experiment] {key}, whose files are in a temporary folder of "
-        'this machine; set [execution.ray] workspace = "upload"'
+        f'10: [execution] engine: "ray" cannot run [experiment] {key} from a shared workspace: its files are in a '
+        'folder on this machine; set [execution.ray] workspace = "upload"'
     ]
     assert load(text + '[execution.ray]\nworkspace = "upload"\n').execution.ray.workspace == "upload"
     assert load(text.replace("ray", "local")).execution.engine == "local"

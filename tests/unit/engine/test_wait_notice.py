@@ -8,7 +8,7 @@ import pytest
 
 from pytest_osmosis.engine.wait_notice import Waiting, WaitNotice
 
-LACKS = "the cluster has room for 2 now, the others need 6 CPUs more"
+LACKS = "the cluster has room for 2 now; the others need 6 CPUs"
 
 
 def spoken(notice: WaitNotice, until: int, waiting: Callable[[int], Waiting]) -> dict[int, str]:

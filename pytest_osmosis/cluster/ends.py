@@ -1,4 +1,4 @@
-"""The causes for which a relay ends, in words."""
+"""The end of a relay: how, and by whose end, as told by what Ray raises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OUT_OF_MEMORY = ("running low on memory", "memory usage threshold", "OutOfMemory
 NODE_DIED = ("node has died", "node is dead", "node was terminated", "its node died")
 NEVER_RAN = "The actor never ran - it was cancelled before it started running."
 CANNOT_IMPORT = ("No module named 'pytest_osmosis", "cannot import name", "failed to be imported")
-"""Parts of the texts of exceptions, by which alone these causes can be told apart."""
+"""Parts of the texts of exceptions, by which alone these ends can be told apart."""
 
 
 class EndOfRelay(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.cluster.causes import end_of_relay, failed_start
+from pytest_osmosis.cluster.ends import end_of_relay, failed_start
 
 
 class ActorDied(Exception):
