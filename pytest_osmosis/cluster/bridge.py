@@ -161,9 +161,9 @@ def connected(option: str | None) -> tuple[str, str]:
         import ray
     except ImportError as error:
         raise ConnectionRefusal(INSTALL if error.name == "ray" else f"Ray cannot be imported here: {error}") from error
-    address = found(wanted) if wanted == "auto" else wanted
-    try:
-        ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+    address = found() if wanted == "auto" else wanted
+    try:  # "auto" as it is: Ray uses the token in the user's folder only if it finds the cluster itself
+        ray.init(address=wanted, log_to_driver=False, include_dashboard=False, configure_logging=False)
     except Exception as error:
         raise ConnectionRefusal(refusal_text(error, address)) from error
     return address, ray.__version__
@@ -195,17 +195,17 @@ def check_answers(address: str, origin: str) -> None:
         ) from error
 
 
-def found(address: str) -> str:
+def found() -> str:
     """Return the address of the cluster that was started last on this machine."""
     # Private: it says which cluster "auto" is. Without it Ray looks itself, and takes a minute to find that one ended.
     from ray._private.services import canonicalize_bootstrap_address_or_die
 
     try:
-        at = str(canonicalize_bootstrap_address_or_die(address))
+        at = str(canonicalize_bootstrap_address_or_die("auto"))
     except (ConnectionError, ValueError) as error:
         raise ConnectionRefusal(START) from error
     try:
-        check_answers(at, address)
+        check_answers(at, "auto")
     except ConnectionRefusal as refusal:
         raise ConnectionRefusal(f"{START}\n(One that ran at {at} answers no more.)") from refusal
     return at
@@ -235,8 +235,9 @@ def refusal_text(error: BaseException, address: str) -> str:
         )
     if "AuthenticationError" in said:
         return (
-            f"The Ray cluster at {address} asks for a token, and this process has none or another one. Set "
-            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or ~/.ray/auth_token, as on the nodes."
+            f"The Ray cluster at {address} asks for a token, and this process sent none or another one. Set "
+            "RAY_AUTH_MODE=token, without which Ray sends none to an address that is given, and RAY_AUTH_TOKEN or "
+            "~/.ray/auth_token, as on the nodes."
         )
     last = next((text for text in reversed(chain) if text), type(error).__name__)
     before, is_traceback, after = last.partition("Traceback (most recent call last):\n")

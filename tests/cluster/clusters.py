@@ -9,6 +9,8 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -109,13 +111,7 @@ class RayCluster:
         """End all processes of the cluster, also those that Ray forgets."""
         with contextlib.suppress(Exception):
             self._cluster.shutdown()
-        end = time.monotonic() + DEADLINE_S
-        while (left := marked(self._mark)) and time.monotonic() < end:
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.1)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _end(self._mark, self.folder)
 
 
 @contextmanager
@@ -132,6 +128,20 @@ def ray_cluster(*nodes: int, with_dashboard: bool = False) -> Iterator[RayCluste
         yield cluster
     finally:
         cluster.close()
+
+
+@contextmanager
+def head_by_command(home: Path) -> Iterator[dict[str, str]]:
+    """Start the head of a cluster, with one CPU, by `ray start` as a user with that home does. Yield its variables."""
+    folder, mark = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp")), uuid.uuid4().hex
+    environ = {**SETTINGS, "RAY_TMPDIR": str(folder), MARK: mark, "HOME": str(home)}
+    options = ["--head", "--port=0", "--num-cpus=1", "--include-dashboard=false", "--dashboard-agent-listen-port=0"]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options, f"--object-store-memory={STORE_BYTES}"]
+    try:
+        subprocess.run(command, env={**os.environ, **environ}, check=True, capture_output=True, timeout=DEADLINE_S)
+        yield environ
+    finally:
+        _end(mark, folder)
 
 
 @pytest.fixture(scope="session")
@@ -154,6 +164,15 @@ def marked(mark: str) -> set[int]:
     """Return the processes that live and have a mark in their environment."""
     pids = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
     return {pid for pid in pids if pid != os.getpid() and f"{MARK}={mark}" in _read(pid, "environ")}
+
+
+def _end(mark: str, folder: Path) -> None:
+    """End all processes with a mark, and remove what they wrote."""
+    end = time.monotonic() + DEADLINE_S
+    while (left := marked(mark)) and time.monotonic() < end:
+        _signal(left, signal.SIGKILL)
+        time.sleep(0.1)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_running(pid: int) -> bool:

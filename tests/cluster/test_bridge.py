@@ -27,7 +27,7 @@ from pytest_osmosis.cluster.facts import ClusterFacts
 from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.host.protocol import encode
-from tests.cluster.clusters import DEADLINE_S, RayCluster, until
+from tests.cluster.clusters import DEADLINE_S, RayCluster, head_by_command, until
 from tests.cluster.test_relay import Workspace
 
 REWARDS = """
@@ -509,7 +509,7 @@ def test_a_wrong_address_is_refused_with_what_to_do(bridge: Bridge, address: str
 @pytest.mark.parametrize(
     ("last", "said"),
     [
-        ("ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken", "Set RAY_AUTH_MODE=token, and"),
+        ("ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken", "Set RAY_AUTH_MODE=token, without which"),
         ("ray.exceptions.RpcError: closed", "driver: Failed to connect. Last error: ray.exceptions.RpcError: closed"),
     ],
 )
@@ -527,6 +527,17 @@ def test_the_address_may_come_from_the_environment(cluster: RayCluster, tmp_path
         refusal = bridge.refusal(None)
     assert refusal.startswith("No Ray cluster answers at 127.0.0.1:1: ")
     assert "Check RAY_ADDRESS, and" in refusal
+
+
+def test_the_token_of_the_user_opens_the_cluster_of_this_machine(tmp_path: Path) -> None:
+    token = tmp_path / "home" / ".ray" / "auth_token"
+    token.parent.mkdir(parents=True)
+    token.write_text("4f" * 32)
+    workspace = Workspace(tmp_path / "workspace")
+    with head_by_command(tmp_path / "home") as environ, bridge_process(tmp_path, **environ) as bridge:
+        assert bridge.connect(None).n_nodes == 1
+        bridge.open(1, workspace)
+        bridge.until_event(1, "ready")
 
 
 def test_another_version_of_ray_is_named(cluster: RayCluster, tmp_path: Path) -> None:
