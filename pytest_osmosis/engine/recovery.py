@@ -189,7 +189,7 @@ class Recovery:
         else:
             state.host = None
         if running is not None and n_lost >= MOST_LOST:
-            self._runs.fail_scores(state, [running], f"{LOST_OFTEN} ({how})")
+            self._runs.fail_scores(state, [running], f"{LOST_OFTEN} ({how})", boundary="host")
         if not state.is_rolled_out:
             return
         if host.role == "scorer" and self._recorder.unscored_blocking(state.run):
@@ -204,7 +204,7 @@ class Recovery:
         self._table.lost[first.run, GROUP] += began
         n_lost = self._table.lost[first.run, GROUP]
         if began and n_lost >= MOST_LOST:
-            self._runs.fail_group(group, f"{LOST_OFTEN} ({how})")
+            self._runs.fail_group(group, f"{LOST_OFTEN} ({how})", boundary="host")
             return
         self._runs.again(group)
         if host.role == "quarantine" or (began and n_lost == SUSPECT_AT):
@@ -317,16 +317,16 @@ class Recovery:
                 self._runs.fail_rollout(state, "host", why)
             elif state.group is not None and state.group.host is None:
                 table.suspects.discard(state)
-                self._runs.fail_group(state.group, why)
+                self._runs.fail_group(state.group, why, boundary="host")
             elif hosts.quarantine is None:
                 table.suspects.discard(state)
-                self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why)
+                self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why, boundary="host")
         self._runs.stop(Stop("systemic", why))
         while table.unscored_async and not hosts.rolling:
             state = table.unscored_async.popleft()
-            self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why)
+            self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why, boundary="host")
         while table.groups.ready and not hosts.rolling:
-            self._runs.fail_group(table.groups.ready.popleft(), why)
+            self._runs.fail_group(table.groups.ready.popleft(), why, boundary="host")
         while table.unscored_blocking and not hosts.scorers:
             state = table.unscored_blocking.popleft()
-            self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), why)
+            self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), why, boundary="host")

@@ -18,7 +18,7 @@ from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
 from pytest_osmosis.record.events import RolloutEvent, ScoreEvent, ScoringError
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.record.stored_progress import Resumption
 from pytest_osmosis.text.numbers import plural
@@ -361,12 +361,12 @@ class Runs:
             self._recorder.score_again(run)
         group.arrived.clear()
 
-    def fail_group(self, group: ScoringGroup, error: str, details: str = "") -> None:
+    def fail_group(self, group: ScoringGroup, error: str, details: str = "", *, boundary: Boundary = "reward") -> None:
         """Enter that no member of a group can be scored."""
         group.take_back()
         self.again(group)
         for state in group.members:
-            self.fail_scores(state, self._recorder.unscored_grouped(state.run), error, details)
+            self.fail_scores(state, self._recorder.unscored_grouped(state.run), error, details, boundary=boundary)
 
     def fail_rollout(self, state: RunState, boundary: str, error: str, details: str = "") -> None:
         """Enter the `rollout` event of a run whose host cannot write it."""
@@ -382,11 +382,16 @@ class Runs:
         }
         self._rolled_out(state, *self._recorder.redacted(event))
 
-    def fail_scores(self, state: RunState, names: Sequence[str], error: str, details: str = "") -> None:
+    def fail_scores(
+        self, state: RunState, names: Sequence[str], error: str, details: str = "", *, boundary: Boundary = "reward"
+    ) -> None:
         """Enter the `score` event of functions whose process cannot write it, if there are any."""
         if not names:
             return
-        errors: dict[str, ScoringError] = {name: {"message": error, "details": details} for name in names}
+        failed: ScoringError = {"message": error, "details": details}
+        if boundary != "reward":
+            failed["boundary"] = boundary
+        errors = dict.fromkeys(names, failed)
         key = state.key.to_json()
         truth = state.row.ground_truth
         event: ScoreEvent = {

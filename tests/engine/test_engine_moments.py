@@ -99,6 +99,7 @@ class SteppedEngine:
         n_runs: int = 4,
         *,
         scorers: Mapping[str, bool] | None = None,
+        grouped: Iterable[str] = (),
         bad: Iterable[int] = (),
         max_errors: float = math.inf,
         **job: Any,
@@ -110,6 +111,7 @@ class SteppedEngine:
         self.runs = [RunId(row, 0) for row in range(n_runs)]
         self.path = folder / "journal.jsonl"
         self.scorers = scorers or {"exact": True}
+        self.grouped = list(grouped)
         setup = Setup("roll", str(folder), (), {"api_key_env": None, "headers": {}})
         made = Job(
             setup=setup,
@@ -125,7 +127,8 @@ class SteppedEngine:
             probes=(),
             spawn=self._spawn,
         )
-        self.engine = Engine(replace(made, **job), Journal.create(self.path), lambda *told: self.told.append(told))
+        journal = Journal.reopen(self.path) if self.path.exists() else Journal.create(self.path)
+        self.engine = Engine(replace(made, **job), journal, lambda *told: self.told.append(told))
 
     @property
     def actor(self) -> Actor:
@@ -149,7 +152,8 @@ class SteppedEngine:
 
     def is_ready(self, host: ScriptedHost) -> None:
         sync = [name for name, blocks in self.scorers.items() if blocks]
-        host.say("ready", scorers=list(self.scorers), sync=sync, digests=dict.fromkeys(self.scorers, "0"))
+        digests = dict.fromkeys(self.scorers, "0")
+        host.say("ready", scorers=list(self.scorers), sync=sync, digests=digests, grouped=self.grouped)
         self.turn()
 
     def turn(self) -> None:

@@ -28,12 +28,13 @@ from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_record import RunRecord, fold
+from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord, fold
 from pytest_osmosis.results.results import records_of
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.engine.world import USAGE, Climate, Rows, World
 
 DEADLINE_S = 60.0
+OF_USER_CODE = ("ValueError", ENDED_TWICE, UNINTERRUPTIBLE)
 ENDS_HERE = ("Traceback", "internal accounting error", "said nothing")
 
 CALM = Climate()
@@ -252,6 +253,11 @@ def misreported(record: RunRecord, history: History) -> list[str]:
         ]
         if missing := set(kinds) - record.scores.keys() - record.scorer_errors.keys():
             errors.append(f"{run} finished without {missing}")
+        errors += [
+            f"{run}: {name} failed at {error.boundary}: {error.message}"
+            for name, error in record.scorer_errors.items()
+            if (error.boundary == "reward") != error.message.startswith(OF_USER_CODE)
+        ]
         if record.tokens != sum(USAGE.values()):
             errors.append(f"{run} took {record.tokens} tokens")
     if record.status == "failed" and run not in world.begun and record.boundary != "host":

@@ -1,0 +1,163 @@
+"""Machines that are lost and hosts that cannot be started: user code is not blamed for them, and work goes on after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.datasets import Content
+from pytest_osmosis.engine.job import ResumeJob, ScoreInputs
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
+from pytest_osmosis.results.causes import causes_of
+from pytest_osmosis.verdicts.pass_rule import reason_of
+from tests.engine.test_engine_moments import ScriptedHost, SteppedEngine
+
+RUN = RunId(0, 0)
+BLOCKING, ASYNC = {"exact": True}, {"judge": False}
+ROWS = ScoreInputs({0: Content("prompt", "row"), 1: Content("prompt", "row")})
+LOST = "its machine was lost three times (node n1 was lost)"
+
+
+def roll_out(stepped: SteppedEngine, run: RunId = RUN) -> ScriptedHost:
+    """Let a host roll a run out, and return the host."""
+    stepped.begin()
+    host = stepped.host("host")
+    host.say("start", run)
+    host.rolls(run)
+    stepped.turn()
+    return host
+
+
+def boundaries(stepped: SteppedEngine) -> list[tuple[str, str]]:
+    """Return the error of each function that gave no score, as (boundary, message)."""
+    errors = (error for event in stepped.events("score") for error in event["errors"].values())
+    return [(error.get("boundary", "reward"), error["message"]) for error in errors]
+
+
+def check_reported_as_unmeasured(stepped: SteppedEngine, message: str) -> None:
+    """Check that the record of the only run blames the infrastructure, as its test and the results do."""
+    record, rule = stepped.engine.ledger.records[RUN], stepped.engine.pass_rule
+    [function] = stepped.scorers
+    assert [outcome.kind for _, outcome in stepped.told] == ["error"]
+    assert (rule.boundary(record), rule.measured(record)) == ("host", False)
+    assert reason_of(record, rule) == f"host: {function}: {message}"
+    [cause] = causes_of([record], rule)
+    assert (cause.boundary, cause.is_measured) == ("host", False)
+    assert stepped.engine.progress.unmeasured == 1
+
+
+@pytest.mark.parametrize("role", ["scorer", "host", "quarantine"])
+def test_a_function_for_which_no_process_can_be_started_is_not_to_blame(tmp_path: Path, role: str) -> None:
+    stepped = SteppedEngine(tmp_path, 1, scorers=BLOCKING if role == "scorer" else ASYNC)
+    host = roll_out(stepped)
+    stepped.spawns = False
+    if role == "quarantine":
+        host.say("scoring", RUN, name="judge")
+    if role == "scorer":
+        stepped.host("scorer").die()
+    host.die()
+    stepped.turn()
+    stepped.turn()
+    stepped.end()
+
+    assert boundaries(stepped) == [("host", "no memory")]
+    check_reported_as_unmeasured(stepped, "no memory")
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_group_for_which_no_process_can_be_started_is_not_to_blame(tmp_path: Path, has_begun: bool) -> None:
+    stepped = SteppedEngine(tmp_path, 1, scorers={"whole": False}, grouped=["whole"])
+    host = roll_out(stepped)
+    if has_begun:
+        host.say("scoring", RUN, name="whole")
+    stepped.spawns = False
+    host.die()
+    stepped.turn()
+    stepped.turn()
+    stepped.end()
+
+    assert boundaries(stepped) == [("host", "no memory")]
+    check_reported_as_unmeasured(stepped, "no memory")
+
+
+@pytest.mark.parametrize("grouped", [[], ["judge"]], ids=["run", "group"])
+def test_scoring_that_loses_its_machine_three_times_is_not_to_blame(tmp_path: Path, grouped: list[str]) -> None:
+    stepped = SteppedEngine(tmp_path, 1, scorers=ASYNC, grouped=grouped)
+    host = roll_out(stepped)
+    for role in ("host", "quarantine", None):
+        host.say("scoring", RUN, name="judge")
+        host.is_lost()
+        stepped.turn()
+        if role is not None:
+            host = stepped.host(role)
+            stepped.is_ready(host)
+    stepped.end()
+
+    assert boundaries(stepped) == [("host", LOST)]
+    check_reported_as_unmeasured(stepped, LOST)
+
+
+def test_a_blocking_function_that_loses_its_machine_three_times_is_not_to_blame(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 1, scorers=BLOCKING)
+    roll_out(stepped)
+    for _ in range(3):
+        stepped.is_ready(stepped.host("scorer"))
+        stepped.host("scorer").say("scoring", RUN, name="exact")
+        stepped.host("scorer").is_lost()
+        stepped.turn()
+    stepped.end()
+
+    assert boundaries(stepped) == [("host", LOST)]
+    check_reported_as_unmeasured(stepped, LOST)
+
+
+def test_a_function_that_ends_two_processes_is_to_blame(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 1, scorers=BLOCKING)
+    roll_out(stepped)
+    for _ in range(2):
+        stepped.is_ready(stepped.host("scorer"))
+        stepped.host("scorer").say("scoring", RUN, name="exact")
+        stepped.host("scorer").die()
+        stepped.turn()
+    stepped.end()
+
+    assert boundaries(stepped) == [("reward", "ended its process twice (SIGKILL)")]
+
+
+@pytest.mark.parametrize(("scorers", "grouped"), [(BLOCKING, []), (ASYNC, []), (ASYNC, ["judge"])])
+def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out_again(
+    tmp_path: Path, scorers: Mapping[str, bool], grouped: list[str]
+) -> None:
+    first = SteppedEngine(tmp_path, 1, scorers=scorers, grouped=grouped, score_inputs=ROWS)
+    host = roll_out(first)
+    first.spawns = False
+    if scorers is BLOCKING:
+        first.host("scorer").die()
+    host.die()
+    first.turn()
+    first.turn()
+    first.end()
+
+    resumption = Resumption(StoredProgress(first.path))
+    assert (resumption.is_kept(RUN), resumption.is_left(RUN)) == (True, True)
+    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False)
+    second = SteppedEngine(tmp_path, 1, scorers=scorers, grouped=grouped, score_inputs=ROWS, resume=resume)
+    second.begin()
+    second.turn()
+    if scorers is BLOCKING:
+        second.is_ready(second.host("scorer"))
+    scoring = second.host("scorer" if scorers is BLOCKING else "host")
+    assert len(scoring.asked("score_group" if grouped else "score")) == 1
+    [name] = scorers
+    scoring.say("score", RUN, ms=1.0, scores={name: 1.0}, errors={}, output={})
+    second.turn()
+    second.end()
+
+    assert [outcome.kind for _, outcome in second.told] == ["passed"]
+    assert second.host("host").runs() == []
+    assert len(second.events("rollout")) == 1
+    assert second.engine.stopped is not None
+    assert second.engine.stopped.reason == "closed"
