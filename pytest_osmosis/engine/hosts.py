@@ -354,16 +354,17 @@ class Hosts:
             host.connection.kill()
 
     def release(self) -> None:
-        """Let all hosts end, and start no further one."""
+        """Let all hosts end, and start no further one. A host without a place would get one first, and load code."""
         self.closing = True
-        self.broadcast({"op": "close"})
+        for host in self:
+            if host.connection.placed_at is None:
+                host.connection.kill()
+            else:
+                host.connection.send([{"op": "close"}])
 
     def close(self) -> None:
         """Let all hosts end, and wait until they have."""
         self.release()
-        for host in self:
-            if host.connection.placed_at is None:
-                host.connection.kill()
         left = _left_after(CLOSE_S + self._job.setup.teardown_s, self)
         for host in left:
             host.connection.kill()

@@ -161,3 +161,19 @@ def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out
     assert len(second.events("rollout")) == 1
     assert second.engine.stopped is not None
     assert second.engine.stopped.reason == "closed"
+
+
+def test_hosts_that_wait_for_a_place_end_as_soon_as_nothing_is_left_to_do(tmp_path: Path) -> None:
+    """Otherwise they would get a place later, and load all code before the hosts of the next eval."""
+    stepped = SteppedEngine(tmp_path, 1, hosts=2)
+    stepped.begin()
+    stepped.is_ready(stepped.host("scorer"))
+    works, waits, scorer, waiting_scorer = stepped.hosts
+    waits.placed_at = waiting_scorer.placed_at = None
+    stepped.engine.release()
+    stepped.turn()
+
+    placed = (works, scorer)
+    assert [(host.killed, len(host.asked("close"))) for host in placed] == [(False, 1)] * 2
+    assert [(host.killed, host.asked("close")) for host in (waits, waiting_scorer)] == [(True, [])] * 2
+    stepped.end()
