@@ -138,10 +138,14 @@ class HostStarts:
         host.begun = True
         self._n_barren[host.role] = self._n_lost = 0
 
-    def died_barren(self, host: Host, how: str, by: EndedBy) -> None:
-        """Note that a host died before it began anything, and give up after too many in a row."""
+    def died_barren(self, host: Host, how: str, by: EndedBy, *, others_work: bool) -> None:
+        """Note that a host died before it began anything, and give up after too many in a row.
+
+        While hosts that roll out are ready (`others_work`), one that was lost with its machine does not count: the
+        others may be in long rollouts, and begin no further one for hours.
+        """
         if by == "machine":
-            self._n_lost += host.role == "host"
+            self._n_lost += host.role == "host" and not others_work
             if self._n_lost >= max(MOST_LOST, MOST_LOST_EACH * self.n_hosts):
                 lost = (
                     f"{self._n_lost} processes in a row were lost with their machines before they ran any of your code"

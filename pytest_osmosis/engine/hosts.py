@@ -346,7 +346,7 @@ class Hosts:
             self.quarantine = None
         self.relimit()
         if not (host.begun or host.retired or self.closing):
-            self.starts.died_barren(host, how, by)
+            self.starts.died_barren(host, how, by, others_work=any(other.ready for other in self.rolling))
         return host
 
     def kill(self) -> None:

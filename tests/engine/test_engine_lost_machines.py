@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.datasets import Content
+from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import ResumeJob, ScoreInputs
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
@@ -161,6 +162,28 @@ def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out
     assert len(second.events("rollout")) == 1
     assert second.engine.stopped is not None
     assert second.engine.stopped.reason == "closed"
+
+
+def test_a_bad_machine_does_not_end_an_eval_while_a_host_elsewhere_works(tmp_path: Path) -> None:
+    """Its rollouts take long: meanwhile nothing shows that hosts can work, but that this one is ready."""
+    stepped = SteppedEngine(tmp_path, 4, hosts=2, scorers=ASYNC)
+    stepped.begin()
+    works, bad = stepped.hosts
+    for run in works.runs():
+        works.say("start", run)
+    for _ in range(2 * MOST_LOST):
+        bad.is_lost()
+        stepped.turn()
+        assert stepped.engine.stopped is None
+        bad = stepped.host("host")
+
+    works.is_lost("node n2 was lost", "n2")
+    for _ in range(MOST_LOST):
+        stepped.turn()
+        stepped.host("host").is_lost()
+    stepped.turn()
+    stepped.end()
+    assert "10 processes in a row were lost with their machines" in str(stepped.engine.stopped)
 
 
 def test_hosts_that_wait_for_a_place_end_as_soon_as_nothing_is_left_to_do(tmp_path: Path) -> None:
