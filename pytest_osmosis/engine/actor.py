@@ -273,12 +273,12 @@ class Actor:
 
     def end(self) -> None:
         """End the hosts and close the journal. The hosts' last events count; runs still in flight are skipped."""
-        self._recovery.report_lost(math.inf)
         self.hosts.close()
         self._log.bound()
         for message in () if self._broken else self._waiting():
             if isinstance(message, Submit | Heard):
                 self._handle(message)
+        self._recovery.report_lost(math.inf)  # now all runs have begun once more that ever will
         stopped = self.runs.stopped
         reason = stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted"
         self.artifacts.close()

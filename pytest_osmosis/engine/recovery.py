@@ -11,7 +11,7 @@ the quarantine, as it may be what ends machines, and what was lost three times f
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_connection import EndedBy
@@ -38,11 +38,11 @@ MOST_LOST = 3
 
 @dataclass(slots=True)
 class Loss:
-    """A machine that was lost at `since`: how, and the number of runs that begin once more for that."""
+    """A machine that was lost at `since`: how, and the attempts that follow those which it ended."""
 
     how: str
     since: float
-    n_repeated: int = 0
+    repeats: list[Key] = field(default_factory=list)
 
 
 class Recovery:
@@ -58,6 +58,7 @@ class Recovery:
         self._notices = notices
         self._setup = setup
         self._losses: dict[str, Loss] = {}
+        self._told: set[str] = set()
 
     def stalled(self, host: Host, state: RunState | None, stack: str) -> None:
         """End a host whose user code cannot be interrupted. `state` is the culprit, None if a task that an earlier
@@ -161,7 +162,9 @@ class Recovery:
         if self._runs.why_never(state.run) is not None:
             self._runs.skip(state.run, "its machine was lost after the eval had stopped")
             return
-        loss.n_repeated += 1
+        repeat = Key(state.run, state.attempt + 1)
+        loss.repeats.append(repeat)
+        self._runs.unbegun_repeats.add(repeat)
         if host.role == "quarantine" or n_lost >= SUSPECT_AT:
             self._suspect(state)
         else:
@@ -213,12 +216,25 @@ class Recovery:
             self._table.groups.ready.append(group)
 
     def report_lost(self, now: float) -> None:
-        """Tell the user in one line of each machine that was lost, once all of its hosts should have been heard of."""
+        """Tell the user in one line of each machine that was lost, once all of its hosts should have been heard of.
+
+        A machine that fails again and again is told of once, and counted at the end.
+        """
         due = [machine for machine, loss in self._losses.items() if now - loss.since >= REPORT_S]
         for loss in [self._losses.pop(machine) for machine in due]:
-            again = f"; {plural(loss.n_repeated, 'run')} that had begun there "
-            again += "is rolled out once more" if loss.n_repeated == 1 else "are rolled out once more"
-            self._notices.alert(f"{loss.how}{again if loss.n_repeated else ''}")
+            text = self._loss_text(loss)
+            if text in self._told:
+                self._notices.add(text)
+            else:
+                self._told.add(text)
+                self._notices.alert(text)
+
+    def _loss_text(self, loss: Loss) -> str:
+        """Describe a loss, with the number of runs that have begun once more, or will."""
+        unbegun = self._runs.unbegun_repeats
+        n = sum(key not in unbegun or self._runs.why_never(key.run) is None for key in loss.repeats)
+        verb = "is" if n == 1 else "are"
+        return f"{loss.how}; {plural(n, 'run')} that had begun there {verb} rolled out once more" if n else loss.how
 
     def _rolling_host_died(self, states: list[RunState], host: Host, how: str) -> None:
         for state in reversed([state for state in states if state.stage is Stage.HANDED_OUT]):

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.datasets import Content
+from pytest_osmosis.engine import actor, recovery
 from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import ResumeJob, ScoreInputs
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
+from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.results.causes import causes_of
 from pytest_osmosis.verdicts.pass_rule import reason_of
 from tests.engine.test_engine_moments import ScriptedHost, SteppedEngine
@@ -20,6 +22,27 @@ RUN = RunId(0, 0)
 BLOCKING, ASYNC = {"exact": True}, {"judge": False}
 ROWS = ScoreInputs({0: Content("prompt", "row"), 1: Content("prompt", "row")})
 LOST = "its machine was lost three times (node n1 was lost)"
+
+
+class Clock:
+    """The time from which the engine sees how long ago a machine was lost."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in (actor, recovery):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
 
 
 def roll_out(stepped: SteppedEngine, run: RunId = RUN) -> ScriptedHost:
@@ -162,6 +185,97 @@ def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out
     assert len(second.events("rollout")) == 1
     assert second.engine.stopped is not None
     assert second.engine.stopped.reason == "closed"
+
+
+@pytest.mark.parametrize("is_told_late", [False, True], ids=["at the end", "while it runs"])
+def test_no_run_is_said_to_be_repeated_if_all_machines_are_lost(
+    tmp_path: Path, clock: Clock, is_told_late: bool
+) -> None:
+    stepped = SteppedEngine(tmp_path, 4, hosts=2, scorers=ASYNC)
+    stepped.begin()
+    hosts = list(stepped.hosts)
+    for host in hosts:
+        for run in host.runs():
+            host.say("start", run)
+    stepped.turn()
+    stepped.spawns = False
+    for host in hosts:
+        host.is_lost("the connection to the Ray cluster ended", machine="")
+    stepped.turn()
+    if is_told_late:
+        clock.now += recovery.REPORT_S
+        stepped.turn()
+    stepped.end()
+
+    assert stepped.engine.notices.alerts == ["the connection to the Ray cluster ended"]
+    assert [outcome.kind for _, outcome in stepped.told] == ["skipped"] * 4
+
+
+def test_no_run_is_said_to_be_repeated_if_it_fails_because_it_was_lost_with_the_last_machine(tmp_path: Path) -> None:
+    """It was lost before, so it waits for the quarantine, which cannot be started."""
+    stepped = SteppedEngine(tmp_path, 1, scorers=ASYNC)
+    stepped.begin()
+    for attempt in (1, 2):
+        host = stepped.host("host")
+        stepped.is_ready(host)
+        stepped.turn()
+        host.say("start", RUN, attempt)
+        stepped.turn()
+        stepped.spawns = attempt == 1
+        host.is_lost(f"node n{attempt} was lost", f"n{attempt}")
+        stepped.turn()
+    stepped.end()
+
+    again = "node n1 was lost; 1 run that had begun there is rolled out once more"
+    assert stepped.engine.notices.alerts == [again, "node n2 was lost"]
+    assert stepped.engine.ledger.records[RUN].boundary == "host"
+
+
+def test_of_the_runs_of_a_lost_machine_those_count_as_repeated_that_had_begun_before_a_stop(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 2, scorers=ASYNC)
+    stepped.begin()
+    host = stepped.host("host")
+    for run in stepped.runs:
+        host.say("start", run)
+    host.is_lost()
+    stepped.turn()
+    further = stepped.host("host")
+    stepped.is_ready(further)
+    assert further.runs() == stepped.runs
+    further.say("start", RUN, 2)
+    stepped.turn()
+    stepped.engine.stop("interrupt", "interrupted")
+    further.say("dropped", runs=[{**stepped.runs[1].to_json(), "attempt": 2}])
+    stepped.end()
+
+    again = "node n1 was lost; 1 run that had begun there is rolled out once more"
+    assert stepped.engine.notices.alerts == [again]
+
+
+def test_a_machine_that_fails_again_and_again_is_told_of_once_and_counted_in_the_end(
+    tmp_path: Path, clock: Clock
+) -> None:
+    stepped = SteppedEngine(tmp_path, 20, hosts=2, scorers=ASYNC)
+    stepped.begin()
+    bad = stepped.host("host")
+    for _ in range(3):
+        bad.is_lost()
+        stepped.turn()
+        clock.now += recovery.REPORT_S
+        stepped.turn()
+        bad = stepped.host("host")
+    assert stepped.engine.notices.alerts == ["node n1 was lost"]
+    stepped.is_ready(bad)
+    bad.say("start", bad.runs()[0])
+    bad.is_lost()
+    stepped.turn()
+    clock.now += recovery.REPORT_S
+    stepped.turn()
+    stepped.end()
+
+    again = "node n1 was lost; 1 run that had begun there is rolled out once more"
+    assert stepped.engine.notices.alerts == ["node n1 was lost", again]
+    assert notice_lines(stepped.engine.notices.texts) == ["node n1 was lost (3 times)", again]
 
 
 def test_a_bad_machine_does_not_end_an_eval_while_a_host_elsewhere_works(tmp_path: Path) -> None:

@@ -509,7 +509,9 @@ def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_o
     stepped.end()
 
 
-def test_the_user_reads_one_line_of_each_machine_whose_hosts_end_one_after_the_other(tmp_path: Path) -> None:
+def test_the_user_reads_one_line_of_each_machine_whose_hosts_end_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stepped = SteppedEngine(tmp_path, 6, hosts=3, batch_size=6, scorers={"exact": False})
     stepped.begin()
     for host in stepped.hosts[:3]:
@@ -522,6 +524,9 @@ def test_the_user_reads_one_line_of_each_machine_whose_hosts_end_one_after_the_o
     elsewhere.is_lost("node n2 was lost", "n2")
     stepped.turn()
     assert stepped.engine.notices.alerts == [], "more hosts of these machines may follow"
+    later = time.monotonic() + recovery.REPORT_S
+    monkeypatch.setattr(actor, "time", SimpleNamespace(monotonic=lambda: later, sleep=time.sleep))
+    stepped.turn()
     stepped.end()
     assert stepped.engine.notices.alerts == [
         "the process that runs the hosts ended on node n1; 2 runs that had begun there are rolled out once more",

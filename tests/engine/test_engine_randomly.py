@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import queue
 import random
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +22,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.datasets import Dataset
-from pytest_osmosis.engine import actor, host_starts, hosts, probing, run_table
+from pytest_osmosis.engine import actor, host_starts, hosts, probing, recovery, run_table
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import HostEnviron
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
@@ -31,9 +33,11 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord, fold
 from pytest_osmosis.results.results import records_of
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
-from tests.engine.world import USAGE, Climate, Rows, World
+from tests.engine.world import USAGE, Climate, FakeHost, Rows, World
 
 DEADLINE_S = 60.0
+END = 1e12
+"""A time after the end of every history."""
 OF_USER_CODE = ("ValueError", ENDED_TWICE, UNINTERRUPTIBLE)
 ENDS_HERE = ("Traceback", "internal accounting error", "said nothing")
 
@@ -103,6 +107,7 @@ class History:
         clock = SimpleNamespace(monotonic=self.world.monotonic, sleep=self.world.sleep)
         for module in (actor, host_starts, hosts, probing, run_table):
             monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(recovery, "time", SimpleNamespace(monotonic=lambda: END))  # losses are told at the end
         monkeypatch.setattr(actor, "queue", SimpleNamespace(SimpleQueue=lambda: self.world, Empty=queue.Empty))
         self.path = folder / f"{seed}.jsonl"
         interleaved = chance.random() < 0.8
@@ -234,7 +239,21 @@ def wrong(history: History) -> list[str]:
             errors.append(f"{key} was rolled out, and that is lost")
     for record in records.values():
         errors += misreported(record, history)
+    told, again = n_told_repeated(engine.notices.texts), n_begun_again(world.begun.values())
+    if told != again:
+        errors.append(f"{told} runs are said to be repeated after the loss of a machine, and {again} were")
     return errors
+
+
+def n_told_repeated(notices: Iterable[str]) -> int:
+    """Return how many runs are repeated after the loss of a machine, as notices say."""
+    found = (re.search(r"was lost; (\d+) runs? that had begun there", notice) for notice in notices)
+    return sum(int(each[1]) for each in found if each is not None)
+
+
+def n_begun_again(begun: Iterable[Sequence[FakeHost]]) -> int:
+    """Count the rollouts that began after one that was lost with its machine."""
+    return sum(before.lost for hosts in begun for before, _ in pairwise(hosts))
 
 
 def misreported(record: RunRecord, history: History) -> list[str]:
