@@ -218,7 +218,7 @@ class Recovery:
     def report_lost(self, now: float) -> None:
         """Tell the user in one line of each machine that was lost, once all of its hosts should have been heard of.
 
-        A machine that fails again and again is told of once, and counted at the end.
+        The line on a machine that fails again and again appears once, and the summary counts how often.
         """
         due = [machine for machine, loss in self._losses.items() if now - loss.since >= REPORT_S]
         for loss in [self._losses.pop(machine) for machine in due]:

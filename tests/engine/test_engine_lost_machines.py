@@ -252,7 +252,7 @@ def test_of_the_runs_of_a_lost_machine_those_count_as_repeated_that_had_begun_be
     assert stepped.engine.notices.alerts == [again]
 
 
-def test_a_machine_that_fails_again_and_again_is_told_of_once_and_counted_in_the_end(
+def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_summary(
     tmp_path: Path, clock: Clock
 ) -> None:
     stepped = SteppedEngine(tmp_path, 20, hosts=2, scorers=ASYNC)
