@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import queue
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,27 +21,45 @@ from pytest_osmosis.config.tables import RayOptions
 
 NODES_S = 2.0
 CLOSE_S = 5.0
+KEEP = "RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S"
+KEEP_S = 600
+"""Ray keeps an upload that no process uses for this long, unless the variable says otherwise."""
+KEEP_LOOK_S = 1.0
 NEVER_UPLOADED = (".env*", ".osmosis", ".git", ".venv", "__pycache__")
 
 Role = Literal["host", "scorer", "quarantine"]
 Order = tuple[str, int, bytes, bytes]
+EvalKey = tuple[int, str]
+"""The number of an eval in the order of a session, and its workspace on the nodes."""
 
 
 @dataclass(slots=True, eq=False)
 class PlacedHost:
-    """A host, and what has to be sent to it while it waits for a seat."""
+    """A host, and what has to be sent to it while it waits for a seat.
+
+    Evals are numbered in their order. One that takes as many hosts as there is room for can do without `optional` ones:
+    Ray is not asked for room for them.
+    """
 
     number: int
     role: Role
     orders: list[Order]
     workspace: str
+    eval_number: int = 0
+    optional: bool = False
     gather_s: float = 0.0
     waits: str = ""
+
+    @property
+    def of_eval(self) -> EvalKey:
+        return self.eval_number, self.workspace
 
 
 @dataclass(slots=True, eq=False)
 class RelayActor:
     """A relay as its driver knows it. It serves hosts of one `workspace`, or just the quarantine `only_for`.
+
+    `places` are those that each eval has, of `seats` in all, and `n_seated` the hosts and scorers of each in them.
 
     Ray can start it on no other node than `pinned_to`, if that is given. There it asks for nothing, and its hosts use
     the accelerators named by the variables `devices`.
@@ -53,20 +74,22 @@ class RelayActor:
     runs: bool = False
     node: str = ""
     node_id: str = ""
+    optional: bool = False
     hosts: dict[int, PlacedHost] = field(default_factory=dict)
+    places: Counter[EvalKey] = field(default_factory=Counter)
+    n_seated: Counter[tuple[EvalKey, Role]] = field(default_factory=Counter)
     orders: list[Order] = field(default_factory=list)
-    is_sending: bool = False
+    sent_at: float | None = None
+    """The time since which an order has not been answered."""
     n_waits: int = 0
     """The number of looks in a row in which Ray said that the actor waits for its resources."""
     asked_at: float = 0.0
     idle_since: float = 0.0
     alive_since: float | None = None
 
-    def has_seat(self, role: Role) -> bool:
-        return self.n_of(role) < self.seats
-
-    def n_of(self, role: Role) -> int:
-        return sum(each.role == role for each in self.hosts.values())
+    def n_filled(self, of_eval: EvalKey) -> int:
+        """Return in how many of its places an eval has a host or a scorer."""
+        return max(self.n_seated[of_eval, "host"], self.n_seated[of_eval, "scorer"])
 
 
 class Started(NamedTuple):
@@ -75,10 +98,11 @@ class Started(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Ray did not take the order for an actor."""
+    """An actor could not start, on the node `node_id` if Ray placed it at all."""
 
     relay: RelayActor
     error: Exception
+    node_id: str = ""
 
 
 class CallAnswered(NamedTuple):
@@ -123,6 +147,9 @@ class Actors:
         self._needs = needs
         self._post = post
         self._uploaded: dict[str, dict[str, Any]] = {}
+        self._keep_s = int(os.environ.get(KEEP, KEEP_S))
+        self._kept_at = time.monotonic()
+        self._relay_class: Any = None
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="osmosis-actors", daemon=True)
 
@@ -136,6 +163,10 @@ class Actors:
         """End an actor, even one that waits for resources; one that is still being made is ended when that is done."""
         if relay.handle is not None:
             self._jobs.put(partial(self._kill, relay.handle))
+
+    def find_failed(self, relay: RelayActor, error: Exception) -> None:
+        """Have it told that an actor could not start, and where."""
+        self._jobs.put(partial(self._find_failed, relay, error))
 
     def close(self, relays: Iterable[RelayActor]) -> None:
         """End all hosts, then their actors."""
@@ -151,8 +182,37 @@ class Actors:
         self._thread.join(CLOSE_S)
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                job = self._jobs.get(timeout=KEEP_LOOK_S)
+                if job is None:
+                    return
+                job()
+            if time.monotonic() - self._kept_at >= self._keep_s / 3:
+                self._keep_uploads()
+
+    def _keep_uploads(self) -> None:
+        """Have the cluster keep what was uploaded, for nodes that join: by itself it does so for some minutes only."""
+        # Private, as nothing public does it. If it changes, `test_an_upload_is_kept_for_nodes_that_join_late` fails.
+        from ray._private.runtime_env.packaging import pin_runtime_env_uri
+
+        self._kept_at = time.monotonic()
+        for environment in self._uploaded.values():
+            try:
+                pin_runtime_env_uri(environment["working_dir"], expiration_s=self._keep_s)
+            except Exception as error:  # the head does not answer; the next time is soon enough
+                log(f"the cluster was not asked to keep the workspace: {error}")
+
+    def _find_failed(self, relay: RelayActor, error: Exception) -> None:
+        from ray._private.state import actors
+
+        node_id = ""
+        try:
+            table: Any = actors(actor_id(relay.handle))
+            node_id = str(table["Address"]["NodeID"]) if table else ""
+        except Exception as unknown:
+            log(f"the node of an actor cannot be found: {unknown}")
+        self._post(Failed(relay, error, node_id))
 
     def _make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
         try:
@@ -162,14 +222,16 @@ class Actors:
         else:
             self._post(Started(relay, handle))
 
-    @staticmethod
-    def _class() -> Any:
+    def _class(self) -> Any:
+        """Return the class of all actors, which Ray sends to its head once."""
         import ray
 
         from pytest_osmosis.cluster.relay import Relay
 
-        remote: Any = ray.remote
-        return remote(concurrency_groups={"in": 1, "out": 1})(Relay)
+        if self._relay_class is None:
+            remote: Any = ray.remote
+            self._relay_class = remote(concurrency_groups={"in": 1, "out": 1})(Relay)
+        return self._relay_class
 
     def _all_options(self, relay: RelayActor, options: Mapping[str, Any]) -> dict[str, Any]:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -45,8 +45,8 @@ def is_loss_of_node(error: BaseException) -> bool:
     return isinstance(error, gone) or any(words in str(error) for words in NODE_DIED)
 
 
-def failed_start(error: BaseException) -> EndOfRelay:
-    """Return why a relay could not start: by mistakes of the user's, or by the machine."""
+def failed_start(error: BaseException, node: str = "a node") -> EndOfRelay:
+    """Return why a relay could not start on a node: by mistakes of the user's, or by the machine."""
     from ray.exceptions import ActorUnschedulableError, NodeDiedError, RuntimeEnvSetupError, TaskUnschedulableError
 
     from pytest_osmosis import __version__
@@ -54,13 +54,13 @@ def failed_start(error: BaseException) -> EndOfRelay:
     said = " ".join(map(str, error.args)) if isinstance(error, ValueError) else str(error)  # Ray's may have parts
     if any(words in said for words in CANNOT_IMPORT):
         how = (
-            f"pytest-osmosis {__version__} cannot be imported on a node ({_last_line(said)}): "
+            f"pytest-osmosis {__version__} cannot be imported on {node} ({_last_line(said)}): "
             "install it there, or name it in [execution.ray] runtime_env"
         )
         return EndOfRelay(how, "host")
     if isinstance(error, RuntimeEnvSetupError):
-        how = f"Ray cannot make the environment of the hosts: {said.strip()[-SAID_CHARS:]}\n"
-        return EndOfRelay(f"{how}Check [execution.ray] runtime_env, workspace and exclude.", "host")
+        how = f"Ray cannot make the environment of the hosts on {node}: {_telling_line(said)}"
+        return EndOfRelay(f"{how}; check [execution.ray] runtime_env, workspace and exclude", "host")
     if isinstance(error, (ActorUnschedulableError, TaskUnschedulableError)):
         how = f"Ray can place no host: {said.strip()[:SAID_CHARS]}\nCheck [execution.ray] resources."
         return EndOfRelay(how, "host")
@@ -68,11 +68,17 @@ def failed_start(error: BaseException) -> EndOfRelay:
         how = f"Ray does not take the options of the hosts: {said.strip()[:SAID_CHARS]}\n"
         return EndOfRelay(f"{how}Check [execution.ray] resources and runtime_env.", "host")
     if isinstance(error, NodeDiedError) or any(words in said for words in NODE_DIED):
-        return EndOfRelay("a node was lost before hosts had started there", "machine")
+        return EndOfRelay(f"{node} was lost before hosts had started there", "machine")
     if any(words in said for words in OUT_OF_MEMORY):
-        return EndOfRelay("a node is out of memory: Ray ended the process that would run the hosts", "machine")
+        return EndOfRelay(f"{node} is out of memory: Ray ended the process that would run the hosts", "machine")
     why = _last_line(said.replace(NEVER_RAN, ""))
-    return EndOfRelay(f"the process that would run the hosts did not start: {why}", "machine")
+    return EndOfRelay(f"the process that would run the hosts did not start on {node}: {why}", "machine")
+
+
+def _telling_line(text: str) -> str:
+    """Return the last line that speaks of an error, as installers explain at length what they could not do."""
+    lines = [line for line in text.splitlines() if "error" in line.lower()]
+    return _last_line("\n".join(lines) or text)
 
 
 def _last_line(text: str) -> str:

@@ -68,12 +68,19 @@ def facts_body(
     return json.dumps(facts.to_json()).encode()
 
 
-def waiting_text(n_places: int, n_others: int, needs: HostNeeds) -> str:
-    """Return why hosts wait: there is room for `n_places` of them, and not for `n_others`.
+def waiting_text(n_places: int, n_lacking: int, needs: HostNeeds, *, n_of_others: int = 0) -> str:
+    """Return why hosts of an eval wait: of `n_places`, other evals have `n_of_others`, and `n_lacking` find none.
 
     >>> waiting_text(3, 1, HostNeeds({"num_cpus": 2}))
     'the cluster has room for 3 now; the other needs 2 CPUs'
+    >>> waiting_text(3, 1, HostNeeds({"num_cpus": 2}), n_of_others=2)
+    'other evals of this command have 2 of the 3 places of the cluster'
     """
+    if n_of_others:
+        places = "the only place" if n_places == 1 else f"all {n_places} places"
+        if n_of_others < n_places:
+            places = f"{n_of_others} of the {n_places} places"
+        return f"other evals of this command have {places} of the cluster"
     one, many = ("the other needs", "the others need") if n_places else ("it needs", "they need")
-    need = one if n_others == 1 else many
-    return f"the cluster has room for {n_places or 'none'} now; {need} {needs.amounts_text(n_others)}"
+    need = one if n_lacking == 1 else many
+    return f"the cluster has room for {n_places or 'none'} now; {need} {needs.amounts_text(n_lacking)}"

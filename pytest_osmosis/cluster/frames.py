@@ -21,7 +21,8 @@ class Kind(IntEnum):
     """To the bridge, first: the options of the cluster (json, `options.to_json`), and `ONLY_HERE` if no host may start
     on another machine."""
     OPEN = 2
-    """To the bridge: start host `number`. Its first line, the setup (bytes); role and given environment (json)."""
+    """To the bridge: start host `number`. Its first line, the setup (bytes); json: role, given environment, number
+    of its eval, and if it is optional."""
     SEND = 3
     """To the bridge: lines for a host (bytes)."""
     GATHER = 4

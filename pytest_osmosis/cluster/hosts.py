@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from pytest_osmosis.cluster.connection import RemoteConnection
 from pytest_osmosis.cluster.facts import ClusterFacts
 from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
 from pytest_osmosis.config.tables import RayOptions
-from pytest_osmosis.engine.host_connection import HostEnviron, Post, exit_text
+from pytest_osmosis.engine.host_connection import HostEnviron, Post, Spawn, exit_text
 from pytest_osmosis.engine.host_process import EXIT_S, PACKAGE_ROOT, kill_group, reaped
 from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.errors import ClusterError, HostError
@@ -83,6 +84,7 @@ class ClusterHosts:
         self._over: str | None = NOT_OPEN  # the reason why no host can be started
         self._connections: dict[int, RemoteConnection] = {}
         self._n_started = 0
+        self._n_evals = 0
 
     @property
     def facts(self) -> ClusterFacts:
@@ -129,12 +131,31 @@ class ClusterHosts:
         wrote = self._bridge.last_output() if self._bridge is not None else ""
         raise ClusterError("\n".join(filter(None, (f"no connection to a Ray cluster: {how or otherwise}", wrote))))
 
-    def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> RemoteConnection:
+    def of_eval(self, *, optional: bool) -> Spawn:
+        """Return what starts the hosts of one more eval, which come before those of later ones.
+
+        Optional ones start only where there is room: Ray is not asked for more.
+        """
+        self._n_evals += 1
+        return partial(self.spawn, eval_number=self._n_evals, optional=optional)
+
+    def spawn(
+        self,
+        name: str,
+        setup: Setup,
+        *,
+        environ: HostEnviron,
+        log: Path,
+        post: Post,
+        eval_number: int = 0,
+        optional: bool = False,
+    ) -> RemoteConnection:
         """Start a host on a node of the cluster, once one has a place for it. Raises `HostError` without a cluster.
 
         It gets what `environ` gives, in front of the environment of its node.
         """
-        given = json.dumps({"role": name, "environ": dict(environ.given)}).encode()
+        fields = {"role": name, "environ": dict(environ.given), "eval": eval_number, "optional": optional}
+        given = json.dumps(fields).encode()
         with self._changed:
             if self._over is not None or self._bridge is None:
                 raise HostError(self._over or NOT_OPEN)

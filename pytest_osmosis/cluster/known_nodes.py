@@ -12,6 +12,8 @@ from pytest_osmosis.cluster.places import HostNeeds, Node, is_here
 
 AVOID_S = 60.0
 """Ray places actors even on a node that is gone, until its own check notices. For this long we ask for others."""
+MOST_AVOIDED = 16
+"""A node on which relays cannot start is avoided for twice as long each time, up to this many times `AVOID_S`."""
 
 
 class KnownNodes:
@@ -22,8 +24,11 @@ class KnownNodes:
         self._only_here = only_here
         self._seen = Nodes((), {})
         self._elsewhere: frozenset[str] = frozenset()
-        self._lost_at: dict[str, float] = {}
+        self._avoided_until: dict[str, float] = {}
+        self._n_failures: Counter[str] = Counter()
         self._troubled_at: dict[str, float] = {}
+        self._demanded: dict[int, bool] = {}
+        self._taken_since: Counter[str] = Counter()
 
     @property
     def listed(self) -> list[Node]:
@@ -37,6 +42,8 @@ class KnownNodes:
     def take(self, seen: Nodes) -> None:
         """Take in a new look at the nodes."""
         self._seen = seen
+        self._demanded.clear()
+        self._taken_since.clear()
         if self._only_here:
             self._elsewhere = frozenset(node.node_id for node in seen.nodes if not is_here(node.address))
 
@@ -47,23 +54,43 @@ class KnownNodes:
         self._elsewhere |= {node_id}
         return False
 
+    def name_of(self, node_id: str) -> str:
+        """Return words for a node on which no relay has said its name."""
+        address = next((node.address for node in self.listed if node.node_id == node_id), "")
+        return f"node {address}" if address else "a node"
+
     def trouble(self, node_id: str) -> None:
         """Note that a relay failed on a node."""
         self._troubled_at[node_id] = time.monotonic()
 
     def lose(self, node_id: str) -> None:
         """Note that a node is gone."""
-        self._lost_at[node_id] = time.monotonic()
+        self._avoided_until[node_id] = time.monotonic() + AVOID_S
+
+    def fail(self, node_id: str) -> None:
+        """Note that a relay could not start on a node, which is avoided for some time if there is another one."""
+        self.trouble(node_id)
+        if any(node.node_id != node_id and self._needs.most_on(node) for node in self.usable()):
+            self._n_failures[node_id] += 1
+            times = min(2 ** (self._n_failures[node_id] - 1), MOST_AVOIDED)
+            self._avoided_until[node_id] = time.monotonic() + times * AVOID_S
+
+    def started(self, relay: RelayActor) -> None:
+        """Note that a relay runs, which perhaps took its resources after the last look."""
+        self._n_failures.pop(relay.node_id, None)
+        if relay.only_for is None and not self.state_of(relay).pid:
+            self._taken_since[relay.node_id] += relay.seats
 
     def usable(self) -> list[Node]:
         avoided = self.avoided()
         return [node for node in self._seen.nodes if node.node_id not in avoided]
 
     def avoided(self) -> set[str]:
-        return _recent(self._lost_at) | self._elsewhere
+        now = time.monotonic()
+        return {node_id for node_id, until in self._avoided_until.items() if now < until} | self._elsewhere
 
     def troubled(self) -> set[str]:
-        return _recent(self._troubled_at)
+        return {node_id for node_id, at in self._troubled_at.items() if time.monotonic() - at < AVOID_S}
 
     def spread(self) -> dict[str, Any]:
         """Return the options of an actor for any node that is not avoided."""
@@ -75,16 +102,19 @@ class KnownNodes:
 
     def rooms(self) -> list[int]:
         """Return for how many hosts each usable node has room."""
-        return [self._needs.room_on(node) for node in self.usable()]
+        return [self._needs.room_on(node, -self._taken_since[node.node_id]) for node in self.usable()]
 
     def n_places(self, relays: Iterable[RelayActor]) -> int:
         """Return for how many hosts there is room in all, with those for which `relays` hold resources."""
-        relays = [*relays]
         held: Counter[str] = Counter()
-        for relay in relays:
-            if relay.only_for is None and (node_id := self.node_of(relay, relays)):
+        for relay, node_id in self.nodes_of(relays).items():
+            if relay.only_for is None and node_id:
                 held[node_id] += relay.seats
-        return sum(self._needs.room_on(node, held[node.node_id]) for node in self.listed)
+        avoided = self.avoided()
+        return sum(
+            held[node.node_id] if node.node_id in avoided else self._needs.room_on(node, held[node.node_id])
+            for node in self.listed
+        )
 
     def state_of(self, relay: RelayActor) -> ActorState:
         """Return how an actor that was asked for was last seen."""
@@ -92,30 +122,40 @@ class KnownNodes:
 
     def is_demanded(self, relay: RelayActor) -> bool:
         """Return True if Ray says that somebody waits for what a relay asks for. It takes a second to say so."""
-        return relay.only_for is None and any(
-            self._needs.is_demand(demand, relay.seats) for demand in self._seen.demands
-        )
+        if relay.only_for is not None:
+            return False
+        if relay.seats not in self._demanded:
+            self._demanded[relay.seats] = any(
+                self._needs.is_demand(demand, relay.seats) for demand in self._seen.demands
+            )
+        return self._demanded[relay.seats]
 
-    def node_of(self, relay: RelayActor, relays: Iterable[RelayActor]) -> str:
-        """Return the node that holds resources for a relay, one of `relays`; "" while it waits for them.
+    def nodes_of(self, relays: Iterable[RelayActor]) -> dict[RelayActor, str]:
+        """Return the node that holds resources for each of all relays; "" for one that waits for them.
 
         Ray names a node for actors that wait, too. It holds what they need only if they no longer ask for it, and that
         much is in use there.
         """
-        if relay.runs or relay.handle is None:
-            return relay.node_id
-        state = self.state_of(relay)
-        if state.pid:
-            return state.node_id
-        if self.is_demanded(relay):
-            return ""
-        for node in self.listed:
-            if node.node_id == state.node_id:
-                used = {name: amount - node.free.get(name, 0.0) for name, amount in node.total.items()}
-                ours = sum(each.seats for each in relays if each.runs and each.node_id == node.node_id)
-                return node.node_id if self._needs.room_in(used) - ours >= relay.seats else ""
-        return ""
+        relays = [*relays]
+        running: Counter[str] = Counter()
+        for relay in relays:
+            running[relay.node_id] += relay.seats if relay.runs else 0
+        rooms_used = {
+            node.node_id: self._needs.room_in(
+                {name: amount - node.free.get(name, 0.0) for name, amount in node.total.items()}
+            )
+            for node in self.listed
+        }
 
+        def node_of(relay: RelayActor) -> str:
+            if relay.runs or relay.handle is None:
+                return relay.node_id
+            state = self.state_of(relay)
+            if state.pid:
+                return state.node_id
+            if self.is_demanded(relay):
+                return ""
+            free_for_it = rooms_used.get(state.node_id, 0) - running[state.node_id] >= relay.seats
+            return state.node_id if free_for_it else ""
 
-def _recent(times: dict[str, float]) -> set[str]:
-    return {name for name, at in times.items() if time.monotonic() - at < AVOID_S}
+        return {relay: node_of(relay) for relay in relays}

@@ -15,7 +15,7 @@ import json
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pytest_osmosis.cluster.actors import (
@@ -28,7 +28,6 @@ from pytest_osmosis.cluster.actors import (
     Order,
     PlacedHost,
     RelayActor,
-    Role,
     Started,
     actor_id,
 )
@@ -37,6 +36,7 @@ from pytest_osmosis.cluster.facts_teller import FactsTeller, Look, waiting_text
 from pytest_osmosis.cluster.frames import Frame, Kind
 from pytest_osmosis.cluster.known_nodes import KnownNodes
 from pytest_osmosis.cluster.places import HostNeeds, Node, rooms_after, seats_of_actors
+from pytest_osmosis.cluster.seating import Seating
 from pytest_osmosis.config.tables import RayOptions
 
 TICK_S = 0.5
@@ -48,6 +48,8 @@ SETTLE_S = 0.03
 """Hosts that are opened within this time are placed together."""
 SPLIT_LOOKS = 2
 """If a relay has waited for its resources in this many looks, smaller ones are made instead."""
+ORDERS_S = 180.0
+"""A relay gets this long to take orders, though it listens: what it starts hosts with, such as a disk, may hang."""
 CALL_BYTES = 60_000
 """Ray sends arguments below 100 KB with the call; larger ones go through its object store."""
 FEW_RELAYS = 4
@@ -81,11 +83,10 @@ class Relays:
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._actors = Actors(options, self._needs, self._inbox.put)
         self._watch = NodeWatch(self._inbox.put)
-        self._waiting: dict[int, PlacedHost] = {}
-        self._seated: dict[int, RelayActor] = {}
-        self._relays: list[RelayActor] = []
+        self._seating = Seating()
         self._due: set[RelayActor] = set()
         self._settle_at: float | None = None
+        self._is_watch_old = False
         self._ticked_at = time.monotonic()
 
     def put(self, message: Message) -> None:
@@ -108,7 +109,13 @@ class Relays:
                 self._settle()
             if now - self._ticked_at >= TICK_S:
                 self._tick(now)
+            if self._is_watch_old:
+                self._watch_actors()
         self._actors.close(self._relays)
+
+    @property
+    def _relays(self) -> Collection[RelayActor]:
+        return self._seating.relays.keys()
 
     def _arrived(self) -> list[Message]:
         """Wait for a message, and return all that have arrived: what one turn sends to a relay is one call."""
@@ -131,15 +138,16 @@ class Relays:
                 self._take_nodes(message)
             case Started(relay, handle):
                 self._take_actor(relay, handle)
-            case Failed(relay, error):
+            case Failed(relay, error, node_id):
                 if relay in self._relays:
-                    self._abandon(relay, failed_start(error))
+                    relay.node_id = node_id
+                    self._abandon(relay, failed_start(error, self._nodes.name_of(node_id)))
             case CallAnswered(relay, call, future):
                 if relay in self._relays:  # those that were abandoned are heard no more
                     self._take_answer(relay, call, future)
 
     def _take_frame(self, frame: Frame) -> None:
-        host = self._host(frame.number)
+        host = self._seating.host(frame.number)
         match frame.kind:
             case Kind.OPEN:
                 self._open(frame)
@@ -148,24 +156,27 @@ class Relays:
                 self._order(host, [("send", host.number, piece, b"") for piece in pieces])
             case Kind.GATHER if host is not None:
                 host.gather_s = float(frame.first)
-            case Kind.KILL if frame.number in self._waiting:
+            case Kind.KILL if frame.number in self._seating.waiting:
+                self._seating.drop(frame.number)
                 self._died(frame.number, EndOfRelay("it was ended while it waited for a place", "machine"))
                 self._settle_soon(0.0)
             case Kind.KILL if host is not None:
                 self._order(host, [("kill", host.number, b"", b"")])
 
-    def _host(self, number: int) -> PlacedHost | None:
-        relay = self._seated.get(number)
-        return self._waiting.get(number) if relay is None else relay.hosts.get(number)
-
     def _open(self, frame: Frame) -> None:
         fields = json.loads(frame.second)
         workspace = json.loads(frame.first)["setup"]["workspace"]
         upload = self._options.workspace == "upload"
-        second = json.dumps({**fields, "move_from": workspace if upload else None}).encode()
-        orders = opening_orders(frame.number, frame.first, second)
-        host = PlacedHost(frame.number, fields["role"], orders, workspace if upload else "")
-        self._waiting[host.number] = host
+        order = {"role": fields["role"], "environ": fields["environ"], "move_from": workspace if upload else None}
+        host = PlacedHost(
+            frame.number,
+            fields["role"],
+            opening_orders(frame.number, frame.first, json.dumps(order).encode()),
+            workspace if upload else "",
+            eval_number=fields.get("eval", 0),
+            optional=fields.get("optional", False),
+        )
+        self._seating.wait(host)
         if self._settle_at is None:
             self._settle_soon(SETTLE_S)
 
@@ -175,51 +186,56 @@ class Relays:
     def _settle(self) -> None:
         """Give seats to hosts that wait, and have as many relays made as the others need."""
         self._settle_at = None
-        for host in [*self._waiting.values()]:
-            if (relay := self._seat_for(host)) is not None:
-                del self._waiting[host.number]
-                self._seated[host.number] = relay
-                relay.hosts[host.number] = host
-                orders, host.orders = host.orders, []
-                self._hand(relay, orders)
-        common = [host for host in self._waiting.values() if not self._is_alone(host)]
-        for workspace in {host.workspace for host in common} | {relay.workspace for relay in self._relays}:
-            self._provide(workspace, [host for host in common if host.workspace == workspace])
+        for relay, host in self._seating.seat():
+            self._hand_over(relay, host)
+        for workspace in self._seating.workspaces():
+            self._provide(workspace)
         self._provide_quarantines()
-        if common:  # a relay without hosts may hold the resources that they need
-            for relay in [each for each in self._relays if each.runs and not each.hosts]:
+        if len(self._seating.waiting) > len(self._seating.quarantines):  # an idle relay may hold what the others need
+            for relay in [each for each in self._relays if each.runs and not each.hosts and not each.places.total()]:
                 self._end(relay)
 
-    def _seat_for(self, host: PlacedHost) -> RelayActor | None:
-        if host.role == "quarantine":
-            mine = [each for each in self._relays if each.runs and each.only_for == host.number]
-            return mine[0] if mine else None
-        free = [
-            relay
-            for relay in self._relays
-            if relay.runs and relay.only_for is None and relay.workspace == host.workspace and relay.has_seat(host.role)
-        ]
-        return min(free, key=lambda relay: relay.n_of(host.role) if host.role == "scorer" else 0, default=None)
+    def _hand_over(self, relay: RelayActor, host: PlacedHost) -> None:
+        """Let a relay have what was to be sent to a host while it waited."""
+        orders, host.orders = host.orders, []
+        self._hand(relay, orders)
 
-    def _provide(self, workspace: str, waiting: Sequence[PlacedHost]) -> None:
-        """Have as many seats made as hosts wait for, and no more."""
-        roles = Counter(host.role for host in waiting)
-        needed = max(roles.values(), default=0)
+    def _provide(self, workspace: str) -> None:
+        """Have as many seats made as hosts wait for, and no more; for optional ones only where there is room."""
+        waiting = Counter(host.optional for host in self._seating.hosts_waiting(workspace))
         coming = [each for each in self._relays if not each.runs and each.only_for is None]
         ours = sorted((each for each in coming if each.workspace == workspace), key=lambda each: each.seats)
+        if not (waiting or ours):
+            return
+        nodes = self._nodes.nodes_of(self._relays)
+        rooms = rooms_after(self._nodes.rooms(), [each.seats for each in coming if not nodes[each]])
+        n_coming = sum(each.seats for each in ours)
+        n_optional = min(waiting[True], max(sum(rooms) + n_coming - waiting[False], 0))
+        asks = not (waiting[False] or n_optional) and not self._relays  # the first host is there to be waited for
+        n_needed = waiting[False] + (1 if asks else n_optional)
         for relay in ours:
-            if sum(each.seats for each in ours if each in self._relays) - relay.seats >= needed:
+            if n_coming - relay.seats >= n_needed:
+                n_coming -= relay.seats
                 self._end(relay)
-        needed -= sum(each.seats for each in ours if each in self._relays)
-        unplaced = [each.seats for each in coming if not self._nodes.node_of(each, self._relays)]
-        rooms = rooms_after(self._nodes.rooms(), unplaced)
+        n_firm = max(n_needed - n_optional - n_coming, 0)
+        self._make_relays(n_firm, rooms, workspace, optional=False)
+        if n_firm:
+            rooms = rooms_after(rooms, self._split_up(n_firm, rooms))
+        self._make_relays(n_needed - n_coming - n_firm, rooms, workspace, optional=True)
+
+    def _split_up(self, n_hosts: int, rooms: Sequence[int]) -> list[int]:
+        """Return the seats of each relay for hosts."""
         largest = max(map(self._needs.most_on, self._nodes.usable()), default=1)
         at_most = self._needs.most_seats(self._options.hosts_per_actor)
-        for seats in seats_of_actors(needed, rooms, at_most=at_most, largest=largest):
-            self._make(RelayActor(seats, workspace), self._nodes.spread())
+        return [*seats_of_actors(n_hosts, rooms, at_most=at_most, largest=largest)]
+
+    def _make_relays(self, n_hosts: int, rooms: Sequence[int], workspace: str, *, optional: bool) -> None:
+        options = self._nodes.spread()
+        for seats in self._split_up(n_hosts, rooms):
+            self._make(RelayActor(seats, workspace, optional=optional), options)
 
     def _provide_quarantines(self) -> None:
-        alone = {host.number: host for host in self._waiting.values() if self._is_alone(host)}
+        alone = self._seating.quarantines
         served = {relay.only_for for relay in self._relays}
         for relay in [each for each in self._relays if not each.runs and each.only_for not in {None, *alone}]:
             self._end(relay)
@@ -232,10 +248,6 @@ class Relays:
                     node_id, devices = neighbour.node_id, neighbour.devices
                     self._make(RelayActor(1, host.workspace, number, pinned_to=node_id, devices=devices), {})
 
-    @staticmethod
-    def _is_alone(host: PlacedHost) -> bool:
-        return host.role == "quarantine"
-
     def _neighbour_of_quarantine(self) -> RelayActor | None:
         """Return a relay on whose node the quarantine takes no resources besides, as a host of that one is idle."""
         avoided, troubled = self._nodes.avoided(), self._nodes.troubled()
@@ -244,16 +256,18 @@ class Relays:
 
     def _make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
         relay.asked_at = time.monotonic()
-        self._relays.append(relay)
+        self._seating.add(relay)
         self._actors.make(relay, options)
 
     def _end(self, relay: RelayActor) -> None:
-        self._relays.remove(relay)
+        self._seating.remove(relay)
         self._due.discard(relay)
         self._actors.kill(relay)
-        self._watch_actors()
+        self._is_watch_old = True
 
     def _watch_actors(self) -> None:
+        """Have the actors looked at that have not answered yet."""
+        self._is_watch_old = False
         self._watch.asked = tuple(actor_id(each.handle) for each in self._relays if each.handle and not each.runs)
 
     def _take_actor(self, relay: RelayActor, handle: Any) -> None:
@@ -261,7 +275,7 @@ class Relays:
         if relay not in self._relays:
             self._actors.kill(relay)
             return
-        self._watch_actors()
+        self._is_watch_old = True
         self._call(relay, "where")
 
     def _call(self, relay: RelayActor, call: Literal["where", "do", "listen"], *arguments: Any) -> None:
@@ -270,7 +284,7 @@ class Relays:
         reference.future().add_done_callback(lambda future: self._inbox.put(CallAnswered(relay, call, future)))
 
     def _order(self, host: PlacedHost, orders: Iterable[Order]) -> None:
-        relay = self._seated.get(host.number)
+        relay = self._seating.relay_of(host.number)
         if relay is None:
             host.orders += orders
         else:
@@ -284,7 +298,7 @@ class Relays:
     def _send(self) -> None:
         """Send each relay what it is to do: one call at a time, and no more than fits in it."""
         for relay in self._due:
-            if relay.is_sending or not relay.orders:
+            if relay.sent_at is not None or not relay.orders:
                 continue
             n, size = 0, 0
             for _, _, first, second in relay.orders:
@@ -293,7 +307,7 @@ class Relays:
                     break
                 n += 1
             batch, relay.orders = relay.orders[:n], relay.orders[n:]
-            relay.is_sending = True
+            relay.sent_at = time.monotonic()
             self._call(relay, "do", batch)
         self._due.clear()
 
@@ -313,13 +327,13 @@ class Relays:
                 self._nodes.lose(relay.pinned_to)
                 self._try_elsewhere(relay)
             else:
-                self._abandon(relay, failed_start(error))
+                self._actors.find_failed(relay, error)
             return
         match call:
             case "where":
                 self._arrive(relay, answer)
             case "do":
-                relay.is_sending = False
+                relay.sent_at = None
                 self._hand(relay, ())
             case "listen":
                 for said in answer:
@@ -342,9 +356,14 @@ class Relays:
             self._abandon(relay, EndOfRelay(how, "host"))
             return
         relay.runs, relay.idle_since = True, time.monotonic()
-        self._watch_actors()
+        self._is_watch_old = True
+        self._nodes.started(relay)
         self._listen(relay)
-        self._settle()
+        if relay.only_for is None:
+            self._seating.opened(relay)
+        elif (host := self._seating.seat_alone(relay)) is not None:
+            self._hand_over(relay, host)
+        self._settle_soon(0.0)
 
     def _try_elsewhere(self, relay: RelayActor) -> None:
         """End a relay that has no hosts yet, and have another one made for those that wait for it."""
@@ -357,46 +376,40 @@ class Relays:
         self._say(Frame(Kind(kind), number, first, second))
         if kind == Kind.DIED:
             if json.loads(first)["by"] == "machine":  # this relay starts no more hosts
-                relay.seats = 0
+                self._seating.closed(relay)
             self._leave(relay, number)
 
     def _leave(self, relay: RelayActor, number: int) -> None:
-        del relay.hosts[number], self._seated[number]
+        self._seating.leave(number)
         relay.orders = [order for order in relay.orders if order[1] != number]
         relay.idle_since = time.monotonic()
         if relay.only_for == number or (not relay.seats and not relay.hosts):
             self._end(relay)
-        if self._waiting:
+        self._settle_if_any_wait()
+
+    def _settle_if_any_wait(self) -> None:
+        if self._seating.waiting:
             self._settle_soon(0.0)
 
     def _died(self, number: int, end: EndOfRelay) -> None:
-        self._waiting.pop(number, None)
-        self._seated.pop(number, None)
         self._say(Frame(Kind.DIED, number, json.dumps({"how": end.how, "by": end.by}).encode()))
 
     def _abandon(self, relay: RelayActor, end: EndOfRelay) -> None:
         """End a relay and its hosts. The hosts of one that never ran are those that would have got its seats."""
         if end.by == "host" and not relay.runs and any(each.runs for each in self._relays):
-            end = end._replace(by="machine", is_of_node=bool(relay.node_id))  # other nodes can run these hosts
-        if relay.node_id:
+            end = end._replace(by="machine")  # other nodes can run these hosts
+        if end.is_of_node and relay.node_id:
             self._nodes.trouble(relay.node_id)
-            if end.is_of_node:
-                self._nodes.lose(relay.node_id)
+            self._nodes.lose(relay.node_id)
+        elif relay.node_id:
+            (self._nodes.trouble if relay.runs else self._nodes.fail)(relay.node_id)
+        ended = [*relay.hosts] if relay.runs else self._seating.next_for(relay)
+        for number in [] if relay.runs else ended:
+            self._seating.drop(number)
         self._end(relay)
-        for number in [*relay.hosts] if relay.runs else [*self._next_for(relay)]:
+        for number in ended:
             self._died(number, end)
-        if self._waiting:
-            self._settle_soon(0.0)
-
-    def _next_for(self, relay: RelayActor) -> Iterator[int]:
-        if relay.only_for is not None:
-            yield from {relay.only_for} & self._waiting.keys()
-            return
-        left = Counter({"host": relay.seats, "scorer": relay.seats})
-        for host in [*self._waiting.values()]:
-            if host.workspace == relay.workspace and left[host.role] > 0:
-                left[host.role] -= 1
-                yield host.number
+        self._settle_if_any_wait()
 
     def _tick(self, now: float) -> None:
         stood_still_s = now - self._ticked_at - TICK_S
@@ -404,12 +417,18 @@ class Relays:
         if stood_still_s > TICK_S:  # answers may have arrived meanwhile, which nobody has taken yet
             for relay in self._relays:
                 relay.asked_at += stood_still_s
+                relay.sent_at = None if relay.sent_at is None else relay.sent_at + stood_still_s
+        if self._seating.free_places(now):
+            self._settle_if_any_wait()
         late = self._unanswered(now)
         for relay in [*self._relays]:
             if relay in late:
                 node = f"node {relay.node}" if relay.node else "a node"
                 how = f"{node} said nothing for {ANSWER_S:.0f} s"
                 self._abandon(relay, EndOfRelay(how, "machine", is_of_node=True))
+            elif relay.sent_at is not None and now - relay.sent_at > ORDERS_S:
+                how = f"node {relay.node} did not start hosts, or feed them, for {ORDERS_S:.0f} s"
+                self._abandon(relay, EndOfRelay(how, "machine"))
             elif relay.runs and not relay.hosts and now - relay.idle_since > IDLE_S:
                 self._end(relay)
 
@@ -435,39 +454,33 @@ class Relays:
             relay.n_waits = relay.n_waits + 1 if self._nodes.is_demanded(relay) else 0
         n_places = self._nodes.n_places(self._relays)
         self._split()
-        holds = self._facts.take(self._nodes.listed, n_places, self._n_wanted(), self._nodes.n_elsewhere)
+        holds = self._facts.take(self._nodes.listed, n_places, self._seating.n_wanted, self._nodes.n_elsewhere)
         if holds is not None:
             self._tell_waiting(holds)
+        self._settle_if_any_wait()  # there may be room for optional hosts
 
     def _split(self) -> None:
-        """End relays that wait although the largest room suffices for smaller ones, which are then made."""
+        """End relays that wait although the largest room suffices for smaller ones, which are then made. One for
+        optional hosts ends if there is no room at all."""
         waiting = [relay for relay in self._relays if relay.n_waits and not relay.runs]
         roomiest = max(rooms_after(self._nodes.rooms(), [relay.seats for relay in waiting]), default=0)
         for relay in waiting:
-            if relay.n_waits >= SPLIT_LOOKS and 0 < roomiest < relay.seats:
+            if relay.n_waits >= SPLIT_LOOKS and (0 < roomiest < relay.seats or (relay.optional and not roomiest)):
                 self._end(relay)
-                self._settle_soon(0.0)
-
-    def _n_wanted(self) -> int:
-        """Return for how many hosts there should be a place, each with its scorer."""
-        hosts = [*self._waiting.values()]
-        for relay in self._relays:
-            hosts += relay.hosts.values()
-        return max(Counter(host.role for host in hosts if not self._is_alone(host)).values(), default=0)
 
     def _tell_waiting(self, look: Look) -> None:
-        """Tell hosts for which there is no room why they wait."""
-        if look.n_wanted <= look.n_places:
-            return
-        why = waiting_text(look.n_places, look.n_wanted - look.n_places, self._needs)
-        roles: tuple[Role, ...] = ("host", "scorer")
-        for role in roles:
-            waiting = [host for host in self._waiting.values() if host.role == role]
-            n_seated = sum(relay.n_of(role) for relay in self._relays)
-            for host in waiting[max(look.n_places - n_seated, 0) :]:
+        """Tell hosts for which there is no room why they wait, and those that now have room that they do not."""
+        for host in self._seating.waiting.values():
+            if host.role == "host":
+                why = self._why_waiting(host, look)
                 if host.waits != why:
                     host.waits = why
                     self._say(Frame(Kind.WAITS, host.number, why.encode()))
+
+    def _why_waiting(self, host: PlacedHost, look: Look) -> str:
+        n_of_others = self._seating.n_of_others(host.of_eval)
+        n_lacking = self._seating.n_wanted_by(host.of_eval) - max(look.n_places - n_of_others, 0)
+        return waiting_text(look.n_places, n_lacking, self._needs, n_of_others=n_of_others) if n_lacking > 0 else ""
 
 
 def opening_orders(number: int, setup: bytes, fields: bytes) -> list[Order]:

@@ -80,7 +80,8 @@ class RayClusters:
         return self._opened[_key(prepared.config.execution.ray)]
 
     def spawn(self, prepared: Prepared) -> Spawn:
-        return self.of(prepared).spawn
+        """Return what starts the hosts of an eval. It is asked for once by each, in the order of the evals."""
+        return self.of(prepared).of_eval(optional=prepared.config.execution.hosts is None)
 
     def n_places(self, prepared: Prepared) -> int:
         """Return the number of hosts of an eval that sets none: as many as its cluster has room for."""

@@ -48,7 +48,7 @@ class RewardError:
     details: str = ""
     """The user's traceback, or ""."""
     boundary: Boundary = "reward"
-    """The boundary: "provider" if a judge could not be asked."""
+    """The boundary: "provider" if a judge could not be asked, "host" if no process was left to call the function."""
 
 
 class StoredUse(NamedTuple):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.cluster.actors import KEEP
 from pytest_osmosis.cluster.bridge import refusal_text
 from pytest_osmosis.cluster.facts import ClusterFacts
 from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
@@ -33,6 +35,17 @@ from tests.cluster.test_relay import Workspace
 REWARDS = """
 async def exact(solution_str, ground_truth, extra_info):  # it does not block, and needs no scorer
     return float(solution_str == ground_truth)
+"""
+
+LACKING = """
+import sys
+
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pytest_osmosis":
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Lacking())
 """
 
 
@@ -483,6 +496,45 @@ def test_a_workspace_that_nodes_do_not_share_is_uploaded(
     listed = rolled["messages"][-1]["content"].split()
     assert {"agent.py", "rewards.py"} <= {*listed}
     assert ".env" not in listed
+
+
+def test_an_upload_is_kept_for_nodes_that_join_late(cluster: RayCluster, workspace: Workspace, tmp_path: Path) -> None:
+    """Ray forgets an upload ten minutes after it was made, here after two seconds, even if hosts use it."""
+    (workspace.root / "configs").mkdir(exist_ok=True)
+    late = []
+    try:
+        with bridge_process(tmp_path, **{KEEP: "2"}) as bridge:
+            needs = {"num_cpus": 0, "resources": {"late": 1}}
+            bridge.connect(cluster.address, workspace="upload", resources=needs)
+            for number in (1, 2):
+                late.append(cluster.add(num_cpus=0, resources={"late": 1}))
+                bridge.open(number, workspace)
+                bridge.until_event(number, "ready")
+                time.sleep(3 * 2)  # Ray says nowhere that it has forgotten
+            assert bridge.placed(1)["node_id"] != bridge.placed(2)["node_id"]
+    finally:
+        cluster.remove(*late)
+
+
+def test_a_node_without_our_package_is_named_and_avoided(
+    cluster: RayCluster, bridge: Bridge, workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LACKING)
+    nodes = [cluster.add(num_cpus=0, resources={"mixed": 1})]
+    try:
+        bridge.connect(cluster.address, resources={"num_cpus": 0, "resources": {"mixed": 1}})
+        bridge.open(1, workspace)
+        bridge.until_event(1, "ready")
+        nodes.append(cluster.add({"PYTHONPATH": str(tmp_path)}, num_cpus=0, resources={"mixed": 1}))
+        bridge.open(2, workspace)
+        death = bridge.death(2)
+        assert death["by"] == "machine"
+        assert re.search(r"cannot be imported on node [0-9.]+ \(ModuleNotFoundError: No module", death["how"]), death
+        bridge.open(3, workspace)
+        bridge.until(lambda: bridge.of(Kind.WAITS, 3), "for a host that waits for another node")
+        assert not bridge.of(Kind.DIED, 3)
+    finally:
+        cluster.remove(*nodes)
 
 
 def test_a_mistake_in_runtime_env_is_the_users(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""The causes of the end of a relay, by what Ray says."""
+"""The end of a relay, by what Ray says."""
 
 from __future__ import annotations
 
@@ -47,9 +47,21 @@ def test_a_machine_that_ends_a_relay_at_its_start_is_no_mistake() -> None:
     ("said", "how"),
     [
         ("The actor is dead because its node has died.\n{}", "a node was lost before hosts had started there"),
-        ("The owner left.\n{}", "the process that would run the hosts did not start: The owner left."),
+        ("The owner left.\n{}", "the process that would run the hosts did not start on a node: The owner left."),
     ],
 )
 def test_a_relay_that_never_ran_says_why(said: str, how: str) -> None:
     never_ran = "The actor never ran - it was cancelled before it started running."
     assert failed_start(ActorDied(said.format(never_ran))).how == how
+
+
+def test_an_environment_that_cannot_be_made_is_told_in_one_line() -> None:
+    from ray.exceptions import RuntimeEnvSetupError
+
+    said = "Failed:\nCollecting nothing\nERROR: No matching distribution found for nothing\n[notice] a new pip"
+    end = failed_start(RuntimeEnvSetupError(said), "node 10.0.0.7")
+    assert end.how == (
+        "Ray cannot make the environment of the hosts on node 10.0.0.7: ERROR: No matching distribution found for "
+        "nothing; check [execution.ray] runtime_env, workspace and exclude"
+    )
+    assert end.by == "host"

@@ -29,6 +29,16 @@ async def rollout(ctx):
         await asyncio.sleep(0.02)
     await ctx.chat(ctx.prompt)
 """
+CRASHES = """
+import asyncio, os
+
+async def rollout(ctx):
+    if ctx.row_index == 3 and not os.path.exists("crashed"):
+        await asyncio.sleep(12)  # the hosts of the other eval ask for a place, and the user reads that they wait
+        open("crashed", "x").close()
+        os.abort()
+    await ctx.chat(ctx.prompt)
+"""
 NOT_HERE = """
 from dataclasses import replace
 
@@ -132,6 +142,30 @@ def test_a_run_goes_on_elsewhere_and_nothing_is_rolled_out_twice(
 
     last.assert_outcomes(passed=6)
     assert Counter((workspace.root / "calls.log").read_text().split()) == Counter("012345")
+
+
+def test_a_crash_takes_no_place_from_an_eval_that_another_one_waits_for(
+    workspace: Workspace, eval_on: Callable[..., None], cluster: RayCluster
+) -> None:
+    workspace.write("agent.py", CRASHES)
+    needs = {"num_cpus": 0, "resources": {"only": 1}}
+    node = cluster.add(num_cpus=0, resources={"only": 1})
+    try:
+        eval_on(
+            6,
+            {"ray": {"address": cluster.address, "resources": needs}},
+            agent={"agent": "agent:rollout"},
+            evaluation={"batch_size": 2},
+        )
+        config = workspace.root / "configs/eval/x.toml"
+        config.write_text(f'{config.read_text()}\n[[eval]]\nname = "a"\n[[eval]]\nname = "b"\n')
+
+        result = workspace.run(CONFIG)
+    finally:
+        cluster.remove(node)
+
+    result.assert_outcomes(passed=12)
+    result.stdout.fnmatch_lines(["*b: the host has no place: other evals of this command have the only place *"])
 
 
 def test_stored_rollouts_are_scored_on_the_cluster(workspace: Workspace, eval_on: Callable[..., None]) -> None:
