@@ -49,6 +49,8 @@ class SimulatedActor:
     def answer(self, call: str, *arguments: Any) -> Future[Any]:
         future: Future[Any] = Future()
         match call:
+            case "where" if not self.node_id:
+                pass
             case "where" if self.node_id in self._cluster.bad_nodes:
                 future.set_exception(RuntimeError("No module named 'pytest_osmosis'"))
             case "where":
@@ -102,7 +104,8 @@ class _Call:
 class SimulatedCluster:
     """Nodes with as many CPUs each, and relays that run on them. Hosts take a CPU each.
 
-    An actor without a node waits, and Ray says that somebody wants what it wants. On `bad_nodes` no relay can start.
+    An actor for which no node has room waits for ever, and Ray says that somebody wants what it wants. No relay can
+    start on `bad_nodes`.
     """
 
     def __init__(self, n_nodes: int, cpus: int) -> None:
@@ -176,7 +179,10 @@ class SimulatedCluster:
         for relay, actor in self.actors.items():
             used[actor.node_id] += relay.seats
         nodes = [Node(node, node, {"CPU": cpus}, {"CPU": cpus - used[node]}) for node, cpus in [*self.n_cpus.items()]]
-        states = {actor.hex(): ActorState(True, actor.node_id, 1) for actor in self.actors.values()}
+        states = {
+            actor.hex(): ActorState(True, actor.node_id, 1) if actor.node_id else ActorState()
+            for actor in self.actors.values()
+        }
         self._post(Nodes(nodes, states, [{"CPU": float(seats)} for seats in self._demands.values()]))
 
     def make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
@@ -193,8 +199,7 @@ class SimulatedCluster:
         ]
         if not free:
             self._demands[relay] = relay.seats
-            return
-        node_id = min(free, key=lambda node: taken[node])
+        node_id = min(free, key=lambda node: taken[node], default="")
         self.actors[relay] = SimulatedActor(str(self.n_made), node_id, self)
         self._post(Started(relay, self.actors[relay]))
 

@@ -43,6 +43,18 @@ def test_the_first_optional_host_is_waited_for() -> None:
         assert cluster.n_demanded == 1
 
 
+def test_room_for_optional_hosts_that_is_gone_is_asked_for_no_longer() -> None:
+    with SimulatedCluster(1, 2).running() as cluster:
+        cluster.wait_for(Kind.FACTS, 1)
+        cluster.n_cpus.clear()
+        for number in range(1, 3):
+            cluster.open(number, optional=True)
+        until(lambda: cluster.n_demanded == 2, "for the demand of two hosts")
+        cluster.look()
+        cluster.look()
+        until(lambda: cluster.n_demanded == 1, "for that of the first one")
+
+
 def test_hosts_whose_number_is_set_ask_ray_for_room() -> None:
     with SimulatedCluster(1, 2).running() as cluster:
         for number in range(1, 7):
