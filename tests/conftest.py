@@ -19,3 +19,4 @@ else:
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]
 os.environ.pop("PYTHONUNBUFFERED", None)  # users' output is buffered
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each session of a test would compile some 300 modules again
