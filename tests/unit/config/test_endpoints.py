@@ -13,6 +13,7 @@ from pytest_osmosis.config.document import Document
 from pytest_osmosis.config.endpoints import ALIASES, ENDPOINT, RegisteredEndpoint, Registry, load_registry
 from pytest_osmosis.config.key_lines import Lines
 from pytest_osmosis.errors import ConfigError
+from pytest_osmosis.text.paths import shown
 
 VALID = """\
 [[endpoint]]
@@ -122,7 +123,8 @@ def test_two_names_of_a_key_may_say_the_same(tmp_path: Path) -> None:
 def test_replicas_must_have_one_model_and_must_differ(tmp_path: Path) -> None:
     same, other = VALID.split("\n\n")[0], VALID.split("\n\n")[0].replace("Qwen3-8B", "Qwen3-14B")
     assert [text.partition(" (")[0] for text in problems_in(tmp_path, f"{same}\n\n{same}\n{other}")] == [
-        f'8: [[endpoint]] "qwen": the same entry is at {tmp_path}/configs/endpoints.toml:1 already; remove one of them',
+        f'8: [[endpoint]] "qwen": the same entry is at {shown(tmp_path / "configs/endpoints.toml")}:1 already; remove '
+        "one of them",
         '14: [[endpoint]] "qwen" model: replicas must have the same model, got "Qwen/Qwen3-14B" after "Qwen/Qwen3-8B"',
     ]
 

@@ -20,6 +20,7 @@ from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock, holder_of
+from pytest_osmosis.text.paths import shown
 
 NO_FLOCK = """
 import errno, fcntl
@@ -151,7 +152,7 @@ def test_a_process_on_another_machine_counts_as_alive_without_flock(tmp_path: Pa
     said = line_of(start(system + HOLD))
     if system:
         assert "on elsewhere has been writing it" in said
-        assert said.endswith(f"if it no longer runs, delete {tmp_path}/lock")
+        assert said.endswith(f"if it no longer runs, delete {shown(tmp_path / 'lock')}")
         assert holder_of(RunDirectory(tmp_path)) is not None
     else:
         assert said == f"taken from {os.getpid()}"

@@ -27,6 +27,7 @@ from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.results.shards import ShardFacts
+from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import Verdict, title_of
 from tests.unit.made import CONFIG, PROVENANCE, A, B, failed, finished, pending, removed, results_of, rolled
@@ -271,15 +272,14 @@ def test_files_that_do_not_belong_together_are_refused_with_all_problems(tmp_pat
         merge(paths)
 
     lines = str(raised.value).splitlines()
-    told = [line.replace(str(tmp_path), "").partition(": ")[2].partition(";")[0] for line in lines]
-    first = "1.json"
-    assert [text.replace(f"{tmp_path}/", "") for text in told] == [
+    first = shown(tmp_path / "1.json")
+    assert [line.partition(": ")[2].partition(";")[0] for line in lines] == [
         "holds no shard, but other files of the eval x are there",
-        f"holds shard 1 of 4 of x again, as /{first} does",
-        f"plan_digest: {'1' * 32}, but {'0' * 32} in /{first}",
-        f'config.thresholds: {{"{A}": 0.5, "{B}": 1.0}}, but {{"{A}": 1.0, "{B}": 1.0}} in /{first}',
-        f"digest of the code of {A}: 2, but 1 in /{first}",
-        f'gates: [], but ["pass_rate >= 0.5"] in /{first}',
+        f"holds shard 1 of 4 of x again, as {first} does",
+        f"plan_digest: {'1' * 32}, but {'0' * 32} in {first}",
+        f'config.thresholds: {{"{A}": 0.5, "{B}": 1.0}}, but {{"{A}": 1.0, "{B}": 1.0}} in {first}',
+        f"digest of the code of {A}: 2, but 1 in {first}",
+        f'gates: [], but ["pass_rate >= 0.5"] in {first}',
     ]
 
 
