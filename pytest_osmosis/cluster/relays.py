@@ -103,10 +103,10 @@ class Relays:
                 self._take(message)
             if any(isinstance(message, Closed) for message in arrived):
                 break
-            self._send()
             now = time.monotonic()
             if self._settle_at is not None and now >= self._settle_at:
                 self._settle()
+            self._send()
             if now - self._ticked_at >= TICK_S:
                 self._tick(now)
             if self._is_watch_old:
@@ -187,7 +187,7 @@ class Relays:
         """Give seats to hosts that wait, and have as many relays made as the others need."""
         self._settle_at = None
         for relay, host in self._seating.seat():
-            self._hand_over(relay, host)
+            self._take_along(relay, host)
         for workspace in self._seating.workspaces():
             self._provide(workspace)
         self._provide_quarantines()
@@ -195,8 +195,8 @@ class Relays:
             for relay in [each for each in self._relays if each.runs and not each.hosts and not each.places.total()]:
                 self._end(relay)
 
-    def _hand_over(self, relay: RelayActor, host: PlacedHost) -> None:
-        """Let a relay have what was to be sent to a host while it waited."""
+    def _take_along(self, relay: RelayActor, host: PlacedHost) -> None:
+        """Let the relay of a host have what was to be sent to it while it waited."""
         orders, host.orders = host.orders, []
         self._hand(relay, orders)
 
@@ -362,7 +362,7 @@ class Relays:
         if relay.only_for is None:
             self._seating.opened(relay)
         elif (host := self._seating.seat_alone(relay)) is not None:
-            self._hand_over(relay, host)
+            self._take_along(relay, host)
         self._settle_soon(0.0)
 
     def _try_elsewhere(self, relay: RelayActor) -> None:
