@@ -215,7 +215,22 @@ def test_a_host_is_opened_with_its_setup_and_what_is_given(bridge: Callable[[str
         wait_for(lambda: len(live.logged()) == 2)
         setup, given = map(json.loads, live.logged())
         assert setup["op"] == "setup"
-        assert given == {"role": "scorer", "environ": {"GIVEN": "secret"}}
+        assert given == {"role": "scorer", "environ": {"GIVEN": "secret"}, "eval": 0, "optional": False}
+
+
+def test_evals_are_numbered_in_their_order(bridge: Callable[[str], Opened]) -> None:
+    program = """
+    connect()
+    for frame in heard():
+        say(Kind.SAID, frame.number, b"", frame.second + b"\\n")
+    """
+    with opened(bridge(program)) as live:
+        for optional in (True, False):
+            spawn, setup = live.hosts.of_eval(optional=optional), Setup("roll", str(live.folder), (), {})
+            spawn("host", setup, environ=HostEnviron({}), log=live.log, post=live.posted.put)
+        wait_for(lambda: len(live.logged()) == 2)
+        given = [json.loads(line) for line in live.logged()]
+    assert [(each["eval"], each["optional"]) for each in given] == [(1, True), (2, False)]
 
 
 def test_names_that_hold_secrets_are_not_in_the_environment_of_the_bridge(bridge: Callable[[str], Opened]) -> None:
