@@ -29,7 +29,7 @@ class Seating:
         self.relays: dict[RelayActor, None] = {}
         self.waiting: dict[int, PlacedHost] = {}
         self.quarantines: dict[int, PlacedHost] = {}
-        """Those that wait, which are in `waiting`, too."""
+        """The quarantines among `waiting`."""
         self._seated: dict[int, RelayActor] = {}
         self._queues: dict[EvalKey, dict[Role, dict[int, PlacedHost]]] = {}
         self._with_seats: dict[tuple[EvalKey, Role], dict[RelayActor, None]] = {}
