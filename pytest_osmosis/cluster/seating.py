@@ -121,18 +121,15 @@ class Seating:
         relay.hosts[host.number] = host
         return host
 
-    def leave(self, number: int) -> RelayActor | None:
-        """Free the seat of a host that has ended, and return its relay."""
-        relay = self._seated.pop(number, None)
-        if relay is None:
-            return None
+    def leave(self, number: int) -> None:
+        """Free the seat of a host that has ended."""
+        relay = self._seated.pop(number)
         host = relay.hosts.pop(number)
         if host.role == "quarantine":
-            return relay
+            return
         relay.n_seated[host.of_eval, host.role] -= 1
         self._n_hosts[host.of_eval] -= host.role == "host"
         self._index_seats(relay, host.of_eval)
-        return relay
 
     def free_places(self, now: float) -> bool:
         """Free the places that their evals have left for good. Return True if there are any."""

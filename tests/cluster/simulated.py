@@ -162,7 +162,7 @@ class SimulatedCluster:
             )
         assert done, f"{len(self.heard(kind))} of {n_hosts} hosts: {kind.name}"
 
-    # What follows is called as `Actors` and as `NodeWatch`.
+    # `Relays` calls the following methods as those of `Actors` and of `NodeWatch`.
 
     asked: tuple[str, ...] = ()
 
