@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks test-verifiers test-cluster browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
+.PHONY: help setup demo test test-all types-beside tests-unmarked tests-most tests-ray nightly nightly-stress nightly-packages nightly-wheel nightly-pytests nightly-oldest nightly-rays nightly-mutation test-litellm test-mcp test-frameworks test-verifiers test-cluster browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -32,11 +32,56 @@ types: $(STAMP)
 
 check: lint types ## lint and types
 
-test: check ## lint, types and the fast tests: everything that is not marked slow
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+# mypy needs a core for minutes if it has no cache, so it runs beside the tests, and prints only what it finds.
+PYTEST       := $(BIN)/python -m pytest
+IN_PARALLEL  := -n 2 --dist worksteal
 
-test-all: check browser ## lint, types and every test; print the ten slowest
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
+test: lint ## lint, types, and the tests that take minutes together: no mark
+	@$(MAKE) --no-print-directory -j2 types-beside tests-unmarked
+
+test-all: lint browser ## lint, types, and every test that CI requires; print the ten slowest and the balance
+	@$(MAKE) --no-print-directory -j3 types-beside tests-ray tests-most
+	$(PYTEST) -p no:xdist -q -m "clock and not nightly" # alone, because a busy machine can break them
+
+types-beside: $(STAMP)
+	@mkdir -p dist
+	@$(BIN)/mypy > dist/types.txt 2>&1 || { cat dist/types.txt; exit 1; }
+
+tests-unmarked: $(STAMP)
+	$(PYTEST) $(IN_PARALLEL) -m "not slow and not clock and not ray and not nightly"
+
+tests-most: $(STAMP)
+	$(PYTEST) $(IN_PARALLEL) --durations=10 -m "not clock and not ray and not nightly"
+
+tests-ray: $(STAMP) # one cluster serves all, so one process runs them
+	@mkdir -p dist
+	@$(PYTEST) -p no:xdist --durations=3 -m "ray and not clock and not nightly" > dist/ray.txt 2>&1 || { cat dist/ray.txt; exit 1; }
+	@tail -n 8 dist/ray.txt
+
+# Nothing waits for these. Each part takes an hour at most.
+NIGHTLY := stress packages wheel pytests oldest rays mutation
+nightly: $(addprefix nightly-,$(or $(PART),$(NIGHTLY))) ## test what takes too long for CI; PART=stress, packages, wheel, pytests, oldest, rays or mutation: one part
+
+nightly-stress: $(STAMP)
+	$(PYTEST) $(IN_PARALLEL) --durations=10 -m nightly
+
+nightly-packages: test-litellm test-mcp test-frameworks test-verifiers
+
+# nox finds interpreters on PATH. This adds pyenv's, even if none is active.
+PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
+NOX_wheel   := wheel
+NOX_pytests := tests
+NOX_oldest  := oldest
+NOX_rays    := cluster
+nightly-wheel nightly-pytests nightly-oldest nightly-rays: nightly-%: $(STAMP)
+	$(BIN)/python -m pip install --quiet --group matrix
+	PATH="$(PYENV_BINS):$$PATH" $(BIN)/nox -s $(NOX_$*)
+
+matrix: nightly-wheel nightly-pytests nightly-oldest nightly-rays ## test the wheel on every Python, and the plugin with other pytests, Rays and the oldest requirements (hours)
+
+nightly-mutation: $(STAMP)
+	$(BIN)/python -m pip install --quiet --group mutation
+	$(BIN)/python -m tests.mutation
 
 # LiteLLM requires openai 2, so it is installed beside .venv's packages, where only these tests see it.
 test-litellm: $(STAMP) ## test the client of LiteLLM
@@ -93,12 +138,6 @@ docs: $(STAMP) ## build the documentation into dist/docs; a warning is an error
 
 docs-screenshots: $(STAMP) browser ## take the pictures of the documentation in docs/pictures
 	$(BIN)/python docs/screenshots.py
-
-# nox finds interpreters on PATH. This adds pyenv's, even if none is active.
-PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
-matrix: $(STAMP) ## test the wheel on every Python, and the plugin with other pytests and the oldest requirements (hours)
-	$(BIN)/python -m pip install --quiet --group matrix
-	PATH="$(PYENV_BINS):$$PATH" $(BIN)/nox
 
 bench: $(STAMP) browser ## measure the speed claims; nothing else should run meanwhile
 	test -d $(VENV)/pytest-html/pytest_html || $(BIN)/python -m pip install --quiet --target $(VENV)/pytest-html pytest-html

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from tests import tiers
+
 try:
     from hypothesis import settings
 except ModuleNotFoundError:  # whoever runs this repository's evals, and not its tests, may lack it
@@ -16,7 +20,20 @@ else:
     settings.register_profile("shared", deadline=None)
     settings.load_profile("shared")
 
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]
 os.environ.pop("PYTHONUNBUFFERED", None)  # users' output is buffered
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each session of a test would compile some 300 modules again
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell how long the tests took, beside the slowest of them."""
+    if config.option.durations and not IS_WORKER:
+        config.pluginmanager.register(tiers.Balance())
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their folder, and begin with the longest."""
+    tiers.sort_into_tiers(items)

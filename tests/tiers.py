@@ -1,0 +1,55 @@
+"""The tiers of the tests: their folders, their order, and what is printed of their time.
+
+A test without a mark runs in `make test`, and must be cheap: it starts no pytest, no Ray and no browser. `journey` marks
+the few that start a pytest even so, one for each kind of thing that a user does. `slow` tests run in `make test-all`,
+which CI requires, `nightly` ones in `make nightly`, for which nothing waits. pyproject.toml lists all marks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SLOW_FOLDERS = ("browser", "durability", "endpoint", "environments", "host", "mcp", "verifiers", "viewer")
+"""Folders whose tests start hosts, browsers or sessions: all of their tests are slow."""
+LONGEST_FIRST = ("durability", "cluster", "hostile", "browser", "viewer", "docs", "plugin", "contract", "environments")
+"""Folders in the order in which they begin. All others follow, so that no long test is the last one to run."""
+
+
+def sort_into_tiers(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow folders, and put the longest first."""
+    for item in items:
+        if _folder(item) in SLOW_FOLDERS and not item.get_closest_marker("journey"):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=_place)
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+
+
+def _place(item: pytest.Item) -> int:
+    folder = _folder(item)
+    return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
+class Balance:
+    """Prints below `--durations` how long the tests took, and each worker of xdist."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count the seconds of a test for the worker that ran it."""
+        node = getattr(report, "node", None)
+        self.seconds[node.gateway.id if node else "this process"] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print a line."""
+        workers: Sequence[tuple[str, float]] = sorted(self.seconds.items())
+        each = ", ".join(f"{worker} {seconds:,.0f} s" for worker, seconds in workers)
+        terminalreporter.write_line(f"tests took {sum(self.seconds.values()):,.0f} s: {each}")
