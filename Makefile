@@ -123,12 +123,12 @@ viewer-check: $(STAMP) ## build the front end again, and compare it byte for byt
 	$(MAKE) viewer
 	cd dist/bundle && cmp app.js ../../pytest_osmosis/viewer/assets/app.js && cmp app.css ../../pytest_osmosis/viewer/assets/app.css && cmp shapes.ts ../../viewer/src/shapes.ts
 
-coverage: $(STAMP) browser ## run every test under coverage; list the modules that are not fully covered
+coverage: $(STAMP) browser ## measure the branch coverage of `make test` and `make test-all`; list what only processes reach
 	$(BIN)/python -m pip install --quiet --group coverage
 	rm -rf dist/coverage && mkdir -p dist/coverage
-	-$(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal $(TESTS) # the report is printed even if a test fails
+	-$(BIN)/python -m coverage run -m pytest -p tests.covered $(IN_PARALLEL) -m "not nightly" $(TESTS) # the report is printed even if a test fails
 	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report
+	$(BIN)/python -m tests.covered
 
 docs: $(STAMP) ## build the documentation into dist/docs; a warning is an error
 	$(BIN)/python -m pip install --quiet --group docs

@@ -1,0 +1,91 @@
+"""Branch coverage by tier: a plugin that notes which test reaches a line, and the report of `make coverage`.
+
+A context is `<tier> <test>` for what a test reaches itself, and `<tier> <test> in a process` for what is reached by the
+processes that it starts. Lines without a context were run while modules were imported.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CONFIG_OF_CHILDREN = "COVERAGE_PROCESS_CONFIG"
+"""Private to coverage, which starts in child processes by it. If its form changes, `_children` raises."""
+TEST, TEST_ALL = "test", "test-all"
+TIERS = {TEST: f"^$|^{TEST} ", TEST_ALL: ""}
+"""A regular expression for the contexts of a tier."""
+ENOUGH = 0.85
+"""Rooms below this share of branches in `make test` are named."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Measure a test in its own context."""
+    import coverage
+
+    measuring = coverage.Coverage.current()
+    assert measuring is not None, "this plugin needs `coverage run`"
+    marks = {mark.name for mark in item.iter_markers()}
+    context = f"{TEST_ALL if marks & {'slow', 'ray', 'clock', 'nightly'} else TEST} {item.nodeid.partition('[')[0]}"
+    measuring.switch_context(context)
+    before = os.environ[CONFIG_OF_CHILDREN]
+    os.environ[CONFIG_OF_CHILDREN] = _children(before, f"{context} in a process")
+    try:
+        return (yield)
+    finally:
+        os.environ[CONFIG_OF_CHILDREN] = before
+        measuring.switch_context("")
+
+
+def _children(config: str, context: str) -> str:
+    settings = json.loads(base64.b64decode(config))
+    assert "context" in settings
+    return base64.b64encode(json.dumps({**settings, "context": context}).encode()).decode()
+
+
+def _branches(contexts: str) -> dict[str, tuple[int, int]]:
+    """Return the branches of each file that these contexts cover, and all of them."""
+    report = Path("dist/coverage/report.json")
+    command = [sys.executable, "-m", "coverage", "json", "--quiet", f"--contexts={contexts}", "-o", str(report)]
+    subprocess.run(command, check=True)
+    files = json.loads(report.read_text(encoding="utf-8"))["files"]
+    return {
+        name: (file["summary"]["covered_branches"], file["summary"]["num_branches"]) for name, file in files.items()
+    }
+
+
+def main() -> None:
+    """Print each tier's branch coverage, the rooms that `make test` leaves to processes, and those modules by name."""
+    found = {tier: _branches(contexts) for tier, contexts in TIERS.items()}
+    everything = found[TEST_ALL]
+    for tier, files in found.items():
+        covered, total = (sum(file[at] for file in files.values()) for at in (0, 1))
+        print(f"make {tier}: {covered / total:.2%} of {total:,} branches")
+
+    rooms: dict[str, Counter[str]] = {}
+    for name, (n_branches, total) in everything.items():
+        room = rooms.setdefault("/".join(Path(name).parts[:2]), Counter())
+        room.update({"total": total, TEST_ALL: n_branches, TEST: found[TEST].get(name, (0, 0))[0]})
+    print(f"rooms below {ENOUGH:.0%} in make {TEST}:")
+    for room, counts in sorted(rooms.items()):
+        if counts[TEST] < ENOUGH * counts["total"]:
+            shares = (f"{counts[tier] / counts['total']:.1%} in make {tier}" for tier in (TEST, TEST_ALL))
+            print(f"  {room}: {', '.join(shares)}")
+
+    alone = _branches("^$|^(?!.* in a process$)")
+    print("branches that only processes reach:")
+    for name, (n_branches, _) in sorted(everything.items()):
+        if missing := n_branches - alone.get(name, (0, 0))[0]:
+            print(f"  {name}: {missing}")
+
+
+if __name__ == "__main__":
+    main()
