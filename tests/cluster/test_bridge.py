@@ -498,6 +498,7 @@ def test_a_workspace_that_nodes_do_not_share_is_uploaded(
     assert ".env" not in listed
 
 
+@pytest.mark.clock
 def test_an_upload_is_kept_for_nodes_that_join_late(cluster: RayCluster, workspace: Workspace, tmp_path: Path) -> None:
     """Ray forgets an upload ten minutes after it was made, here after two seconds, even if hosts use it."""
     (workspace.root / "configs").mkdir(exist_ok=True)

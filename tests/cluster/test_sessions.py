@@ -144,6 +144,7 @@ def test_a_run_goes_on_elsewhere_and_nothing_is_rolled_out_twice(
     assert Counter((workspace.root / "calls.log").read_text().split()) == Counter("012345")
 
 
+@pytest.mark.clock
 def test_a_crash_takes_no_place_from_an_eval_that_another_one_waits_for(
     workspace: Workspace, eval_on: Callable[..., None], cluster: RayCluster
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import ChatServer, answered, reply
 
@@ -146,6 +148,7 @@ async def rollout(ctx):
 """
 
 
+@pytest.mark.clock
 def test_a_bare_thread_is_that_of_the_only_rollout_or_is_told_what_to_do(
     workspace: Workspace, server: ChatServer
 ) -> None:

@@ -48,6 +48,7 @@ def test_failures_of_a_client_on_the_loop_are_those_of_its_run(workspace: Worksp
     assert live.kinds()[2:] == ["skipped"] * 2
 
 
+@pytest.mark.clock
 def test_a_client_on_the_loop_that_gets_no_answer_ends_with_its_rollout(workspace: Workspace) -> None:
     workspace.agent(HOLDING)
     with ChatServer(never(), reply("42")) as server:
@@ -79,6 +80,7 @@ def rollout(ctx):
 """
 
 
+@pytest.mark.clock
 def test_a_synchronous_function_runs_in_a_thread(workspace: Workspace, server: ChatServer) -> None:
     workspace.agent(THREADED)
     live = evaluated(workspace.config(server, evaluation={"agent_workflow_timeout_s": 5}))

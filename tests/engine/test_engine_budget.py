@@ -65,6 +65,7 @@ def test_a_bound_that_the_runs_reach_exactly_stops_nothing(workspace: Workspace)
     assert live.run.engine.stopped is None or live.run.engine.stopped.reason == "closed"
 
 
+@pytest.mark.clock
 def test_runs_that_were_handed_out_are_held_back_once_costs_rise(workspace: Workspace) -> None:
     """The first runs are cheap, so that more are handed out than fit once runs cost ten times as much."""
     meter = Meter(lambda n: 100 if n < 40 else 1000)

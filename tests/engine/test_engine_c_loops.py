@@ -68,6 +68,7 @@ def times_begun(live: Live, row: int) -> int:
     return [event["row"] for event in live.events("start")].count(row)
 
 
+@pytest.mark.clock
 def test_an_agent_in_a_c_loop_is_a_timeout_and_is_rolled_out_once(workspace: Workspace) -> None:
     workspace.agent(AGENT)
     live, took_s = evaluate(workspace)
@@ -81,6 +82,7 @@ def test_an_agent_in_a_c_loop_is_a_timeout_and_is_rolled_out_once(workspace: Wor
     assert took_s < DEADLINE_S
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 def test_a_c_loop_in_a_task_of_an_agent_is_found_in_quarantine_at_the_latest(workspace: Workspace) -> None:
     workspace.agent(SUBTASK)
@@ -91,6 +93,7 @@ def test_a_c_loop_in_a_task_of_an_agent_is_found_in_quarantine_at_the_latest(wor
     assert live.kinds() == ["passed", "error", "passed", "passed"]
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("kind", ["", "async "], ids=["sync", "async"])
 def test_a_reward_function_in_a_c_loop_is_a_reward_error(workspace: Workspace, kind: str) -> None:
     workspace.agent(ANSWERS)
@@ -105,6 +108,7 @@ def test_a_reward_function_in_a_c_loop_is_a_reward_error(workspace: Workspace, k
     assert took_s < DEADLINE_S
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 def test_a_long_c_call_within_the_time_is_no_timeout(workspace: Workspace) -> None:
     workspace.agent(AGENT.replace("repeat(0)", "repeat(0, 600_000_000)"))
@@ -113,6 +117,7 @@ def test_a_long_c_call_within_the_time_is_no_timeout(workspace: Workspace) -> No
     assert live.record(1).attempt == 1
 
 
+@pytest.mark.clock
 def test_a_c_loop_harms_no_run_whose_time_is_over_first(workspace: Workspace) -> None:
     code = """
     import itertools

@@ -110,6 +110,7 @@ def blocks(solution_str):
 """
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize(("generation", "scoring", "interleaved"), [(2, 1, True), (6, 3, True), (1, 6, False)])
 def test_rollouts_and_scorings_have_limits_of_their_own(
     tmp_path: Path, generation: int, scoring: int, interleaved: bool

@@ -53,6 +53,7 @@ def test_runs_that_are_handed_out_ahead_do_not_begin(workspace: Workspace) -> No
     assert {outcome.reason for _, outcome in live.told if outcome.kind == "skipped"} == {"enough"}
 
 
+@pytest.mark.clock
 def test_a_rollout_begins_the_moment_one_ends(workspace: Workspace) -> None:
     """The next rollout takes the connection that the last one gave back, before any other rollout goes on."""
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(64)])

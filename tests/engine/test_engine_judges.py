@@ -172,6 +172,7 @@ def test_a_judge_without_a_score_is_a_reward_error_with_its_text(questions: Work
     assert [use.calls for use in live.record(0).judge_uses] == [2], "they cost money all the same"
 
 
+@pytest.mark.clock
 def test_a_judge_that_never_answers_is_an_outage(questions: Workspace) -> None:
     live, _ = judged_by(questions, never(), evaluation={"grader_timeout_s": 0.3})
 
@@ -203,6 +204,7 @@ def test_the_model_of_a_judge_is_probed_before_the_first_run(questions: Workspac
     assert [record.rolled for record in live.results.records] == [False] * ROWS
 
 
+@pytest.mark.clock
 def test_requests_to_judges_have_a_bound_of_their_own(questions: Workspace) -> None:
     live, server = judged_by(
         questions, slow(0.05, reply(RIGHT)), judge={"votes": 5}, evaluation={"batch_size": 2, "n": 2}
@@ -219,6 +221,7 @@ def test_requests_to_judges_have_limits_of_their_own(questions: Workspace) -> No
     assert live.results.throttling.held_s.keys() == {"judge.requests_per_minute"}
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize(("limits", "runs"), [({"max_tokens": 240}, 11), ({"max_cost_usd": 60e-6}, 6)], ids=str)
 def test_what_judges_use_is_in_the_budget(questions: Workspace, limits: Mapping[str, Any], runs: int) -> None:
     """A rollout uses 12 tokens here and its judge 10; only those of the judge have a price."""
@@ -268,6 +271,7 @@ def test_failures_of_judges_in_functions_are_told_apart(
     assert text in error.message
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("code", [OLD, NEW], ids=["blocks", "awaits"])
 def test_a_silent_judge_of_a_function_is_an_outage(questions: Workspace, code: str) -> None:
     questions.rows([{"user_prompt": "What is 6 * 7?", "ground_truth": "42"}])
@@ -285,6 +289,7 @@ def test_blocking_functions_keep_to_the_limits_of_judges(questions: Workspace) -
     assert len(server.requests) == ROWS
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(questions: Workspace) -> None:
     questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": f"{row + 40}"} for row in range(2)])

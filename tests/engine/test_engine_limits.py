@@ -66,6 +66,7 @@ def most_within(times: Sequence[float], seconds: float) -> int:
     return max(sum(begin <= at < begin + seconds for at in times) for begin in times)
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_requests_of_all_hosts_and_their_retries_keep_to_the_limit(
     workspace: Workspace, charges: list[Charge], hosts: int
@@ -90,6 +91,7 @@ def test_requests_of_all_hosts_and_their_retries_keep_to_the_limit(
     assert throttling["held_s"]["requests_per_minute"] < 60
 
 
+@pytest.mark.clock
 def test_the_wait_for_a_permit_does_not_count_for_any_deadline(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +157,7 @@ def test_a_request_cancelled_while_it_waits_for_its_permit_does_not_count(
     assert not live.actor.permits._waiting
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 def test_code_that_runs_while_a_request_waits_for_its_permit_reaches_its_deadline(workspace: Workspace) -> None:
     """Its clock stands still during the wait. But permits come, and code that cancels requests for ever uses time."""

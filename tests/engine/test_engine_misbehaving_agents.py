@@ -110,6 +110,7 @@ HANGS = [
 ]
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 def test_agents_that_hang_are_interrupted_where_they_are(workspace: Workspace, server: ChatServer) -> None:
     live = run_with(workspace, server, [bad.code for bad in HANGS], agent_workflow_timeout_s=1)
@@ -211,6 +212,7 @@ HARD = [
 ]
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 def test_agents_that_crash_their_host_cost_others_at_most_one_more_rollout(
     workspace: Workspace, server: ChatServer
@@ -258,6 +260,7 @@ def test_side_effects_of_agents_harm_no_run(workspace: Workspace, server: ChatSe
     assert not live.run.engine.notices.texts
 
 
+@pytest.mark.clock
 def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace) -> None:
     """Each of four holds the loop for 0.6 s, in one go, within a deadline of 2 s. All have begun by then."""
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(4)])
@@ -275,6 +278,7 @@ def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace
     assert live.kinds() == ["passed"] * 4
 
 
+@pytest.mark.clock
 def test_other_runs_survive_a_run_that_hangs_until_its_deadline(workspace: Workspace) -> None:
     """Row 1 holds the loop until its deadline; the others end after that, and count."""
     workspace.agent(
@@ -291,6 +295,7 @@ def test_other_runs_survive_a_run_that_hangs_until_its_deadline(workspace: Works
     assert live.record(1).boundary == "timeout"
 
 
+@pytest.mark.clock
 def test_a_run_that_holds_the_loop_while_its_request_is_queued_is_interrupted(workspace: Workspace) -> None:
     """Its clock stands still then: row 1 uses both slots for requests."""
     workspace.agent(
@@ -337,6 +342,7 @@ def test_a_run_cancelled_before_it_runs_returns_its_slot(workspace: Workspace) -
     assert (live.record(1).boundary, live.record(1).error) == ("agent", CANCELLED)
 
 
+@pytest.mark.clock
 def test_a_leftover_task_that_holds_the_loop_is_ended(workspace: Workspace) -> None:
     workspace.agent(
         """

@@ -39,6 +39,7 @@ def by_row(special: dict[int, list[Behaviour]], others: Behaviour) -> Behaviour:
     return behave
 
 
+@pytest.mark.clock
 def test_a_run_that_waits_for_its_retry_gives_its_slot_back(workspace: Workspace) -> None:
     """Row 0 must retry after a second; with two slots, rows 1 and 2 are in flight together meanwhile."""
     script = by_row({0: [status(429, retry_after="1"), reply("42")]}, held(reply("42")))
@@ -68,6 +69,7 @@ def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspa
         assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
+@pytest.mark.clock
 def test_waits_in_the_queue_and_for_a_slot_do_not_count_for_the_deadline(workspace: Workspace) -> None:
     """There is one slot. Each run takes half its deadline; row 0 must retry, and waits until others return the slot."""
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(3)])
@@ -110,6 +112,7 @@ UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {
 }
 
 
+@pytest.mark.clock
 def test_a_request_without_an_answer_fails_only_its_run(workspace: Workspace) -> None:
     """Each row of the table is a row of the dataset; two more are answered."""
     n = len(UNANSWERED)
@@ -184,6 +187,7 @@ def test_concurrent_requests_of_an_agent_wait_together_for_a_slot_after_their_re
     assert live.kinds() == ["passed"] * 4
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("client", ["light", "openai"])
 def test_answers_that_arrive_while_another_rollout_holds_the_loop_are_not_requested_again(
     workspace: Workspace, client: str
@@ -208,6 +212,7 @@ def test_answers_that_arrive_while_another_rollout_holds_the_loop_are_not_reques
     assert [live.record(row).retries for row in range(4)] == [0] * 4
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_a_server_without_room_gets_no_request_from_any_host(workspace: Workspace, hosts: int) -> None:
     """The first eight requests are refused at once. Each host notices with its fourth; all later requests wait."""

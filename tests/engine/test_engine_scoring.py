@@ -278,6 +278,7 @@ def test_a_grader_must_set_a_reward_or_remove_the_sample(workspace: Workspace, s
     assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
+@pytest.mark.clock
 def test_no_more_than_batch_size_judges_run_at_once(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {index}"} for index in range(9)])
     code = """
@@ -304,6 +305,7 @@ HANGS = {
 }
 
 
+@pytest.mark.clock
 def test_functions_that_hang_are_interrupted_where_they_are(workspace: Workspace, server: ChatServer) -> None:
     """Each function hangs in a row of its own and scores 1 in the others."""
     workspace.rows([{"user_prompt": f"row {row}"} for row in range(len(HANGS) + 2)])

@@ -61,6 +61,7 @@ def tables(server: ChatServer, **evaluation: Any) -> dict[str, Mapping[str, Any]
     }
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("seed", [1])
 def test_faults_and_killed_hosts_lose_no_run_and_repeat_no_request(workspace: Workspace, seed: int) -> None:
     chance, weather = random.Random(seed), Weather(seed)
@@ -104,6 +105,7 @@ def test_runs_that_a_stop_skipped_are_pending_and_sent_no_request(workspace: Wor
     assert any(record.status == "pending" for record in live.results.records)
 
 
+@pytest.mark.clock
 def test_an_eval_on_a_server_that_never_answers_ends_with_the_deadlines(workspace: Workspace) -> None:
     workspace.agent(AGENT)
     with ChatServer(slow(1000, reply("42"))) as server:

@@ -278,6 +278,7 @@ def _as_another(then: Behaviour) -> Behaviour:
     return behave
 
 
+@pytest.mark.clock
 def test_concurrency(page: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """--max-concurrent-generation, --max-concurrent-scoring, --no-interleave-scoring, --num-workers"""
     run = (

@@ -145,6 +145,7 @@ def test_a_bound_stops_the_eval_if_the_server_reports_no_usage(workspace: Worksp
     )
 
 
+@pytest.mark.clock
 def test_an_agent_that_passes_over_every_refusal_holds_up_no_other(workspace: Workspace) -> None:
     """Row 0 asks on and on until its deadline. Row 1 shares its event loop, and ends meanwhile."""
     code = """

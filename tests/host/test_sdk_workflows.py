@@ -55,11 +55,13 @@ def fields_of(record: RunRecord) -> dict[str, Any]:
     return {source: json.loads(fields) for source, fields in record.notes.fields.items()}
 
 
+@pytest.mark.clock
 def test_every_rollout_ends_as_in_the_sdk(live: Live) -> None:
     ends = {name: end_of(live.record(row)) for row, name in enumerate(ROWS)}
     assert ends == {name: end for name, (_, end) in ROWS.items()}
 
 
+@pytest.mark.clock
 @pytest.mark.skipif(not has_backend(), reason="osmosis_ai is not installed, so there is nothing to compare with")
 def test_the_backend_of_the_sdk_ends_them_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -98,6 +100,7 @@ async def end_in_backend(module: Any, name: str, row: Mapping[str, Any]) -> tupl
     return ("skipped", None) if graded.sample.remove_sample else ("success", graded.sample.reward)
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize(
     ("name", "boundary", "text"),
     [
@@ -121,6 +124,7 @@ def test_what_keeps_a_rollout_from_its_reward_is_said(live: Live, name: str, bou
     assert text in (record.error or record.scorer_errors["reward"].message)
 
 
+@pytest.mark.clock
 def test_metrics_and_further_facts_are_kept(live: Live) -> None:
     record = live.record(list(ROWS).index("an output with metrics"))
     assert record.metrics == {"rollout": {"turns": 2.0}, "reward": {"overlap": 0.5}}
@@ -129,6 +133,7 @@ def test_metrics_and_further_facts_are_kept(live: Live) -> None:
     assert (record.metrics, fields_of(record)) == ({"rollout": {"f1": 0.5}}, {"rollout": {"by": "source"}})
 
 
+@pytest.mark.clock
 def test_empty_folders_for_artifacts_are_not_kept(live: Live) -> None:
     assert not list((live.run.directory.path / "artifacts").glob("*"))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.hostile.workspaces import HostileWorkspace
 
 IMPORTS = "import ctypes, itertools, os, signal, sys, time"
@@ -41,6 +43,7 @@ def source(statements: dict[str, str]) -> str:
     return SOURCE.format(imports=IMPORTS, functions=functions)
 
 
+@pytest.mark.clock
 def test_no_function_takes_the_lab_down(hostile: HostileWorkspace) -> None:
     hostile.write("fatal.py", source({name: statement for name, (statement, _) in FATAL.items()}))
 

@@ -128,6 +128,7 @@ def returning(names: Iterable[str]) -> str:
     return f"{OBJECTS}\ndef act_for(row):\n    return act(row['name']) if row['name'] in {set(names)} else 1.0\n"
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("kind", SCORES)
 def test_no_object_of_a_reward_function_harms_another_run(hostile: HostileWorkspace, kind: str) -> None:
     names = [*hostile_objects.VALUES, *hostile_objects.ERRORS]
@@ -136,6 +137,7 @@ def test_no_object_of_a_reward_function_harms_another_run(hostile: HostileWorksp
     assert named(outcomes, "error") == set(names) - NUMBERS
 
 
+@pytest.mark.clock
 def test_no_object_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
     names = [*hostile_objects.VALUES, *hostile_objects.ERRORS]
     chosen = f"if ctx.metadata['name'] in {set(names)}: return act(ctx.metadata['name'])"
@@ -156,6 +158,7 @@ def test_no_object_of_a_reward_function_harms_an_inline_eval(hostile: HostileWor
     assert named(outcomes, "error") == set(names) - NUMBERS
 
 
+@pytest.mark.clock
 def test_no_object_in_the_messages_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
     names = list(hostile_objects.VALUES)
     added = (
@@ -177,6 +180,7 @@ PARTS = {
 """Rewards with an object as a part, and the objects that are valid there."""
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("part", PARTS)
 def test_no_object_in_a_reward_harms_another_run(hostile: HostileWorkspace, part: str) -> None:
     names = list(hostile_objects.VALUES)
@@ -218,6 +222,7 @@ def act_for(row):
 """
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("kind", SCORES)
 def test_a_reward_that_misleads_is_an_error_of_its_own_run(hostile: HostileWorkspace, kind: str) -> None:
     names = ["hang", "leave", "interrupt", "reason", "metrics", "keys", "item", "many"]
@@ -225,6 +230,7 @@ def test_a_reward_that_misleads_is_an_error_of_its_own_run(hostile: HostileWorks
     assert named(outcomes, "error") == set(names)
 
 
+@pytest.mark.clock
 def test_no_object_in_the_info_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
     names = list(hostile_objects.VALUES)
     chosen = (
@@ -239,6 +245,7 @@ def test_no_object_in_the_info_of_an_agent_harms_another_run(hostile: HostileWor
     assert {"none", "nan", "inf", "object", "bigstr", "ctrlstr", "dict"} <= named(outcomes, "passed")
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("kind", ["agent", "sync", "async"])
 def test_code_that_replaces_what_it_finds_is_harmless(hostile: HostileWorkspace, kind: str) -> None:
     code = doing(HARMLESS)
@@ -249,6 +256,7 @@ def test_code_that_replaces_what_it_finds_is_harmless(hostile: HostileWorkspace,
     assert named(outcomes, "passed") == HARMLESS.keys()
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("kind", ["agent", "sync", "async"])
 def test_code_that_breaks_its_process_is_an_error_of_its_own_run(hostile: HostileWorkspace, kind: str) -> None:
     code = doing(FATAL)

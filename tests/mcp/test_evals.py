@@ -136,6 +136,7 @@ def test_tools_that_raise_and_print_belong_to_their_rollout(plain_workspace: Wor
     assert all("Error calling tool 'multiply': broken tool" in str(event["messages"]) for event in rollouts)
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("body", ["import time; time.sleep(600)", "while True: pass"])
 def test_a_tool_that_hangs_costs_its_rollout_alone(plain_workspace: Workspace, body: str) -> None:
     make(plain_workspace, body=f"if first_val == 1:\n        {body}")

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_until
@@ -76,6 +77,7 @@ def without_times(table: dict[str, Any]) -> dict[str, Any]:
     return {**table, "duration_ms": None, "entries": entries}
 
 
+@pytest.mark.clock
 def test_an_option_lowers_the_cap_of_all(plain_workspace: Workspace) -> None:
     with ChatServer(slow(0.01, reply("42"))) as server:
         entries(plain_workspace, *[""] * 5, rows=4, base_url=server.base_url)

@@ -84,6 +84,7 @@ def test_limits_hold_inline_too(plain_workspace: Workspace) -> None:
     assert 2 <= plain_workspace.results()["summary"]["total_runs"] < 10
 
 
+@pytest.mark.clock
 def test_waits_for_provider_limits_are_reported(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=4, evaluation={"batch_size": 4}, execution={"requests_per_minute": 150})
 

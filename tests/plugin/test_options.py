@@ -33,6 +33,7 @@ def test_limit_all_overrides_the_limit_of_the_config(plain_workspace: Workspace)
     result.assert_outcomes(passed=12)
 
 
+@pytest.mark.clock
 def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
     with ChatServer(slow(0.1, reply("42"))) as server:
         workspace.eval(rows=12, model={"base_url": server.base_url})

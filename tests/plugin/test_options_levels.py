@@ -122,6 +122,7 @@ def test_options_of_addopts_apply_to_an_eval_that_the_command_names(plain_worksp
     plain_workspace.run(CONFIG).assert_outcomes(passed=6)
 
 
+@pytest.mark.clock
 def test_max_in_flight_limits_every_eval(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     with ChatServer(slow(0.05, reply("42"))) as server:

@@ -50,6 +50,7 @@ def companions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(COMPANIONS))
 
 
+@pytest.mark.clock
 @pytest.mark.usefixtures("companions")
 def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
     with ChatServer(slow(1.2, reply("42"))) as server:
@@ -58,6 +59,7 @@ def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> 
         workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=1.0").assert_outcomes(passed=2)
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 def test_faulthandler_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
     with ChatServer(slow(1.2, reply("42"))) as server:

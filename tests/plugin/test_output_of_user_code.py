@@ -35,6 +35,7 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 """
 
 
+@pytest.mark.clock
 @PLAIN_AND_XDIST
 def test_output_appears_in_its_own_test_only(workspace: Workspace) -> None:
     with ChatServer(slow(0.1, reply("42"))) as server:

@@ -253,6 +253,7 @@ def run_of(session: Session, name: str) -> Mapping[str, Any]:
     return entry
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("name", REPORTED)
 def test_a_test_reports_the_outcome_of_its_run(session: Session, name: str) -> None:
     kind, message = session.reported[f"x[row{list(ROWS).index(name)}-run0]"]
@@ -261,6 +262,7 @@ def test_a_test_reports_the_outcome_of_its_run(session: Session, name: str) -> N
     assert REASONS.get(name, "") in message
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("name", REPORTED)
 def test_results_hold_the_outcome_of_a_run(session: Session, name: str) -> None:
     expected, run = REPORTED[name], run_of(session, name)
@@ -279,6 +281,7 @@ def test_results_hold_the_outcome_of_a_run(session: Session, name: str) -> None:
     assert run["scores"].keys() == (scored | aside) - raised
 
 
+@pytest.mark.clock
 def test_statistics_count_runs_by_their_outcome(session: Session) -> None:
     counts = [REPORTED[name].counts if name in REPORTED else part(run_of(session, name)) for name in ROWS]
     n_counted = len(counts) - counts.count("left out")
@@ -300,6 +303,7 @@ def part(run: Mapping[str, Any]) -> Counts:
     return "unmeasured" if run.get("boundary") in ("provider", "host", "reward") else "fail"
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("name", NEVER_RAN)
 def test_a_run_that_never_ran_is_skipped_and_pending(session: Session, name: str) -> None:
     if name not in session.results:
@@ -315,6 +319,7 @@ def test_a_run_that_never_ran_is_skipped_and_pending(session: Session, name: str
     assert summary["measured"] <= summary["total_runs"]
 
 
+@pytest.mark.clock
 def test_a_systemic_stop_is_reported_as_an_error(session: Session) -> None:
     kind, message = session.reported["systemic[probe]"]
 
@@ -322,6 +327,7 @@ def test_a_systemic_stop_is_reported_as_an_error(session: Session) -> None:
     assert "401" in message
 
 
+@pytest.mark.clock
 def test_a_run_that_did_not_pass_shows_why(session: Session) -> None:
     if session.gated:
         pytest.skip("xfailed tests show their reason alone")

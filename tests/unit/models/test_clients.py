@@ -229,6 +229,7 @@ async def test_the_client_opens_max_in_flight_connections() -> None:
     assert {reply.content for reply in replies} == {"42"}
 
 
+@pytest.mark.clock
 @not_with_litellm("its pools are its own; hosts bound the requests in flight")
 async def test_more_requests_than_connections_wait_their_turn() -> None:
     with ChatServer(servers.slow(0.02, servers.reply("42"))) as server:

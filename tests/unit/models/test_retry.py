@@ -336,6 +336,7 @@ async def test_a_systemic_error_stays_systemic_when_the_deadline_ends_its_retrie
     assert caught.value.systemic == "until_success"
 
 
+@pytest.mark.clock
 async def test_a_deadline_that_passes_during_a_request_is_the_providers_failure() -> None:
     start = time.monotonic()
     with ChatServer(servers.never()) as server:

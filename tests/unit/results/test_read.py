@@ -273,6 +273,7 @@ def test_runs_that_look_alike_are_validated_as_the_schema_says(stored: Stored, p
         assert is_valid == validator.is_valid(results), (place, value)
 
 
+@pytest.mark.clock
 def test_twenty_thousand_runs_are_validated_in_seconds(stored: Stored) -> None:
     rows = [{**RESULTS["rows"][1], "row_index": row, "row_digest": f"{row:016x}"} for row in range(10_000)]
     for row in rows:
