@@ -26,6 +26,7 @@ demo: $(STAMP) ## run configs/eval/multiply.toml with five runs per row: 500 rol
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python -m tests.lint
 
 types: $(STAMP)
 	$(BIN)/mypy
