@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pytest
+from typing import Any
 
 from docs.pages import prime_eval
 from docs.pages.command_line import registered
@@ -78,20 +76,17 @@ def unsupported(row: list[str]) -> list[str]:
     return options + [f"[{table}] {key}" for table, key in KEY.findall(text) if not is_supported(table, key)]
 
 
-@pytest.mark.parametrize("row", FLAG_ROWS, ids=lambda row: row[0])
-def test_a_flag_names_existing_options_or_says_that_it_is_not_supported(row: list[str]) -> None:
-    absent = unsupported(row)
+def test_flags_name_existing_options_or_say_that_they_are_not_supported() -> None:
+    silent = {row[0]: absent for row in FLAG_ROWS if (absent := unsupported(row)) and LATER not in row[2]}
 
-    assert not absent or LATER in row[2], f"{row[0]}: {absent} do not exist; say so"
+    assert silent == {}, "these do not exist; say so"
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in FLAG_ROWS if row[2].startswith("not supported yet")], ids=lambda row: row[0]
-)
-def test_a_flag_that_is_not_supported_yet_names_no_existing_option(row: list[str]) -> None:
-    equivalents = OPTION.findall(" ".join(row[1:])) + KEY.findall(" ".join(row[1:]))
+def test_flags_that_are_not_supported_yet_name_no_existing_option() -> None:
+    later = [row for row in FLAG_ROWS if row[2].startswith("not supported yet")]
+    named = [row for row in later if OPTION.findall(" ".join(row[1:])) + KEY.findall(" ".join(row[1:]))]
 
-    assert unsupported(row) or not equivalents, f"{row[0]}: everything that it names exists now"
+    assert [row[0] for row in named if not unsupported(row)] == [], "everything that these name exists now"
 
 
 def test_each_flag_appears_in_its_table_once() -> None:
@@ -112,22 +107,16 @@ def test_every_flag_of_prime_eval_has_an_equivalent_or_a_reason() -> None:
 PASS_RULE = PassRule((made.A,))
 
 
-class Case(NamedTuple):
-    """The first cell of a table row, and a record that the row describes."""
-
-    row: str
-    record: RunRecord
-
-
 BOUNDARIES: tuple[Boundary, ...] = ("model", "agent", "timeout", "provider", "host")
-CASES = [
-    Case("passed", made.finished({made.A: 1.0})),
-    Case("scored, not passed", made.finished({made.A: 0.0})),
-    *(Case(f"boundary `{boundary}`", made.failed(boundary)) for boundary in BOUNDARIES),
-    Case("boundary `reward`", made.finished({}, errors={made.A: made.BROKE})),
-    Case("removed by its grader", made.removed()),
-    Case("never ran", made.pending()),
-]
+CASES = {
+    "passed": made.finished({made.A: 1.0}),
+    "scored, not passed": made.finished({made.A: 0.0}),
+    **{f"boundary `{boundary}`": made.failed(boundary) for boundary in BOUNDARIES},
+    "boundary `reward`": made.finished({}, errors={made.A: made.BROKE}),
+    "removed by its grader": made.removed(),
+    "never ran": made.pending(),
+}
+"""For the first cell of each row of the table, a record that the row describes."""
 
 
 def published(record: RunRecord) -> dict[str, Any]:
@@ -137,20 +126,18 @@ def published(record: RunRecord) -> dict[str, Any]:
     return run
 
 
-def test_every_outcome_appears_in_the_table_once() -> None:
-    assert [row[0] for row in rows("outcomes.md", "# Outcomes and exit codes")] == [case.row for case in CASES]
+def row_of(case: str, record: RunRecord) -> list[str]:
+    """Return the row of the table that the code makes for a case."""
+    kind = kind_of(record, PASS_RULE)
+    gated = kind if kind in ("passed", "skipped") else "xfailed"
+    run = published(record)
+    counts = record.status not in ("pending", "skipped")
+    measured = ("yes" if PASS_RULE.measured(record) else "no") if counts else ""
+    return [case, kind, gated, run.get("status", ""), str(run.get("success", "")).lower(), measured]
+
+
+def test_the_table_of_outcomes_agrees_with_the_code() -> None:
+    table = rows("outcomes.md", "# Outcomes and exit codes")
+
+    assert table == [row_of(case, record) for case, record in CASES.items()]
     assert {"provider", "host"} == INFRASTRUCTURE
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.row)
-def test_the_table_of_outcomes_agrees_with_the_code(case: Case) -> None:
-    (row,) = [row for row in rows("outcomes.md", "# Outcomes and exit codes") if row[0] == case.row]
-    _, plain, gated, status, success, measured = row
-    kind = kind_of(case.record, PASS_RULE)
-    run = published(case.record)
-
-    assert plain == kind
-    assert gated == (kind if kind in ("passed", "skipped") else "xfailed")
-    assert (status, success) == (run.get("status", ""), str(run.get("success", "")).lower())
-    counts = case.record.status not in ("pending", "skipped")
-    assert measured == ({True: "yes", False: "no"}[PASS_RULE.measured(case.record)] if counts else "")

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 import pytest_osmosis
 
 PACKAGE = Path(pytest_osmosis.__file__).parent
@@ -31,16 +33,21 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").rstrip(".")
 
 
-MODULES = {module_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+Imports = dict[str, list[str]]
 
 
-def imported_by(module: str) -> Iterator[str]:
-    """The modules that a module imports, at its top or inside a function."""
-    for node in ast.walk(MODULES[module]):
+@pytest.fixture(scope="module")
+def imports() -> Imports:
+    """The modules that each module of the package imports, at its top or inside a function."""
+    return {module_of(path): list(imported_by(path)) for path in PACKAGE.rglob("*.py")}
+
+
+def imported_by(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}:{node.lineno}: relative import"
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
@@ -48,43 +55,43 @@ def room_of(module: str) -> str:
     return module.partition(".")[0]
 
 
-def rooms_imported_by(module: str) -> Iterator[tuple[str, str]]:
-    """Each name of ours that a module imports, with its room. Public names of the package itself belong to none."""
-    for name in imported_by(module):
+def rooms_imported_by(names: list[str]) -> Iterator[tuple[str, str]]:
+    """Each name of ours among imports, with its room. Public names of the package itself belong to none."""
+    for name in names:
         room = room_of(name.removeprefix(f"{NAME}."))
         if name.startswith(f"{NAME}.") and room in ROOMS:
             yield name, room
 
 
-def test_every_folder_is_a_room_of_the_table() -> None:
-    assert {room_of(module) for module in MODULES} - ENTRANCES == ROOMS.keys()
+def test_every_folder_is_a_room_of_the_table(imports: Imports) -> None:
+    assert {room_of(module) for module in imports} - ENTRANCES == ROOMS.keys()
 
 
-def test_rooms_import_only_what_the_table_allows() -> None:
+def test_rooms_import_only_what_the_table_allows(imports: Imports) -> None:
     violations = [
         f"{module} imports {name}"
-        for module in MODULES
+        for module, names in imports.items()
         if (importer := room_of(module)) not in ENTRANCES
-        for name, room in rooms_imported_by(module)
+        for name, room in rooms_imported_by(names)
         if room != importer and room not in ROOMS[importer]
     ]
 
-    assert violations == []
+    assert not violations, "\n".join(violations)
 
 
-def test_the_table_of_rooms_has_no_cycle_and_allows_nothing_that_nobody_needs() -> None:
+def test_the_table_of_rooms_has_no_cycle_and_allows_nothing_that_nobody_needs(imports: Imports) -> None:
     order = list(TopologicalSorter(ROOMS).static_order())
-    needed = {(room_of(module), room) for module in MODULES for _, room in rooms_imported_by(module)}
+    needed = {(room_of(module), room) for module, names in imports.items() for _, room in rooms_imported_by(names)}
 
     assert order.index("results") < order.index("report") < order.index("evals") < order.index("plugin")
     assert {(room, allowed) for room, many in ROOMS.items() for allowed in many} - needed == set()
 
 
-def test_only_the_plugin_imports_pytest() -> None:
+def test_only_the_plugin_imports_pytest(imports: Imports) -> None:
     importers = {
         room_of(module)
-        for module in MODULES
-        for name in imported_by(module)
+        for module, names in imports.items()
+        for name in names
         if name.partition(".")[0] in ("pytest", "_pytest", "xdist")
     }
 

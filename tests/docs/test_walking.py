@@ -27,42 +27,49 @@ def problems(page: Page, *lines: str) -> list[str]:
     return page.problems
 
 
-@pytest.mark.parametrize(
-    ("info", "line", "problem"),
-    [
-        ("console", "ls", "name a test"),
-        ("", "ls", 'no test for ""'),
-        ("sh run", "ls", 'no test for "sh"'),
-        ("console run quiet=1", "ls", "unknown: quiet"),
-        ("toml fragment", "[evaluation]\nm = 1", "unknown key"),
-        ("toml file=configs/eval/x.toml", "[evaluation]", "it does not load"),
-        ("toml pyproject", "[[", "Invalid initial character"),
-        ("toml registry", "[[endpoint]]", "lacks endpoint_id, model, url"),
-        ("python run", "1 / 0", "ZeroDivisionError"),
-        ("python signature", "def f(x -> int: ...", "SyntaxError"),
-        ("python file=x.py", "import nothing_like_it", "ModuleNotFoundError"),
-        ("json parsed", '{"a": 1}\n{"a": }', "Expecting value"),
-        ("yaml file=x.yml", "script: [pytest --osmosis-confg=x]", "pytest has no --osmosis-confg"),
-        ("yaml file=x.yml", "script: [ls]", "no command runs pytest"),
-        ("console run", "exit 3", "exit 3 instead of 0"),
-        ("console run exit=1", "true", "exit 0 instead of 1"),
-        ("console list", "pytest nowhere.py", "exit 4"),
-        ("console list", "ls", "only pytest lists tests"),
-        ("console foreign", "pip install vllm && pytest", "a command of ours"),
-        ("console check", "pytest --osmosis-confg=x.toml", "pytest has no --osmosis-confg"),
-        ("console check", "A=1 pytest --osmosis-confg=x.toml", "pytest has no --osmosis-confg"),
-        ("console check", "pytest-osmosis demo --prot 0", "pytest-osmosis demo has no --prot"),
-        ("console check", "make dmeo", "no target dmeo"),
-        ("console check", "pip install pytest-osmosis[al]", "no such package"),
-        ("console check", "rm -rf x", "a kind of command that is not checked here"),
-        ("text output", "x", "no `console run` before it"),
-    ],
-)
-def test_a_wrong_block_is_reported_with_its_line(walked: Page, info: str, line: str, problem: str) -> None:
-    (reported,) = problems(walked, f"```{info}", line, "```")
+WRONG = [
+    ("console", "ls", "name a test"),
+    ("", "ls", 'no test for ""'),
+    ("sh run", "ls", 'no test for "sh"'),
+    ("console run quiet=1", "ls", "unknown: quiet"),
+    ("toml fragment", "[evaluation]\nm = 1", "unknown key"),
+    ("toml file=configs/eval/x.toml", "[evaluation]", "it does not load"),
+    ("toml pyproject", "[[", "Invalid initial character"),
+    ("toml registry", "[[endpoint]]", "lacks endpoint_id, model, url"),
+    ("python run", "1 / 0", "ZeroDivisionError"),
+    ("python signature", "def f(x -> int: ...", "SyntaxError"),
+    ("python file=x.py", "import nothing_like_it", "ModuleNotFoundError"),
+    ("json parsed", '{"a": 1}\n{"a": }', "Expecting value"),
+    ("yaml file=x.yml", "script: [pytest --osmosis-confg=x]", "pytest has no --osmosis-confg"),
+    ("yaml file=x.yml", "script: [ls]", "no command runs pytest"),
+    ("console run", "exit 3", "exit 3 instead of 0"),
+    ("console run exit=1", "true", "exit 0 instead of 1"),
+    ("console list", "pytest nowhere.py", "exit 4"),
+    ("console list", "ls", "only pytest lists tests"),
+    ("console foreign", "pip install vllm && pytest", "a command of ours"),
+    ("console check", "pytest --osmosis-confg=x.toml", "pytest has no --osmosis-confg"),
+    ("console check", "A=1 pytest --osmosis-confg=x.toml", "pytest has no --osmosis-confg"),
+    ("console check", "pytest-osmosis demo --prot 0", "pytest-osmosis demo has no --prot"),
+    ("console check", "make dmeo", "no target dmeo"),
+    ("console check", "pip install pytest-osmosis[al]", "no such package"),
+    ("console check", "rm -rf x", "a kind of command that is not checked here"),
+    ("text output", "x", "no `console run` before it"),
+]
+"""Blocks that are wrong: the info string, the line, and a part of the problem that is reported."""
 
-    assert reported.startswith("page.md:2: ")
-    assert problem in reported
+
+def test_each_wrong_block_is_reported_with_its_line(walked: Page) -> None:
+    lines: list[str] = []
+    expected = []
+    for info, text, problem in WRONG:
+        expected.append((f"page.md:{len(lines) + 2}: ", problem))
+        lines += [f"```{info}", *text.splitlines(), "```"]
+
+    reported = problems(walked, *lines)
+
+    found = {place: [line for line in reported if line.startswith(place)] for place, _ in expected}
+    assert [(place, problem) for place, problem in expected if problem not in "".join(found[place])] == []
+    assert len(reported) == len(WRONG)
 
 
 def test_all_blocks_of_a_page_share_a_workspace(walked: Page) -> None:
@@ -110,36 +117,23 @@ def test_an_unknown_need_is_refused(walked: Page) -> None:
         blocks.needs_of(walked.path)
 
 
-@pytest.mark.parametrize(
-    ("shown", "same"),
-    [
-        ("a\nb\nc", True),
-        ("a\n...\nc", True),
-        ("...\nb\n...", True),
-        ("...\nc", True),
-        ("a\n...", True),
-        ("a\nb", False),
-        ("b\n...", False),
-        ("...\nb", False),
-        ("...\nc\n...\nb\n...", False),
-        ("a\nb\n...\nb\nc", False),
-    ],
-)
-def test_an_elision_matches_any_lines(shown: str, same: bool) -> None:
-    assert (difference(shown, "a\nb\nc\n") == "") is same
+def test_an_elision_matches_any_lines() -> None:
+    same = ["a\nb\nc", "a\n...\nc", "...\nb\n...", "...\nc", "a\n..."]
+    other = ["a\nb", "b\n...", "...\nb", "...\nc\n...\nb\n...", "a\nb\n...\nb\nc"]
+
+    assert [shown for shown in (*same, *other) if difference(shown, "a\nb\nc\n") == ""] == same
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "osmosis: sums 0/20, starting",
-        "osmosis: sums~a=1 7/1,020, 50% passed, 8 in flight, 1 from before, 30 tokens/s, 5 s left",
-        "osmosis: 2/6 evals, 41/120 runs, sums 1/20, 100% passed, 8 in flight",
-        "osmosis: loading environment me/sums, which alone knows its rows ...",
-    ],
-)
-def test_what_only_a_busy_machine_prints_is_no_difference(line: str) -> None:
-    assert difference("a\nb", f"a\n{line}\nb\n") == ""
+BUSY = [
+    "osmosis: sums 0/20, starting",
+    "osmosis: sums~a=1 7/1,020, 50% passed, 8 in flight, 1 from before, 30 tokens/s, 5 s left",
+    "osmosis: 2/6 evals, 41/120 runs, sums 1/20, 100% passed, 8 in flight",
+    "osmosis: loading environment me/sums, which alone knows its rows ...",
+]
+
+
+def test_what_only_a_busy_machine_prints_is_no_difference() -> None:
+    assert [line for line in BUSY if difference("a\nb", f"a\n{line}\nb\n")] == []
     assert difference("submitted: x", "submitted: x (pending: its code is still being loaded)") == ""
     assert difference("a\nb", "a\nosmosis: 1 of 20 runs failed\nb\n") != ""
 
