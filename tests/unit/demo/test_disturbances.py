@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -111,18 +110,9 @@ async def served(disturbances: Disturbances, log: RequestLog | None = None) -> A
 
 
 @CLIENTS
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (502, "InternalServerError"),
-        (503, "InternalServerError"),
-        (400, "BadRequestError"),
-        (401, "AuthenticationError"),
-    ],
-)
-async def test_a_failure_is_the_clients_own_error(library: Any, client: Any, status: int, error: str) -> None:
-    async with served(Disturbances(error_rate=1.0, error_status=status)) as url, client(url, 0) as ask:
-        with pytest.raises(getattr(library, error), match=r"the demo server fails this request \(--error-rate=1\)"):
+async def test_a_failure_is_the_clients_own_error(library: Any, client: Any) -> None:
+    async with served(Disturbances(error_rate=1.0, error_status=503)) as url, client(url, 0) as ask:
+        with pytest.raises(library.InternalServerError, match=r"the demo server fails this request \(--error-rate=1\)"):
             await ask("1 + 1")
 
 
@@ -133,19 +123,17 @@ async def test_a_client_that_tries_again_gets_its_answer(
     printed = io.StringIO()
 
     def clock() -> float:
-        """Return a time at which the span is over once a request was refused: a busy machine may send it late."""
-        return 1.5 if '"status": 429' in printed.getvalue() else 0.0
+        """Return a time at which the span is over once a request was refused."""
+        return 1.0 if '"status": 429' in printed.getvalue() else 0.0
 
     monkeypatch.setattr("pytest_osmosis.demo.server.RateLimiter", lambda rate, _now: RateLimiter(rate, clock))
-    failing_first = Disturbances(rate_limit=RequestRate(1, 1.5))
+    failing_first = Disturbances(rate_limit=RequestRate(1, 0.02))
     async with served(failing_first, RequestLog(printed)) as url, client(url, 5) as ask:
         answers = [await ask("1 + 1"), await ask("1 + 2")]
 
     entries = [json.loads(line) for line in printed.getvalue().splitlines()]
-    statuses = [entry["status"] for entry in entries]
     assert answers == ["1 + 1 = 2\n#### 2", "1 + 2 = 3\n#### 3"]
-    assert statuses == [200, 429, 200]
-    assert [entry["request"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert [(entry["request"], entry["status"]) for entry in entries] == [(1, 200), (2, 429), (3, 200)]
 
 
 @CLIENTS
@@ -158,14 +146,6 @@ async def test_a_request_that_comes_too_soon_is_told_how_long_to_wait(library: A
     headers = refused.value.response.headers
     assert 500 < int(headers["retry-after"]) <= 600
     assert 500_000 < int(headers["retry-after-ms"]) <= 600_000
-
-
-@CLIENTS
-async def test_an_answer_takes_the_latency(library: Any, client: Any) -> None:
-    async with served(Disturbances(Latency(0.1, 0.2))) as url, client(url, 0) as ask:
-        began = time.monotonic()
-        await ask("1 + 1")
-        assert time.monotonic() - began >= 0.1
 
 
 async def test_an_overload_has_the_type_of_anthropic() -> None:
