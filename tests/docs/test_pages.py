@@ -13,13 +13,34 @@ from tests.docs.walk import Page
 WITH_BLOCKS = [page for page in PAGES if blocks_of(page) and page not in TRANSLATIONS]
 
 
+JOURNEYS = {"README.md", "docs/tutorial/first-eval.md"}
+PROVIDERS = {
+    f"docs/how-to/{name}.md"
+    for name in ("anthropic", "litellm", "ollama", "openai", "openai-compatible", "sglang", "use-any-framework", "vllm")
+}
+"""Guides to services, servers and frameworks. They have the same commands with other names."""
+
+
 def _name(page: Path) -> str:
     return page.relative_to(REPOSITORY).as_posix()
 
 
+def _types_commands(page: Path) -> bool:
+    """Return True if walking a page starts pytest or one of our commands."""
+    typed = {("console", "run"), ("console", "list"), ("console", "check"), ("yaml", "file")}
+    return any((block.language, block.way) in typed for block in blocks_of(page))
+
+
 def _parameter(page: Path) -> pytest.ParameterSet:
-    """Return a page to walk. There are many guides, and only `make test-all` walks them."""
-    return pytest.param(page, id=_name(page), marks=[pytest.mark.slow] if page.parent.name == "how-to" else [])
+    """Return a page to walk. `make test` walks those that start nothing, and the journeys."""
+    name = _name(page)
+    if name in PROVIDERS:
+        marks = [pytest.mark.nightly]
+    elif name in JOURNEYS:
+        marks = [pytest.mark.journey]
+    else:
+        marks = [pytest.mark.slow] if _types_commands(page) else []
+    return pytest.param(page, id=name, marks=marks)
 
 
 @pytest.mark.parametrize("path", [_parameter(page) for page in WITH_BLOCKS])
@@ -36,7 +57,5 @@ def test_every_block_says_how_it_is_tested() -> None:
     assert untested == []
 
 
-def test_the_main_pages_are_walked() -> None:
-    walked = {_name(page) for page in WITH_BLOCKS}
-
-    assert {"README.md", "docs/tutorial/first-eval.md"} <= walked
+def test_the_pages_that_are_named_here_exist() -> None:
+    assert {_name(page) for page in WITH_BLOCKS} >= JOURNEYS | PROVIDERS

@@ -58,6 +58,7 @@ WRONG = [
 """Blocks that are wrong: the info string, the line, and a part of the problem that is reported."""
 
 
+@pytest.mark.slow
 def test_each_wrong_block_is_reported_with_its_line(walked: Page) -> None:
     lines: list[str] = []
     expected = []
