@@ -10,7 +10,6 @@ import contextlib
 import math
 import queue
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
@@ -90,6 +89,7 @@ class Actor:
     """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
+        self._clock = job.clock
         self.inbox: queue.SimpleQueue[EngineMessage] = queue.SimpleQueue()
         self.loaded = threading.Event()
         self.ended = threading.Event()
@@ -99,17 +99,17 @@ class Actor:
         self.paused = False
         self.notices = Notices()
         self.recorder = Recorder(job, journal, every)
-        self.table = RunTable(job.n)
+        self.table = RunTable(job.n, job.clock)
         self.hosts = Hosts(job, self.inbox.put, self.notices)
         self.most_in_flight = job.batch_size
         self.permits = Permits(job.limits)
         self.judge_permits = Permits(job.judge_limits, prefix="judge.")
         self.runs = Runs(job, self.table, self.hosts, self.recorder, self.notices)
         self._feed = Feed(job, self.table, self.runs, self.hosts, self.recorder)
-        self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.setup)
-        self._probing = Probing(job.probes, self.hosts, self.permits, self.judge_permits, self.runs)
+        self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.setup, job.clock)
+        self._probing = Probing(job.probes, self.hosts, self.permits, self.judge_permits, self.runs, job.clock)
         self._job = job
-        self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
+        self._stall_notice = StallNotice(job.watchdog_s, self._clock.now())
         self._wait_notice = WaitNotice(told=job.told_waiting)
         self._log = HostLog(job.host_log)
         self.exchanges = Exchanges(job.exchanges)
@@ -138,7 +138,7 @@ class Actor:
             self.hosts.start()
         except HostError as error:
             self._refuse(error)
-        while self._closing_at is None or (self.table.states and time.monotonic() < self._closing_at):
+        while self._closing_at is None or (self.table.states and self._clock.now() < self._closing_at):
             self.turn()
 
     def _fail(self, error: Exception) -> None:
@@ -157,14 +157,14 @@ class Actor:
                     case Submit(runs):
                         self.runs.give_up(text, runs)
                     case Close():
-                        self._closing_at = time.monotonic()
+                        self._closing_at = self._clock.now()
             self._settle()
 
     def turn(self) -> None:
         """Handle what has arrived, refill the hosts, write the journal, and only then report what is done."""
         for message in self._arrived():
             self._handle(message)
-        self._recovery.report_lost(time.monotonic())
+        self._recovery.report_lost(self._clock.now())
         self._write_exchanges()
         if not self.paused:
             self._look_after_hosts()
@@ -175,7 +175,7 @@ class Actor:
         self.hosts.share_out()
         self.hosts.gather(rolls=bool(self.table.queue), scores=bool(self.table.unscored_blocking))
         self._log.bound()
-        now = time.monotonic()
+        now = self._clock.now()
         self.permits.grant(now, not_before=math.inf if self.paused else self.hosts.throttle.until)
         self.judge_permits.grant(now, not_before=math.inf if self.paused else 0.0)
         if self._probing.is_over:
@@ -185,12 +185,12 @@ class Actor:
 
     def _arrived(self) -> list[EngineMessage]:
         try:
-            now = time.monotonic()
+            now = self._clock.now()
             wait_s = self.judge_permits.wait_s(now, self.permits.wait_s(now, TURN_S))
             wait_s = min(wait_s, GATHER_S) if self.table.stored else wait_s
-            messages = [self.inbox.get(timeout=wait_s)]
+            messages = [self._clock.wait(self.inbox, wait_s)]
             if self.table.queue:
-                time.sleep(GATHER_S)
+                self._clock.sleep(GATHER_S)
             messages.extend(self._waiting())
         except queue.Empty:
             return []
@@ -203,7 +203,7 @@ class Actor:
                 yield self.inbox.get_nowait()
 
     def _look_after_hosts(self) -> None:
-        now = time.monotonic()
+        now = self._clock.now()
         if now - self._looked_after_at >= LOOK_AFTER_S:
             self._looked_after_at = now
             self.hosts.look_after(self._probing.host)
@@ -212,9 +212,9 @@ class Actor:
 
     def _report_stall(self) -> None:
         if not self.hosts.in_flight:
-            self._stall_notice.since = time.monotonic()  # the session holds the eval back
+            self._stall_notice.since = self._clock.now()  # the session holds the eval back
         states, n_queued = self.table.states.values(), len(self.table.queue) if self._probing.is_over else 0
-        text = self._stall_notice.check(time.monotonic(), self.recorder.n_done, states, n_queued)
+        text = self._stall_notice.check(self._clock.now(), self.recorder.n_done, states, n_queued)
         if text is not None:
             waiting = self.hosts.waiting().text
             self.notices.alert(f"{text}; {waiting}" if waiting else text)
@@ -229,7 +229,7 @@ class Actor:
         """Begin no further run if somebody asks for that with a file in the run directory. Look for it now and then."""
         if now - self._looked_at < TURN_S or self.runs.stopped is not None:
             return
-        self._looked_at = min(now, time.monotonic())
+        self._looked_at = min(now, self._clock.now())
         if self.runs.any_left and self._stop_request.exists():
             self.runs.stop(Stop("requested", REQUESTED))
 
@@ -315,7 +315,7 @@ class Actor:
                     self._probing.begin()
             case Heard(connection, events):
                 host = self.hosts.of(connection)
-                host.heard_at = time.monotonic()
+                host.heard_at = self._clock.now()
                 for event, raw in events:
                     self._heard(host, event, raw)
             case Died(connection, how, by, machine):
@@ -336,11 +336,11 @@ class Actor:
             case Close(grace_s):
                 self.runs.stop(Stop("closed", "the session ended"))
                 self.hosts.closing = True
-                self._closing_at = time.monotonic() + grace_s
+                self._closing_at = self._clock.now() + grace_s
 
     def _resume(self) -> None:
         self.paused = False
-        self._stall_notice.since = time.monotonic()
+        self._stall_notice.since = self._clock.now()
         for host in self.hosts:
             host.hand([{"op": "resume"}])
         if self._waits_to_go:

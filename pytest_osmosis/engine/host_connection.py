@@ -82,7 +82,8 @@ class Connection(Protocol):
 
     Messages of the host are gathered for up to `gather_s`, into fewer and larger reads, if that costs the host nothing.
     A message takes `delay_s` to the host and back, besides that. The process was started at `placed_at`, on the
-    monotonic clock; it is None while the host waits for a place, and `waits_for` says why, if that is known.
+    engine's clock, or before it was connected (0.0); it is None while the host waits for a place, and `waits_for` says
+    why, if that is known.
     """
 
     gather_s: float
@@ -141,7 +142,7 @@ class HostConnection:
         self.gather_s = 0.0
         self.delay_s = 0.0
         self.waits_for = ""
-        self.placed_at = time.monotonic()
+        self.placed_at = 0.0
         self._ended = False
         self._post = post
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.engine.host_connection import Connection, EndedBy, Post
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.host.protocol import Request
@@ -39,12 +39,12 @@ class Share(NamedTuple):
 class Host:
     """One host process.
 
-    `share` is what it may have in flight now, `heard_at` the time of its last message or request. It was started at
-    `started_at`, and is `late` if it was not ready in time: others have its share. It has `begun` once it has begun a
-    run or a function. `score_ms` is a moving average of how long a function takes, `handed_at` the time when it was
-    last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`. If it `gives_back`, it was asked for
-    the runs that it has not begun, and has not answered yet. `sent_limits` are the numbers of rollouts in flight that
-    it has been told of, from the one that it keeps to the last.
+    `share` is what it may have in flight now, `heard_at` the time of its last message or request, by `clock`. It was
+    started at `started_at`, and is `late` if it was not ready in time: others have its share. It has `begun` once it
+    has begun a run or a function. `score_ms` is a moving average of how long a function takes, `handed_at` the time
+    when it was last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`. If it `gives_back`, it
+    was asked for the runs that it has not begun, and has not answered yet. `sent_limits` are the numbers of rollouts in
+    flight that it has been told of, from the one that it keeps to the last.
 
     `runs` are those that it rolls out or scores, in the order in which they were handed to it. It has `n_to_roll_out`
     to roll out, of which `n_rolling` have begun, and `n_in_slots` of these hold a slot, as far as it has told.
@@ -54,6 +54,7 @@ class Host:
     connection: Connection
     share: Share
     heard_at: float
+    clock: Clock = SYSTEM
     ready: bool = False
     late: bool = False
     begun: bool = False
@@ -107,7 +108,7 @@ class Host:
     def hand(self, requests: list[Request]) -> None:
         """Send requests. The time that the host may be silent begins anew."""
         if requests:
-            self.heard_at = time.monotonic()
+            self.heard_at = self.clock.now()
             self.connection.send(requests)
 
 
@@ -131,7 +132,7 @@ class HostStarts:
             if setup.endpoint != "env":  # else the Grader runs there too
                 setup = replace(setup, entrypoint=None, grader=None)
         connection = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
-        return Host(role, connection, Share.of(limit), time.monotonic())
+        return Host(role, connection, Share.of(limit), job.clock.now(), job.clock)
 
     def has_begun(self, host: Host) -> None:
         """Note that hosts of this role can work."""

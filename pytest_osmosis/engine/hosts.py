@@ -7,7 +7,6 @@ functions that block; the `quarantine` host gets, one at a time, the runs that w
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -70,6 +69,7 @@ class Hosts:
         self._ready_at = math.inf
         self._are_shares_old = False
         self._job = job
+        self._clock = job.clock
         self._notices = notices
         self._by_connection: dict[Connection, Host] = {}
         gather_s = GATHER_SOON_S if job.hosts > 1 or job.early_stop.low_latency else GATHER_MOST_S
@@ -157,8 +157,8 @@ class Hosts:
             self.rolling.remove(host)
             self.rolling.append(host)  # others have its share, and maybe in use
         if host.role == "host":
-            self._ready_at = min(self._ready_at, time.monotonic())
-        left_s = self.throttle.until - time.monotonic()
+            self._ready_at = min(self._ready_at, self._clock.now())
+        left_s = self.throttle.until - self._clock.now()
         if left_s > 0 and host.role != "scorer":
             host.hand([{"op": "hold", "wait_s": left_s}])
 
@@ -177,7 +177,7 @@ class Hosts:
 
     def pace(self, host: Host, n_begun: int) -> None:
         """Adapt how long messages of a host are gathered: it has begun `n_begun` runs since it was last handed some."""
-        now = time.monotonic()
+        now = self._clock.now()
         if host.handed_at and self._gather_most_s:
             most_s = self._gather_most_s + host.connection.delay_s
             host.gather_s = min(most_s, (now - host.handed_at) * host.limit / (n_begun * GATHER_PART))
@@ -197,7 +197,7 @@ class Hosts:
 
     def throttled(self, host: Host, wait_s: float) -> None:
         """Pause all hosts for `wait_s`, as a server had no room for a request of `host`; then have fewer in flight."""
-        self.throttle.refused(time.monotonic(), wait_s)
+        self.throttle.refused(self._clock.now(), wait_s)
         for other in self:
             if other is not host and other.role != "scorer" and not other.retired:
                 other.hand([{"op": "hold", "wait_s": wait_s}])
@@ -205,7 +205,7 @@ class Hosts:
 
     def look_after(self, probing: Host | None) -> None:
         """End hosts that do not become ready, do not close, or are busy and silent for longer than code may take."""
-        now = time.monotonic()
+        now = self._clock.now()
         for host in self:
             allowed_s = self._allowed_silence_s(host, host is probing)
             if self._is_late(host, now):
@@ -322,7 +322,7 @@ class Hosts:
 
     def is_behind(self, host: Host) -> bool:
         """Return True if a host has had runs for a while that it cannot begin before others end."""
-        return host.n_rolling >= host.limit and time.monotonic() - host.handed_at > BEHIND_S
+        return host.n_rolling >= host.limit and self._clock.now() - host.handed_at > BEHIND_S
 
     def limit(self, in_flight: int) -> None:
         """Begin no rollout from now on while `in_flight` others are in flight. Those in flight finish."""
@@ -365,16 +365,15 @@ class Hosts:
     def close(self) -> None:
         """Let all hosts end, and wait until they have."""
         self.release()
-        left = _left_after(CLOSE_S + self._job.setup.teardown_s, self)
+        left = self._left_after(CLOSE_S + self._job.setup.teardown_s, self)
         for host in left:
             host.connection.kill()
-        _left_after(CLOSE_S, left)
+        self._left_after(CLOSE_S, left)
 
-
-def _left_after(wait_s: float, hosts: Iterable[Host]) -> list[Host]:
-    """Wait for the end of hosts, and return those that have not ended after `wait_s`."""
-    until = time.monotonic() + wait_s
-    return [host for host in hosts if not host.connection.join(max(0.0, until - time.monotonic()))]
+    def _left_after(self, wait_s: float, hosts: Iterable[Host]) -> list[Host]:
+        """Wait for the end of hosts, and return those that have not ended after `wait_s`."""
+        until = self._clock.now() + wait_s
+        return [host for host in hosts if not host.connection.join(max(0.0, until - self._clock.now()))]
 
 
 def _heard_at(host: Host, now: float) -> float:

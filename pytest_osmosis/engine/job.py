@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.limits import Limits
@@ -129,14 +130,15 @@ class Job:
 
     `n_runs` will be submitted in all, at once or one by one. `probes` are the models (their tags, or that of the judge)
     that get one request before the first run. `hosts` processes roll out, as many score, with `batch_size` runs in
-    flight in total; `spawn` starts them. Once the file `stop_request` exists, no further run begins. `judge_limits`
-    hold for the requests of judges. The user knows already that `told_waiting` hosts wait for a place.
-    After `watchdog_s` without a finished run, a notice names the runs that the eval
-    waits for. `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and
-    raises `CodeError` if it may not be used. Each row has `n` runs; with `interleaved` they are scored while others are
-    rolled out. At most `most_scorings` are scored at once, None for as many as roll out. The journal keeps
-    `result_facts`, from which results are made again. `artifacts` is the folder for the files that hosts send, None if
-    they write there themselves.
+    flight in total; `spawn` starts them. The engine goes by `clock`. Once the file `stop_request` exists, no further
+    run begins. `judge_limits` hold for the requests of judges. The user knows already that `told_waiting` hosts wait
+    for a place. After `watchdog_s` without a finished run, a notice names the runs that the eval waits for.
+
+    `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and raises
+    `CodeError` if it may not be used. Each row has `n` runs; with `interleaved` they are scored while others are rolled
+    out. At most `most_scorings` are scored at once, None for as many as roll out. The journal keeps `result_facts`,
+    from which results are made again. `artifacts` is the folder for the files that hosts send, None if they write there
+    themselves.
     """
 
     setup: Setup
@@ -158,6 +160,7 @@ class Job:
     watchdog_s: float = 120.0
     told_waiting: int = 0
     spawn: Spawn = HostConnection
+    clock: Clock = SYSTEM
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
     rescore: RescoreJob | None = None
     exchanges: Path | None = None

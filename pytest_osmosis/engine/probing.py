@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
+from pytest_osmosis.clock import Clock
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.permits import Permits
@@ -16,7 +16,13 @@ class Probing:
     """Lets one host probe `models`. Runs may begin once it `is_over`; `host` is the host that probes now."""
 
     def __init__(
-        self, models: Sequence[str], hosts: Hosts, permits: Permits, judge_permits: Permits, runs: Runs
+        self,
+        models: Sequence[str],
+        hosts: Hosts,
+        permits: Permits,
+        judge_permits: Permits,
+        runs: Runs,
+        clock: Clock,
     ) -> None:
         self.is_over = False
         self.host: Host | None = None
@@ -26,6 +32,7 @@ class Probing:
         self._permits = permits
         self._judge_permits = judge_permits
         self._runs = runs
+        self._clock = clock
 
     def begin(self) -> None:
         """Probe the models, as soon as a host is ready. Ask none if no run will begin."""
@@ -40,7 +47,7 @@ class Probing:
             return
         self.host = ready[0]
         for tag in self._left:
-            (self._judge_permits if tag == JUDGE else self._permits).probed(time.monotonic())
+            (self._judge_permits if tag == JUDGE else self._permits).probed(self._clock.now())
         self.host.hand([{"op": "probe", "model_tag": str(tag)} for tag in self._left])
 
     def answered(self, event: ProbedEvent) -> None:

@@ -10,9 +10,9 @@ the quarantine, as it may be what ends machines, and what was lost three times f
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
+from pytest_osmosis.clock import Clock
 from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_connection import EndedBy
 from pytest_osmosis.engine.host_starts import Host
@@ -49,7 +49,14 @@ class Recovery:
     """Takes runs back from hosts that are lost."""
 
     def __init__(
-        self, table: RunTable, runs: Runs, hosts: Hosts, recorder: Recorder, notices: Notices, setup: Setup
+        self,
+        table: RunTable,
+        runs: Runs,
+        hosts: Hosts,
+        recorder: Recorder,
+        notices: Notices,
+        setup: Setup,
+        clock: Clock,
     ) -> None:
         self._table = table
         self._runs = runs
@@ -57,6 +64,7 @@ class Recovery:
         self._recorder = recorder
         self._notices = notices
         self._setup = setup
+        self._clock = clock
         self._losses: dict[str, Loss] = {}
         self._told: set[str] = set()
 
@@ -123,7 +131,7 @@ class Recovery:
         """Take back the runs of a dead host."""
         states = list(host.runs)
         if by == "machine":
-            loss = self._losses.get(machine or how) or Loss(how, time.monotonic())
+            loss = self._losses.get(machine or how) or Loss(how, self._clock.now())
             if not self._hosts.closing:
                 self._losses[machine or how] = loss
             self._machine_lost(states, host, how, loss)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -91,7 +90,7 @@ class RunState:
 
     Either may be None. `running` names the function that each of them runs now; `accused` the functions that ran when a
     scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
-    the last event, on the monotonic clock. The first `n_prompt` of the `messages` are the prompt's; `samples` and
+    the last event, on the engine's clock. The first `n_prompt` of the `messages` are the prompt's; `samples` and
     `environment` are those of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session. Before
     one that `waits` is scored, other runs are rolled out. `group` is scored together; `rolled_in` is the host that
     rolled it out, if that lives. `tally` counts it, and is None unless it is in a table.
@@ -108,7 +107,7 @@ class RunState:
     accused: set[str] = field(default_factory=set)
     retrying: Counted[int] = Counted(0)
     held: Counted[int] = Counted(0)
-    since: float = field(default_factory=time.monotonic)
+    since: float = 0.0
     messages: list[dict[str, Any]] = field(default_factory=list)
     n_prompt: int = 0
     samples: Sequence[Mapping[str, Any]] = ()

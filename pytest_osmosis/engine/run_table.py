@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pytest_osmosis.clock import Clock
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.groups import ScoringGroups
 from pytest_osmosis.engine.run_state import RunState, Stage
@@ -25,7 +25,8 @@ class RunTable:
     `states`. `lost` counts by run how often its rollout (""), or a function, was lost with a machine.
     """
 
-    def __init__(self, n: int = 1) -> None:
+    def __init__(self, n: int, clock: Clock) -> None:
+        self._clock = clock
         self.tally = Tally()
         self.held = WaitingRuns()
         self.lost = Counter[tuple[RunId, str]]()
@@ -47,7 +48,7 @@ class RunTable:
 
     def add(self, run: RunId, row: Row, stage: Stage, *, attempt: int = 1) -> RunState:
         """Return the new state of a run that leaves the queue; its `attempt` is a later one if it was queued again."""
-        state = self.states[run] = RunState(run, row, self._attempts.pop(run, attempt))
+        state = self.states[run] = RunState(run, row, self._attempts.pop(run, attempt), since=self._clock.now())
         state.become(stage)
         self.tally.enter(state)
         return state
@@ -80,5 +81,5 @@ class RunTable:
         state = self.states.get(RunId.of(event))
         if state is None or state.attempt != event["attempt"]:
             return None
-        state.since = time.monotonic()
+        state.since = self._clock.now()
         return state

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
@@ -36,11 +37,11 @@ class RunSettings:
     """The settings of an eval run that come from the pytest session.
 
     `environ` is the environment of hosts, to which the config's variables and the secrets are added; `pythonpath` holds
-    further import roots. `hosts` processes roll out unless the config sets their number; `spawn` starts them. There
-    are `n_places` for them now, as the user knows. With
-    `probe` the models answer one question before the first run. With `stand_in`, code finds names of `osmosis_ai` that
-    are not installed. `inline` is for debuggers: one run at a time, without
-    deadlines. `keep_conversations` keeps the conversation of each finished run in `EvalRun.conversations`.
+    further import roots. `hosts` processes roll out unless the config sets their number; `spawn` starts them, and the
+    engine goes by `clock`. There are `n_places` for them now, as the user knows. With `probe` the models answer one
+    question before the first run. With `stand_in`, code finds names of `osmosis_ai` that are not installed. `inline`
+    is for debuggers: one run at a time, without deadlines. `keep_conversations` keeps the conversation of each finished
+    run in `EvalRun.conversations`.
 
     With `stop_when_decided` an eval whose whole plan is selected ends once its gates are decided, and its runs are
     shuffled so that no row is favoured. With `stops_at_failures` a failed test may end the session. With
@@ -52,6 +53,7 @@ class RunSettings:
     pythonpath: Sequence[str] = ()
     hosts: int = 1
     spawn: Spawn = HostConnection
+    clock: Clock = SYSTEM
     n_places: float = math.inf
     probe: bool = True
     stand_in: bool = True
@@ -235,6 +237,7 @@ def engine_job(
         most_scorings=config.scored_at_once,
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
+        clock=settings.clock,
         score_inputs=ScoreInputs(prepared.contents, prepared.row_digests, environment=_score_environment(prepared)),
         check_code=partial(prepared.source.check_code, prepared, directory),
         resume=prepared.source.resume_job(prepared, selected, shows),

@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Protocol
 
 from pytest_osmosis.host.permits import GetPermit, Permit
+from pytest_osmosis.judges.requests import PausableClock
 from pytest_osmosis.models.base import Usage
 
 Waiter = asyncio.Future[None]
@@ -143,16 +143,6 @@ class Scorings(ResizableSemaphore):
             self.release()
 
 
-class Clock(Protocol):
-    """A clock of the time that a rollout may use. Both methods are idempotent."""
-
-    def pause(self) -> None:
-        """Stop counting."""
-
-    def resume(self) -> None:
-        """Continue counting."""
-
-
 class RolloutSlot:
     """The slot of one rollout or scoring, held unless all that it does is wait for retries.
 
@@ -160,7 +150,7 @@ class RolloutSlot:
     not be sent yet while none of its own is in flight or waits for a retry.
     """
 
-    def __init__(self, slots: Slots | Scorings, requests: ResizableSemaphore, clock: Clock) -> None:
+    def __init__(self, slots: Slots | Scorings, requests: ResizableSemaphore, clock: PausableClock) -> None:
         self.over = False
         self._slots = slots
         self._requests = requests
@@ -275,7 +265,7 @@ class RolloutSlot:
             self._clock.resume()
 
 
-def unlimited_slot(requests: ResizableSemaphore, clock: Clock) -> RolloutSlot:
+def unlimited_slot(requests: ResizableSemaphore, clock: PausableClock) -> RolloutSlot:
     """Return the slot of a scoring that is under no limit but that of `requests`."""
     places = Scorings(1)
     places.acquire_beyond_limit()

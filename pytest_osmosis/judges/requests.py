@@ -68,7 +68,7 @@ REQUESTS: ContextVar[Requests | None] = ContextVar("osmosis judge requests", def
 
 
 class PausableClock(Protocol):
-    """A clock of the time that a function may use."""
+    """A clock of the time that a rollout or a function may use. Both methods are idempotent."""
 
     def pause(self) -> None: ...
 

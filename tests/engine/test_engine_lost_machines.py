@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.datasets import Content
-from pytest_osmosis.engine import actor, recovery
+from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import ResumeJob, ScoreInputs
 from pytest_osmosis.record.run_id import RunId
@@ -22,27 +22,6 @@ RUN = RunId(0, 0)
 BLOCKING, ASYNC = {"exact": True}, {"judge": False}
 ROWS = ScoreInputs({0: Content("prompt", "row"), 1: Content("prompt", "row")})
 LOST = "its machine was lost three times (node n1 was lost)"
-
-
-class Clock:
-    """The time from which the engine sees how long ago a machine was lost."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        pass
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in (actor, recovery):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
 
 
 def roll_out(stepped: SteppedEngine, run: RunId = RUN) -> ScriptedHost:
@@ -188,9 +167,7 @@ def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out
 
 
 @pytest.mark.parametrize("is_told_late", [False, True], ids=["at the end", "while it runs"])
-def test_no_run_is_said_to_be_repeated_if_all_machines_are_lost(
-    tmp_path: Path, clock: Clock, is_told_late: bool
-) -> None:
+def test_no_run_is_said_to_be_repeated_if_all_machines_are_lost(tmp_path: Path, is_told_late: bool) -> None:
     stepped = SteppedEngine(tmp_path, 4, hosts=2, scorers=ASYNC)
     stepped.begin()
     hosts = list(stepped.hosts)
@@ -203,7 +180,7 @@ def test_no_run_is_said_to_be_repeated_if_all_machines_are_lost(
         host.is_lost("the connection to the Ray cluster ended", machine="")
     stepped.turn()
     if is_told_late:
-        clock.now += recovery.REPORT_S
+        stepped.clock.advance(recovery.REPORT_S)
         stepped.turn()
     stepped.end()
 
@@ -252,16 +229,14 @@ def test_of_the_runs_of_a_lost_machine_those_count_as_repeated_that_had_begun_be
     assert stepped.engine.notices.alerts == [again]
 
 
-def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_summary(
-    tmp_path: Path, clock: Clock
-) -> None:
+def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_summary(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 20, hosts=2, scorers=ASYNC)
     stepped.begin()
     bad = stepped.host("host")
     for _ in range(3):
         bad.is_lost()
         stepped.turn()
-        clock.now += recovery.REPORT_S
+        stepped.clock.advance(recovery.REPORT_S)
         stepped.turn()
         bad = stepped.host("host")
     assert stepped.engine.notices.alerts == ["node n1 was lost"]
@@ -269,7 +244,7 @@ def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_s
     bad.say("start", bad.runs()[0])
     bad.is_lost()
     stepped.turn()
-    clock.now += recovery.REPORT_S
+    stepped.clock.advance(recovery.REPORT_S)
     stepped.turn()
     stepped.end()
 

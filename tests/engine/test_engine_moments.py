@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from pytest_osmosis.clock import SYSTEM
 from pytest_osmosis.datasets import Dataset
-from pytest_osmosis.engine import actor, recovery
 from pytest_osmosis.engine import hosts as engine_hosts
+from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.actor import Actor, Close
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
@@ -32,6 +32,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
+from tests.clocks import SteppedClock
 from tests.engine.world import Rows
 
 DEADLINE_S = 60.0
@@ -106,6 +107,7 @@ class SteppedEngine:
     ) -> None:
         self.hosts: list[ScriptedHost] = []
         self.told: list[tuple[RunId, Outcome]] = []
+        self.clock = SteppedClock()
         self.spawns = True
         self.delay_s = 0.0
         self.runs = [RunId(row, 0) for row in range(n_runs)]
@@ -126,6 +128,7 @@ class SteppedEngine:
             n_runs=n_runs,
             probes=(),
             spawn=self._spawn,
+            clock=self.clock,
         )
         journal = Journal.reopen(self.path) if self.path.exists() else Journal.create(self.path)
         self.engine = Engine(replace(made, **job), journal, lambda *told: self.told.append(told))
@@ -217,7 +220,7 @@ def test_each_host_keeps_one_slot_however_often_servers_refuse(tmp_path: Path) -
     stepped = SteppedEngine(tmp_path, 20, hosts=3)
     stepped.begin()
     for _ in range(5):
-        stepped.actor.hosts.throttle.until = 0.0
+        stepped.clock.advance(1.0)
         stepped.hosts[0].say("throttled", wait_s=0.0)
         stepped.turn()
     assert [host.limit for host in stepped.actor.hosts.rolling] == [1, 1, 1]
@@ -230,11 +233,11 @@ def test_messages_are_gathered_while_a_host_has_enough_to_begin(
 ) -> None:
     stepped = SteppedEngine(tmp_path, 40, batch_size=12, early_stop=EarlyStop(low_latency=low_latency))
     stepped.begin()
-    host, rolling = stepped.host("host"), stepped.actor.hosts.rolling[0]
+    host = stepped.host("host")
     assert (len(host.runs()), host.gather_s) == (24, 0.0)
 
     def go_on(runs: Sequence[RunId], after_s: float) -> float:
-        rolling.handed_at -= after_s
+        stepped.clock.advance(after_s)
         for run in runs:
             host.say("start", run)
             host.rolls(run)
@@ -289,10 +292,11 @@ def test_a_paused_host_does_not_count_as_silent(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, hosts=2)
     stepped.begin()
     other = stepped.actor.hosts.rolling[1]
-    other.heard_at = 0.0
+    stepped.clock.advance(100.0)
+    paused_at = stepped.clock.now()
     stepped.hosts[0].say("throttled", wait_s=300.0)
     stepped.turn()
-    assert other.heard_at > 0.0
+    assert other.heard_at >= paused_at
     stepped.end()
 
 
@@ -321,7 +325,7 @@ def test_a_host_that_never_begins_its_runs_is_ended(tmp_path: Path, probes: tupl
     assert [message["op"] for message in stepped.host("host").told][-1:] == (["probe"] if probes else ["run"])
     stepped.turn()
     assert not stepped.host("host").killed
-    stepped.actor.hosts.rolling[0].heard_at -= 1000
+    stepped.clock.advance(1000.0)
     stepped.turn()
     assert stepped.host("host").killed
     stepped.end()
@@ -331,7 +335,7 @@ def test_an_idle_host_may_be_silent(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 1, hosts=2)
     stepped.begin()
     idle = next(host for host in stepped.actor.hosts.rolling if not cast(ScriptedHost, host.connection).runs())
-    idle.heard_at -= 1000
+    stepped.clock.advance(1000.0)
     stepped.turn()
     assert not cast(ScriptedHost, idle.connection).killed
     stepped.end()
@@ -455,7 +459,7 @@ def test_a_broken_engine_reports_every_run_even_if_submitted_later(tmp_path: Pat
     def described(record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> Outcome:
         raise ZeroDivisionError
 
-    stepped = SteppedEngine(tmp_path, 3, describe=described, max_errors=0, bad=[0])
+    stepped = SteppedEngine(tmp_path, 3, describe=described, max_errors=0, bad=[0], clock=SYSTEM)
     stepped.engine.submit(stepped.runs[:2])
     stepped.engine.go()
     stepped.engine.start()
@@ -484,9 +488,7 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
-def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_one_line(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 4, hosts=2, scorers={"exact": False})
     stepped.begin()
     first, second = stepped.hosts
@@ -494,10 +496,10 @@ def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_o
     for host, run in lost:
         host.say("start", run)
     stepped.turn()
-    monkeypatch.setattr(recovery, "time", SimpleNamespace(monotonic=lambda: time.monotonic() - recovery.REPORT_S))
     first.is_lost()
     second.is_lost()
     stepped.turn()
+    stepped.clock.advance(recovery.REPORT_S)
     others = stepped.hosts[2:]
     for host in others:
         stepped.is_ready(host)
@@ -509,9 +511,7 @@ def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_o
     stepped.end()
 
 
-def test_the_user_reads_one_line_of_each_machine_whose_hosts_end_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_user_reads_one_line_of_each_machine_whose_hosts_end_one_after_the_other(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 6, hosts=3, batch_size=6, scorers={"exact": False})
     stepped.begin()
     for host in stepped.hosts[:3]:
@@ -524,8 +524,7 @@ def test_the_user_reads_one_line_of_each_machine_whose_hosts_end_one_after_the_o
     elsewhere.is_lost("node n2 was lost", "n2")
     stepped.turn()
     assert stepped.engine.notices.alerts == [], "more hosts of these machines may follow"
-    later = time.monotonic() + recovery.REPORT_S
-    monkeypatch.setattr(actor, "time", SimpleNamespace(monotonic=lambda: later, sleep=time.sleep))
+    stepped.clock.advance(recovery.REPORT_S)
     stepped.turn()
     stepped.end()
     assert stepped.engine.notices.alerts == [
@@ -534,11 +533,7 @@ def test_the_user_reads_one_line_of_each_machine_whose_hosts_end_one_after_the_o
     ]
 
 
-def test_the_user_reads_of_hosts_that_wait_and_a_stalled_eval_names_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr(actor, "time", SimpleNamespace(monotonic=lambda: now, sleep=time.sleep))
+def test_the_user_reads_of_hosts_that_wait_and_a_stalled_eval_names_them(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 4, hosts=2)
     stepped.begin()
     stepped.turn()
@@ -546,10 +541,10 @@ def test_the_user_reads_of_hosts_that_wait_and_a_stalled_eval_names_them(
     waits.placed_at, waits.waits_for = None, "the cluster has room for 1 now; the other needs 1 CPU"
     line = f"1 of 2 hosts waits for a place: {waits.waits_for}"
     for _ in range(2):
-        now += WAIT_S
+        stepped.clock.advance(WAIT_S)
         stepped.turn()
     assert stepped.engine.notices.alerts == [line]
-    now += stepped.actor._job.watchdog_s
+    stepped.clock.advance(stepped.actor._job.watchdog_s)
     stepped.turn()
     assert stepped.engine.notices.alerts[1].startswith("nothing has finished for")
     assert stepped.engine.notices.alerts[1].endswith(f"; {line}")
@@ -584,24 +579,20 @@ def test_an_eval_ends_if_every_machine_is_lost_before_code_runs(tmp_path: Path) 
     stepped.end()
 
 
-def test_a_host_that_waits_for_a_place_leaves_its_share_to_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = time.monotonic()
-    monkeypatch.setattr(engine_hosts, "time", SimpleNamespace(monotonic=lambda: now))
+def test_a_host_that_waits_for_a_place_leaves_its_share_to_others(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 20, hosts=2)
     stepped.actor.hosts.start()
     ready, waits = stepped.hosts
     waits.placed_at = None
     stepped.is_ready(ready)
     assert [host.limit for host in stepped.actor.hosts.rolling] == [2, 2]
-    now += engine_hosts.START_S + engine_hosts.LATE_S
+    stepped.clock.advance(engine_hosts.START_S + engine_hosts.LATE_S)
     ready.say("limited")
     stepped.actor.hosts.look_after(None)
     stepped.turn()
     assert [host.limit for host in stepped.actor.hosts.rolling] == [4, 0]
     assert not waits.killed, "it is not silent: it waits"
-    waits.placed_at = now
+    waits.placed_at = stepped.clock.now()
     stepped.is_ready(waits)
     ready.say("limited")
     waits.say("limited")
@@ -615,29 +606,23 @@ def test_a_host_that_waits_for_a_place_leaves_its_share_to_others(
 def test_many_hosts_that_do_not_end_take_no_longer_to_close_than_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 0.0
+    stepped = SteppedEngine(tmp_path, 40, hosts=40, batch_size=40)
 
     def join(host: ScriptedHost, timeout_s: float) -> bool:
-        nonlocal now
-        now += timeout_s
+        stepped.clock.advance(timeout_s)
         return False
 
-    monkeypatch.setattr(engine_hosts, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(ScriptedHost, "join", join)
-    stepped = SteppedEngine(tmp_path, 40, hosts=40, batch_size=40)
+    begun = stepped.clock.now()
     stepped.actor.hosts.start()
     stepped.actor.hosts.close()
-    assert now == 2 * engine_hosts.CLOSE_S + stepped.actor._job.setup.teardown_s
+    assert stepped.clock.now() - begun == 2 * engine_hosts.CLOSE_S + stepped.actor._job.setup.teardown_s
     assert [host.killed for host in stepped.hosts] == [True] * 40
     stepped.engine.submit(stepped.runs)
     stepped.end()
 
 
-def test_an_idle_host_gets_the_runs_that_a_slow_one_has_not_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = time.monotonic()
-    monkeypatch.setattr(engine_hosts, "time", SimpleNamespace(monotonic=lambda: now))
+def test_an_idle_host_gets_the_runs_that_a_slow_one_has_not_begun(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 8, hosts=2, scorers={"exact": False})
     stepped.begin()
     slow, fast = stepped.hosts
@@ -649,7 +634,7 @@ def test_an_idle_host_gets_the_runs_that_a_slow_one_has_not_begun(
         fast.rolls(run)
     stepped.turn()
     assert slow.asked("drop") == [], "it may begin them soon"
-    now += engine_hosts.BEHIND_S + 0.1
+    stepped.clock.advance(engine_hosts.BEHIND_S + 0.1)
     stepped.turn()
     stepped.turn()
     assert len(slow.asked("drop")) == 1, "it was asked once"

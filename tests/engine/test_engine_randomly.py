@@ -7,7 +7,6 @@ after its rollout is in the journal or the eval has stopped. The journal leads t
 from __future__ import annotations
 
 import math
-import queue
 import random
 import re
 from collections import Counter
@@ -16,13 +15,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from pytest_osmosis.datasets import Dataset
-from pytest_osmosis.engine import actor, host_starts, hosts, probing, recovery, run_table
+from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import HostEnviron
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
@@ -36,8 +34,6 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.engine.world import USAGE, Climate, FakeHost, Rows, World
 
 DEADLINE_S = 60.0
-END = 1e12
-"""A time after the end of every history."""
 OF_USER_CODE = ("ValueError", ENDED_TWICE, UNINTERRUPTIBLE)
 ENDS_HERE = ("Traceback", "internal accounting error", "said nothing")
 
@@ -104,11 +100,7 @@ class History:
         ]
         self.climate = climate
         self.world = World(seed, climate, batch_size)
-        clock = SimpleNamespace(monotonic=self.world.monotonic, sleep=self.world.sleep)
-        for module in (actor, host_starts, hosts, probing, run_table):
-            monkeypatch.setattr(module, "time", clock)
-        monkeypatch.setattr(recovery, "time", SimpleNamespace(monotonic=lambda: END))  # losses are told at the end
-        monkeypatch.setattr(actor, "queue", SimpleNamespace(SimpleQueue=lambda: self.world, Empty=queue.Empty))
+        monkeypatch.setattr(recovery, "REPORT_S", math.inf)  # losses are told at the end
         self.path = folder / f"{seed}.jsonl"
         interleaved = chance.random() < 0.8
         job = Job(
@@ -129,6 +121,7 @@ class History:
             hosts=n_hosts,
             watchdog_s=math.inf,
             spawn=self.world.spawn,
+            clock=self.world,
         )
         if chance.random() < 0.2:
             enough = chance.randint(1, len(self.runs))
@@ -148,17 +141,17 @@ class History:
         world.plan.insert(chance.randint(0, 1), engine.go)
         if chance.random() < 0.3:
             for change in (engine.pause, engine.resume):
-                world.plan += [world.wait] * chance.randint(0, 6)
+                world.plan += [world.do_nothing] * chance.randint(0, 6)
                 world.plan.append(change)
         if chance.random() < 0.3:
             last = chance.choice((1, world.batch_size))
             for limit in (*chance.choices(range(world.batch_size + 1), k=chance.randint(1, 4)), last):
-                world.plan += [world.wait] * chance.randint(0, 6)
+                world.plan += [world.do_nothing] * chance.randint(0, 6)
                 world.plan.append(partial(engine.limit, limit))
         if chance.random() < 0.2:
-            world.plan += [world.wait] * chance.randint(0, 6)
+            world.plan += [world.do_nothing] * chance.randint(0, 6)
             world.plan.append(partial(engine.grow, chance.randint(1, world.batch_size)))
-        world.plan += [world.wait] * chance.randint(0, 12)
+        world.plan += [world.do_nothing] * chance.randint(0, 12)
         ends: list[Callable[[], None]] = [
             lambda: engine.stop("maxfail", "enough"),
             lambda: engine.stop("interrupt", "Ctrl-C"),

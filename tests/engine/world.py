@@ -1,7 +1,7 @@
 """Simulated hosts: at the other end of the protocol is a seeded choice of what a host may do next.
 
-`World` is the engine's inbox and clock. Whenever the engine waits for a message, hosts and the user make moves until
-there is one: a host begins a run, ends it, scores it, falls silent, or dies with events that it had not written. So a
+`World` is the engine's clock. Whenever the engine waits for a message, hosts and the user make moves until there is
+one: a host begins a run, ends it, scores it, falls silent, or dies with events that it had not written. So a
 seed is one history, which depends neither on real time nor on threads.
 
 `World` checks at each move what must hold (`violations`): which host gets which run, and how many at once.
@@ -10,14 +10,14 @@ seed is one history, which depends neither on real time nor on threads.
 from __future__ import annotations
 
 import json
-import queue
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.actor import Close, EngineMessage
@@ -34,6 +34,7 @@ MOST_IDLE = 3000
 """After this many turns in a row without a possible move, the eval hangs."""
 
 Move = Callable[[], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,13 @@ class Scoring:
 
 
 class World:
-    """The inbox of one engine, whose hosts and user make moves in `get`."""
+    """The clock of one engine, whose hosts and user make moves in `wait`."""
 
     def __init__(self, seed: int, climate: Climate, batch_size: int) -> None:
         self.chance = random.Random(seed)
         self.climate = climate
         self.batch_size = batch_size
-        self.now = 1000.0
-        self.inbox: deque[EngineMessage] = deque()
+        self.time = 1000.0
         self.hosts: list[FakeHost] = []
         self.plan: deque[Move] = deque()
         self.violations: list[str] = []
@@ -135,44 +135,34 @@ class World:
         self._idle = 0
         self._engine: Engine | None = None
 
-    # -- stand-ins for modules that the engine uses ---------------------------------------------------------
+    # -- the clock ------------------------------------------------------------------------------------------
 
-    def monotonic(self) -> float:
-        return self.now
+    def now(self) -> float:
+        return self.time
 
     def sleep(self, seconds: float) -> None:
-        self.now += seconds
+        self.time += seconds
 
-    def put(self, message: EngineMessage) -> None:
-        self.inbox.append(message)
-
-    def empty(self) -> bool:
-        return not self.inbox or self.chance.random() < 0.2
-
-    def get_nowait(self) -> EngineMessage:
-        if not self.inbox:
-            raise queue.Empty
-        return self.inbox.popleft()
-
-    def get(self, timeout: float = 0.0) -> EngineMessage:
-        """Return the next message, after some moves if the engine may wait."""
-        if not timeout:
-            return self.get_nowait()
+    def wait(self, inbox: SimpleQueue[T], timeout_s: float) -> T:
+        """Return the next message, after some moves."""
         self.violations += miscounts(self.engine._actor.table, self.engine._actor.hosts)
         for _ in range(self.chance.choice((0, 0, 1, 2, 5, 10))):
             self._move()
-        while not self.inbox:
+        while inbox.empty():
             if not self._move():
                 self._idle += 1
-                self.now += IDLE_S
+                self.time += IDLE_S
                 if self._idle > MOST_IDLE and not self.hung:
                     self.hung = True
                     self.put(Close(0.0))
-                raise queue.Empty
+                raise Empty
             if self.chance.random() < 0.05:
-                self.now += timeout
-                raise queue.Empty
-        return self.inbox.popleft()
+                self.time += timeout_s
+                raise Empty
+        return inbox.get_nowait()
+
+    def put(self, message: EngineMessage) -> None:
+        self.engine._actor.inbox.put(message)
 
     # -- moves ---------------------------------------------------------------------------------------------
 
@@ -198,7 +188,7 @@ class World:
         if moves:
             self.chance.choice(moves)()
             self._idle = 0
-            self.now += 0.001
+            self.time += 0.001
             return True
         if self.plan:
             self.plan.popleft()()
@@ -208,8 +198,8 @@ class World:
             return True
         return False
 
-    def wait(self) -> None:
-        """Do nothing: a move of the user."""
+    def do_nothing(self) -> None:
+        """Let others move, as the user."""
 
     def close(self, grace_s: float) -> None:
         """End the user's session."""
@@ -411,7 +401,7 @@ class FakeHost:
 
     @property
     def _may_begin(self) -> bool:
-        return not self.paused and self._world.now >= self._held_until
+        return not self.paused and self._world.time >= self._held_until
 
     def moves(self) -> Iterator[Move]:
         """Yield all moves that it may make now."""
@@ -459,9 +449,9 @@ class FakeHost:
     def _get_a_place(self) -> None:
         """Mostly go on waiting."""
         if self._chance.random() < 0.1:
-            self.placed_at = self._world.now
+            self.placed_at = self._world.time
         else:
-            self._world.now += 2.0
+            self._world.time += 2.0
 
     def _crash(self) -> None:
         self._world.deaths_left -= 1
@@ -499,7 +489,7 @@ class FakeHost:
                     self.max_scorings = message["scorings"]
                     self._emit({"ev": "limited"})
                 case "hold":
-                    self._held_until = max(self._held_until, self._world.now + message["wait_s"])
+                    self._held_until = max(self._held_until, self._world.time + message["wait_s"])
                 case "permit":
                     for rollout in self.rollouts.values():
                         rollout.permitted |= rollout.permit in message["ids"]
@@ -589,7 +579,7 @@ class FakeHost:
         self._over(rollout)
         if self._chance.random() < self._world.climate.throttles:
             wait_s = self._chance.choice((0.5, 30.0, 300.0))
-            self._held_until = max(self._held_until, self._world.now + wait_s)
+            self._held_until = max(self._held_until, self._world.time + wait_s)
             self._emit({"ev": "throttled", "wait_s": wait_s})
         self._emit({"ev": "retry", **rollout.key.to_json(), "waits": True})
         rollout.at = "retry"
