@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from queue import SimpleQueue
 from typing import TypeVar
 
 T = TypeVar("T")
+
+DEADLINE_S = 60.0
+TURNS = 20
+"""The turns of an event loop in which everything happens that is due and waits for nobody."""
 
 
 class SteppedClock:
@@ -25,3 +31,35 @@ class SteppedClock:
 
     def wait(self, inbox: SimpleQueue[T], timeout_s: float) -> T:
         return inbox.get_nowait()
+
+
+class LoopClock:
+    """The time of the running event loop from now on. What comes from other processes or threads needs none of it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.time = self._loop.time()
+        self._loop.time = self.now  # type: ignore[method-assign]
+
+    def now(self) -> float:
+        return self.time
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, and what is due then happen."""
+        self.time += seconds
+        await settled()
+
+
+async def settled() -> None:
+    """Let everything happen that is due."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+async def ended(task: asyncio.Task[T]) -> T:
+    """Return the result of a task that needs no more of a loop's time; fails after a deadline."""
+    end = time.monotonic() + DEADLINE_S
+    while not task.done():
+        assert time.monotonic() < end, "the task hangs"
+        await asyncio.to_thread(time.sleep, 0.002)
+    return await task

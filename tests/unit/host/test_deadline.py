@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.host import deadline as module
-from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, StallTime
+from pytest_osmosis.host.deadline import CANCEL_AGAIN_S, Deadline, DeadlineExpired, StallTime
 from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_id import RunId
+from tests.clocks import LoopClock, ended, settled
 
-SOON_S = 0.02
+BUDGET_S = 60.0
 
 
-def deadline(budget_s: float = SOON_S, stalls: StallTime | None = None, stuck: list[int] | None = None) -> Deadline:
+def deadline(budget_s: float = BUDGET_S, stalls: StallTime | None = None, stuck: list[int] | None = None) -> Deadline:
     def on_stuck(_task: asyncio.Task[Any], times: int) -> None:
         if stuck is not None:
             stuck.append(times)
@@ -28,21 +28,28 @@ def deadline(budget_s: float = SOON_S, stalls: StallTime | None = None, stuck: l
 
 
 async def test_code_within_its_time_is_not_interrupted() -> None:
-    async with deadline(60) as inside:
-        await asyncio.sleep(0)
+    clock = LoopClock()
+    async with deadline() as inside:
+        await clock.advance(BUDGET_S - 1)
     assert not inside.expired
     with pytest.raises(KeyError):
-        async with deadline(60):
+        async with deadline():
             raise KeyError
 
 
 async def test_code_beyond_its_time_is_cancelled_and_the_cancellation_is_the_cause() -> None:
-    with pytest.raises(DeadlineExpired) as caught:
+    clock = LoopClock()
+
+    async def beyond() -> None:
         async with deadline():
             await asyncio.Event().wait()
+
+    task = asyncio.create_task(beyond())
+    await settled()
+    await clock.advance(BUDGET_S)
+    with pytest.raises(DeadlineExpired) as caught:
+        await ended(task)
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
-    task = asyncio.current_task()
-    assert task is not None
     assert task.cancelling() == 0, "the cancellation is used up"
 
 
@@ -57,105 +64,133 @@ async def test_the_deadline_expires_whatever_the_code_does_with_its_cancellation
             if swallowed_by == "nothing":
                 raise
 
-    with pytest.raises(DeadlineExpired):
+    async def inside() -> None:
         async with deadline():
             await swallow()
 
-
-async def test_code_that_swallows_cancellations_is_cancelled_again_and_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "CANCEL_AGAIN_S", 0.01)
-    stuck: list[int] = []
-
-    async def swallow() -> None:
-        while len(stuck) < 3:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
-
+    clock, task = LoopClock(), asyncio.create_task(inside())
+    await settled()
+    await clock.advance(BUDGET_S)
     with pytest.raises(DeadlineExpired):
+        await ended(task)
+
+
+async def test_code_that_swallows_cancellations_is_cancelled_again_and_reported() -> None:
+    stuck: list[int] = []
+    resists = True
+
+    async def inside() -> None:
         async with deadline(stuck=stuck):
-            await swallow()
+            while resists:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+
+    clock, task = LoopClock(), asyncio.create_task(inside())
+    await settled()
+    await clock.advance(BUDGET_S)
+    for _ in range(2):
+        await clock.advance(CANCEL_AGAIN_S)
+    resists = False
+    assert stuck == [1, 2]
+    await clock.advance(CANCEL_AGAIN_S)
+    with pytest.raises(DeadlineExpired):
+        await ended(task)
     assert stuck == [1, 2, 3]
 
 
 async def test_a_cancellation_from_outside_is_raised() -> None:
     async def inside() -> None:
-        async with deadline(60):
+        async with deadline():
             await asyncio.Event().wait()
 
     task = asyncio.create_task(inside())
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await task
+        await ended(task)
 
 
 async def test_pauses_and_stalls_do_not_count_but_stalls_that_the_run_caused_do() -> None:
-    stalls = StallTime()
+    clock, stalls = LoopClock(), StallTime()
     async with deadline(1000, stalls) as inside:
+        await clock.advance(100)
         inside.pause()
         inside.pause()
-        assert inside._paused_at is not None
-        inside._begun -= 300  # as if 300 s had passed, 200 s of them paused ...
-        inside._paused_at -= 200
-        assert 100 <= inside.spent_s() < 150
+        await clock.advance(200)
+        assert inside.spent_s() == 100
         inside.resume()
         inside.resume()
-        assert 100 <= inside.spent_s() < 150
-        stalls.total_s += 90  # ... and 90 s stalled
-        assert 10 <= inside.spent_s() < 60
+        assert inside.spent_s() == 100
+        stalls.total_s += 90
+        assert inside.spent_s() == 10
         inside.owe(80)
-        assert 90 <= inside.spent_s() < 140
-        assert inside.remaining_s() == pytest.approx(1000 - inside.spent_s(), abs=1)
+        assert (inside.spent_s(), inside.remaining_s()) == (90, 910)
 
 
 async def test_a_stall_during_a_pause_is_left_out_once_and_counts_if_the_run_caused_it() -> None:
-    stalls = StallTime()
+    clock, stalls = LoopClock(), StallTime()
     async with deadline(1000, stalls) as inside:
+        await clock.advance(100)
         inside.pause()
-        assert inside._paused_at is not None
-        inside._begun -= 300  # as if 300 s had passed, 200 s of them paused,
-        inside._paused_at -= 200
-        stalls.total_s += 150  # with the loop stalled for 150 s of the pause ...
-        assert 100 <= inside.spent_s() < 150
-        inside.owe(150)  # ... by the run itself
-        assert 250 <= inside.spent_s() < 300
+        await clock.advance(200)
+        stalls.total_s += 150
+        assert inside.spent_s() == 100
+        inside.owe(150)
+        assert inside.spent_s() == 250
         inside.resume()
-        assert 250 <= inside.spent_s() < 300
+        assert inside.spent_s() == 250
 
 
 async def test_what_is_charged_to_code_that_only_waits_is_given_back_at_once() -> None:
-    stalls = StallTime()
+    clock, stalls = LoopClock(), StallTime()
     async with deadline(1000, stalls) as inside:
+        await clock.advance(100)
         inside.pause_blocked()
         inside.pause_blocked()  # two requests of the function wait
-        assert inside._waits_since is not None
-        inside._begun -= 300  # as if 300 s had passed, 200 s of them in the wait ...
-        inside._waits_since -= 200
+        await clock.advance(200)
         stalls.total_s += 250
-        inside.owe(250)  # ... and 250 s with the loop blocked by the function
-        assert 100 <= inside.spent_s() < 150
+        inside.owe(250)  # the function blocks the loop
+        assert inside.spent_s() == 100
         inside.resume_blocked()
-        assert 100 <= inside.spent_s() < 150
+        assert inside.spent_s() == 100
         inside.resume_blocked()
-        assert 100 <= inside.spent_s() < 150
+        assert inside.spent_s() == 100
         inside.owe(50)
-        assert 150 <= inside.spent_s() < 200
+        assert inside.spent_s() == 150
 
 
 async def test_stalls_before_a_deadline_do_not_matter() -> None:
+    LoopClock()
     stalls = StallTime()
     stalls.total_s = 1000
     async with deadline(60, stalls) as inside:
-        assert 0 <= inside.spent_s() < 60
+        assert inside.spent_s() == 0
+
+
+async def test_the_time_of_a_pause_is_added() -> None:
+    clock, inside = LoopClock(), deadline()
+
+    async def work() -> None:
+        async with inside:
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await settled()
+    inside.pause()
+    await clock.advance(3)
+    inside.resume()
+    await clock.advance(BUDGET_S - 1)
+    assert not inside.expired
+    await clock.advance(1)
+    with pytest.raises(DeadlineExpired):
+        await ended(task)
 
 
 async def test_a_deadline_does_not_expire_during_a_pause() -> None:
-    inside = deadline()
-    inside.pause()  # before it begins: a slow machine might spend its time between the two
+    clock, inside = LoopClock(), deadline()
     async with inside:
-        await asyncio.sleep(3 * SOON_S)
+        inside.pause()
+        await clock.advance(3 * BUDGET_S)
         assert not inside.expired
 
 
@@ -163,7 +198,7 @@ def test_a_monitored_task_is_freed_after_its_end() -> None:
     monitor = LoopMonitor(lambda key, stack: None)
 
     async def under_a_deadline() -> None:
-        within = deadline(60.0)
+        within = deadline()
         async with within:
             with monitor.running(MonitoredCode(Key(RunId(0, 0), 1), within)):
                 await asyncio.sleep(0)

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from pytest_osmosis.host import slots
 from pytest_osmosis.host.permits import GetPermit, Permit
-from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, Slots
+from pytest_osmosis.host.slots import DEADLOCK_S, ModelRequest, ResizableSemaphore, RolloutSlot, Slots
+from tests.clocks import LoopClock, settled
 
 
 class FakeClock:
@@ -39,12 +39,6 @@ class FakeHost:
         assert self.slots.begin()
         clock = FakeClock()
         return RolloutSlot(self.slots, self.requests, clock), clock
-
-
-async def settled() -> None:
-    """Let every task run until it waits."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 async def test_rollouts_begin_up_to_the_limit_and_again_when_one_ends() -> None:
@@ -339,7 +333,7 @@ class RolloutsWithALock:
             async with self.pool, ModelRequest(slot) as request:
                 self.most = max(self.most, self.host.requests.held)
                 async with request.waiting_for_retry():
-                    await asyncio.sleep(0.005)
+                    await asyncio.sleep(DEADLOCK_S / 2)
                 self.most = max(self.most, self.host.requests.held)
         finally:
             slot.end()
@@ -350,22 +344,19 @@ class RolloutsWithALock:
 
 
 @pytest.mark.parametrize(("limit", "holders"), [(1, 1), (2, 1), (3, 2), (4, 4)])
-async def test_rollouts_that_wait_for_a_lock_held_without_a_slot_do_not_deadlock(
-    monkeypatch: pytest.MonkeyPatch, limit: int, holders: int
-) -> None:
-    monkeypatch.setattr(slots, "DEADLOCK_S", 0.01)
-    rollouts = RolloutsWithALock(limit, 20, holders)
-    await asyncio.wait_for(rollouts.end(), 60)
+async def test_rollouts_that_wait_for_a_lock_held_without_a_slot_do_not_deadlock(limit: int, holders: int) -> None:
+    clock, rollouts = LoopClock(), RolloutsWithALock(limit, 20, holders)
+    ended = asyncio.create_task(rollouts.end())
+    for _ in range(200):
+        await clock.advance(DEADLOCK_S)
+    assert ended.done(), "they wait for each other"
     assert rollouts.most <= limit, "never a request above the limit"
     host = rollouts.host
     assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
 
 
-async def test_a_rollout_waits_for_its_slot_as_long_as_others_have_requests_in_flight(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(slots, "DEADLOCK_S", 0.01)
-    host = FakeHost(1)
+async def test_a_rollout_waits_for_its_slot_as_long_as_others_have_requests_in_flight() -> None:
+    clock, host = LoopClock(), FakeHost(1)
     slot, _ = host.begin()
     go, asked = asyncio.Event(), asyncio.Event()
 
@@ -379,16 +370,20 @@ async def test_a_rollout_waits_for_its_slot_as_long_as_others_have_requests_in_f
     other, _ = host.begin()
     async with ModelRequest(other):
         go.set()
-        await asyncio.sleep(0.1)
+        for _ in range(10):
+            await clock.advance(DEADLOCK_S)
         assert not asked.is_set()
-    await asked.wait()
+    await clock.advance(DEADLOCK_S)
+    assert not asked.is_set(), "a request has just ended"
+    await clock.advance(DEADLOCK_S)
+    assert asked.is_set()
     assert host.slots.held == 2, "the other rollout is busy with something else"
     await task
 
 
-async def test_waiting_rollouts_continue_beyond_the_limit_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "DEADLOCK_S", 0.01)
-    host, beyond, due = FakeHost(2), [], asyncio.Event()
+async def test_waiting_rollouts_continue_beyond_the_limit_one_at_a_time() -> None:
+    clock, host, due = LoopClock(), FakeHost(2), asyncio.Event()
+    beyond: list[int] = []
     rollouts = [host.begin()[0] for _ in range(2)]
 
     async def ask(slot: RolloutSlot) -> None:
@@ -402,5 +397,8 @@ async def test_waiting_rollouts_continue_beyond_the_limit_one_at_a_time(monkeypa
     host.begin()
     host.begin()
     due.set()
+    await settled()
+    for expected in ([], [3], [3], [3, 4]):
+        assert beyond == expected
+        await clock.advance(DEADLOCK_S)
     await asyncio.gather(*tasks)
-    assert beyond == [3, 4]

@@ -229,12 +229,14 @@ async def test_the_client_opens_max_in_flight_connections() -> None:
     assert {reply.content for reply in replies} == {"42"}
 
 
-@pytest.mark.clock
 @not_with_litellm("its pools are its own; hosts bound the requests in flight")
 async def test_more_requests_than_connections_wait_their_turn() -> None:
-    with ChatServer(servers.slow(0.02, servers.reply("42"))) as server:
+    with ChatServer(servers.held(servers.reply("42"))) as server:
         async with model_at(server.base_url, max_in_flight=2) as model:
-            await asyncio.gather(*(model.chat(ChatRequest(messages=PROMPT)) for _ in range(8)))
+            tasks = [asyncio.create_task(model.chat(ChatRequest(messages=PROMPT))) for _ in range(8)]
+            await asyncio.to_thread(server.wait_for, lambda server: server.in_flight >= 2)
+            server.release()
+            await asyncio.gather(*tasks)
     assert (len(server.requests), server.max_in_flight) == (8, 2)
 
 

@@ -20,8 +20,9 @@ from pytest_osmosis.models import create, probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.endpoint_targets import resolve_model
 from pytest_osmosis.models.replicas import USES, ReplicatedModel, ReplicaUse, place_of
-from pytest_osmosis.models.retry import RetryPolicy, Within, chat
+from pytest_osmosis.models.retry import RetryPolicy, chat
 from tests import servers
+from tests.clocks import LoopClock, ended
 from tests.servers import ChatServer, Exchange
 
 CLOSED = "http://127.0.0.1:9/v1"
@@ -60,19 +61,16 @@ async def no_wait(_delay_s: float) -> AsyncIterator[None]:
     yield
 
 
-async def ask(
-    model: ReplicatedModel, run: str = "row0-run0", retries: int = 4, within: Within = asyncio.timeout
-) -> ChatReply:
+async def ask(model: ReplicatedModel, run: str = "row0-run0", retries: int = 4) -> ChatReply:
     """The reply to one request, with retries that do not wait."""
     answered = await chat(
         model,
         ChatRequest([{"role": "user", "content": "2 + 2"}], run=run),
         timeout_s=60.0,
-        policy=RetryPolicy(max_retries=retries, first_s=0.001, cap_s=0.001),
+        policy=RetryPolicy(max_retries=retries, first_s=0.0, cap_s=0.0),
         remaining_s=lambda: None,
         waiting=no_wait,
         rng=Random(0),
-        within=within,
     )
     return answered.reply
 
@@ -188,10 +186,13 @@ async def test_a_busy_replica_is_spared_for_as_long_as_it_asks() -> None:
 
 
 async def test_a_request_that_times_out_counts_against_its_replica() -> None:
-    limits = iter((0.2, 60.0))  # the second request is answered, which takes a busy machine longer
+    clock = LoopClock()
     with ChatServer(servers.never()) as hung, ChatServer(servers.reply("b")) as alive, counted() as uses:
-        async with replicated(hung.base_url, alive.base_url, timeout_s=0.2) as model:
-            assert (await ask(model, within=lambda _seconds: asyncio.timeout(next(limits)))).content == "b"
+        async with replicated(hung.base_url, alive.base_url, now=clock.now, timeout_s=60.0) as model:
+            asked = asyncio.create_task(ask(model))
+            await asyncio.to_thread(hung.wait_for, lambda server: len(server.requests) == 1)
+            await clock.advance(60)
+            assert (await ended(asked)).content == "b"
     assert counts(uses, [hung.base_url, alive.base_url]) == [(1, 1), (1, 0)]
 
 
