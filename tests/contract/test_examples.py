@@ -68,9 +68,9 @@ def run(workspace: Path, *arguments: str) -> Finished:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A copy of the folders that the top-level config needs."""
+    """A copy of the folders that the top-level configs need."""
     ignored = shutil.ignore_patterns(".osmosis", "__pycache__")
-    for folder in ("configs", "examples"):
+    for folder in ("configs", "data", "examples", "rollouts"):
         shutil.copytree(REPOSITORY / folder, tmp_path / folder, ignore=ignored)
     return tmp_path
 
@@ -123,29 +123,6 @@ def test_the_example_workspace_has_the_same_results_under_xdist_and_over_http(ex
     }
 
 
-def test_each_run_sends_one_request_and_gets_the_same_scores_over_http(repository: Path) -> None:
-    embedded = run(repository, "--osmosis-n=2")
-    with demo_server() as server:
-        point_at(repository, server)
-        over_http = run(repository, "--osmosis-n=2")
-        requests = server.stats()["requests"]
-
-    assert over_http.status == 0, over_http.printed
-    assert over_http.scores() == embedded.scores()
-    assert requests == 100 * 2 + 1  # and the probe
-
-
-def test_at_most_batch_size_requests_are_in_flight(repository: Path) -> None:
-    with demo_server("--latency=0.1") as server:
-        point_at(repository, server)
-        finished = run(repository, "--osmosis-n=5", "--osmosis-batch-size=32")
-        stats = server.stats()
-
-    assert finished.status == 0, finished.printed
-    assert stats["requests"] == 100 * 5 + 1
-    assert 1 < stats["max_in_flight"] <= 32
-
-
 def test_a_rehearsed_outage_repeats_itself(repository: Path) -> None:
     original = (repository / CONFIG).read_text(encoding="utf-8")
     refused = []
@@ -194,16 +171,10 @@ def test_the_reward_example_notices_a_broken_function(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [".", "examples/multiply"])
-def test_training_configs_pass_their_preflight(folder: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-mpytest", "-pno:cacheprovider", "-pno:asyncio", "-c/dev/null", f"--rootdir={tmp_path}"]
-    words += ["--osmosis-config=configs/training/multiply.toml", f"--osmosis-set=output.dir={tmp_path}", "-v"]
-    done = [
-        subprocess.run(
-            [*words, *model], cwd=REPOSITORY / folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
-        for model in ([], ["--osmosis-model=demo/arithmetic"])
-    ]
+def test_training_configs_pass_their_preflight(folder: str, repository: Path) -> None:
+    words = [sys.executable, "-mpytest", "-pno:cacheprovider", "-pno:asyncio"]
+    words += ["--osmosis-config=configs/training/multiply.toml", "--osmosis-model=demo/arithmetic"]
+    done = subprocess.run(words, cwd=repository / folder, capture_output=True, text=True, timeout=DEADLINE_S)
 
-    assert [each.returncode for each in done] == [0, 0], done
-    assert "2 passed, 1 skipped" in done[0].stdout
-    assert "7 passed" in done[1].stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "7 passed" in done.stdout

@@ -187,7 +187,7 @@ def test_machine_paths_and_package_indexes_are_recognised() -> None:
 # -- the wheel ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_wheel_holds_exactly_the_files_of_the_package(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=120)
@@ -236,6 +236,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_the_checkout_runs_its_own_config_without_the_tools_of_its_tests() -> None:
     words = ["--osmosis-config=configs/eval/multiply.toml", "--osmosis-dry-run", "-pno:hypothesispytest"]
 
