@@ -89,7 +89,7 @@ def untested_in(module: Any, targets: Sequence[Target]) -> list[Definition]:
         for value in vars(cls).values()
     )
     marked = (definition_of(method) for method in methods if declaration_of(method) is not None)
-    decorated = dict.fromkeys((*take_definitions(module.__name__), *filter(None, marked)))
+    decorated = dict.fromkeys((*take_definitions(module), *filter(None, marked)))
     return [definition for definition in decorated if definition not in found]
 
 

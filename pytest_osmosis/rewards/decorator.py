@@ -12,9 +12,11 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, overload
+from weakref import WeakKeyDictionary
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -95,9 +97,9 @@ def osmosis_reward(function: Any = None, /, **arguments: Any) -> Any:
             raise TypeError(f"osmosis_reward: must decorate a function, got {got}; decorate a function that calls it")
         _check_signature(function)
         setattr(function, MARK, declaration)
-        definition = definition_of(function)
-        if definition is not None:
-            _DEFINITIONS.setdefault(function.__module__, {})[definition] = None
+        definition, module = definition_of(function), sys.modules.get(function.__module__)
+        if definition is not None and module is not None:
+            _DEFINITIONS.setdefault(module, {})[definition] = None
         return function
 
     return decorate if function is None else decorate(function)
@@ -122,11 +124,14 @@ class Definition(NamedTuple):
     name: str
 
 
-_DEFINITIONS: dict[str, dict[Definition, None]] = {}
-"""The decorated functions of each module since `take_definitions` was last called for it."""
+_DEFINITIONS: WeakKeyDictionary[types.ModuleType, dict[Definition, None]] = WeakKeyDictionary()
+"""The decorated functions of each module since `take_definitions` was last called for it.
+
+Modules of one name are different ones: a process may import them one after the other.
+"""
 
 
-def take_definitions(module: str) -> list[Definition]:
+def take_definitions(module: types.ModuleType) -> list[Definition]:
     """Return the functions that were decorated while a module was imported, and forget them."""
     return list(_DEFINITIONS.pop(module, {}))
 

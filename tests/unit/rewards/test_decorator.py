@@ -12,7 +12,7 @@ from typing import Any, Optional
 import pytest
 
 from pytest_osmosis import osmosis_reward
-from pytest_osmosis.rewards.decorator import Declaration, declaration_of
+from pytest_osmosis.rewards.decorator import Declaration, declaration_of, take_definitions
 
 
 def reward(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
@@ -194,3 +194,15 @@ def test_the_decorator_imports_no_other_module_of_ours_and_nothing_heavy() -> No
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
 
     assert done.stdout.split() == ["pytest_osmosis", "pytest_osmosis.rewards", "pytest_osmosis.rewards.decorator"]
+
+
+def test_modules_of_one_name_have_definitions_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    signature = "(solution_str: str, ground_truth: str, extra_info: dict = None) -> float: return 1.0"
+    first, second = types.ModuleType("rewards"), types.ModuleType("rewards")
+    for module, name in ((first, "one"), (second, "two")):
+        monkeypatch.setitem(sys.modules, "rewards", module)
+        exec(f"from pytest_osmosis import osmosis_reward\n@osmosis_reward\ndef {name}{signature}", vars(module))
+
+    assert [definition.name for definition in take_definitions(second)] == ["two"]
+    assert [definition.name for definition in take_definitions(first)] == ["one"]
+    assert take_definitions(first) == []
