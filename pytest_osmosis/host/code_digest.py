@@ -14,7 +14,12 @@ from hashlib import blake2b
 from pathlib import Path
 
 _SOURCES: dict[Path, tuple[bytes, tuple[str, ...]]] = {}
-"""The bytes of each file that was read, and the names of modules that it may import."""
+"""The bytes of each file that was read since code was last loaded, and the names of modules that it may import."""
+
+
+def forget_sources() -> None:
+    """Let the next digests be of the files as they are now. Code that is about to be loaded is."""
+    _SOURCES.clear()
 
 
 def source_digest(code: object, roots: Sequence[str]) -> str:

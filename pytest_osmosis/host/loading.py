@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.code_digest import source_digest
+from pytest_osmosis.host.code_digest import forget_sources, source_digest
 from pytest_osmosis.host.commit_paths import use_worktree
 from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.protocol import ReadyEvent, Setup
@@ -143,6 +143,7 @@ class UserCode:
 
 def load(setup: Setup) -> UserCode:
     """Load all code that `setup` names. The `CodeError` lists everything that does not load."""
+    forget_sources()
     if setup.commit is not None:
         use_worktree(setup.commit)
     try:
