@@ -11,6 +11,7 @@ import os
 import pytest
 
 from tests import tiers
+from tests.running import RUNNING
 
 try:
     from hypothesis import settings
@@ -37,3 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their folder, and begin with the longest."""
     tiers.sort_into_tiers(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tell which test runs: only those that are marked may start a pytest."""
+    RUNNING.item = item

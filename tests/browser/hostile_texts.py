@@ -118,6 +118,7 @@ def hostile_run(root: Path, canary: str) -> Path:
         scoring={"eval_fns": ["rewards:score"]},
         gate={"pass_rate": ">= 0.5"},
     )
-    result = workspace.run(f"--osmosis-config=configs/eval/{NAME}.toml", "-q", "--color=no")
+    # A process, because the event loop of the browser is in this one.
+    result = workspace.run_process(f"--osmosis-config=configs/eval/{NAME}.toml", "-q", "--color=no")
     assert result.ret in (1, 9), result.stdout.str() + result.stderr.str()
     return workspace.run_dirs(NAME)[-1]

@@ -116,14 +116,15 @@ def test_scores_that_are_made_again_replace_those_on_screen(pages: Pages, tmp_pa
     workspace = Workspace(Shell(tmp_path), [])
     workspace.eval("x", [{"score": 0.25}, {"score": 1.0}])
     config = "--osmosis-config=configs/eval/x.toml"
-    assert workspace.run(config).ret == 1
+    # Processes, because the event loop of the browser is in this one.
+    assert workspace.run_process(config).ret == 1
     name = workspace.run_dirs()[-1].name
     with Dashboard(tmp_path) as dashboard:
         page = pages.open(dashboard.address(f"run/{name}"), server=dashboard.server)
         expect(page.locator("[aria-label='row0-run0: failed, 0.250']")).to_be_visible()
 
         workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return 0.75\n")
-        workspace.run(config, f"--osmosis-from={name}")
+        workspace.run_process(config, f"--osmosis-from={name}")
         page.reload()
 
         expect(page.locator("[aria-label='row0-run0: failed, 0.750']")).to_be_visible()

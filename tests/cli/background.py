@@ -14,6 +14,7 @@ from typing import Any
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.submission import submitted_process
 from tests.plugin.workspaces import DEADLINE_S, Shell, Workspace, wait_until
+from tests.running import RUNNING
 
 AGENT = """
 import asyncio
@@ -41,6 +42,7 @@ class Background:
     """Commands in an empty folder with the eval `x`. `close` ends what the test has left running."""
 
     def __init__(self, root: Path, rows: int = 4, **tables: Any) -> None:
+        RUNNING.check_process()
         self.root = root
         self.workspace = Workspace(Shell(root), [])
         self.workspace.write("agent.py", AGENT)

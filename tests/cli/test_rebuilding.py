@@ -127,6 +127,7 @@ def test_a_shard_is_made_again(workspace: Workspace, exported: Export) -> None:
     assert made["shard"]["index"] == 2
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_judged_by_its_rules(workspace: Workspace, exported: Export) -> None:
     rows = [{"score": 1.0, "slow": 0 if number < 2 else 60} for number in range(6)]
     workspace.eval("x", rows, gate={"pass_rate": ">= 0.2", "mean": ">= 0.99"}, evaluation={"batch_size": 2})

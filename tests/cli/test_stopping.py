@@ -20,6 +20,7 @@ def background(tmp_path: Path) -> Iterator[Background]:
     background.close()
 
 
+@pytest.mark.journey
 def test_a_stopped_eval_finishes_what_is_in_flight_and_leaves_the_others_alone(background: Background) -> None:
     background.workspace.eval("y", rows=2)
     session = background.workspace.start(
@@ -70,6 +71,7 @@ def test_an_eval_that_waits_for_another_one_never_begins(background: Background)
     assert [run["reason"] for run in background.workspace.results("y")["pending"]] == [REQUESTED] * 2
 
 
+@pytest.mark.slow
 def test_now_interrupts_the_process(background: Background) -> None:
     background.workspace.hurry()
     session = background.workspace.start("--osmosis-config=configs/eval/x.toml")
@@ -82,6 +84,7 @@ def test_now_interrupts_the_process(background: Background) -> None:
     assert not hosts_under(background.root)
 
 
+@pytest.mark.slow
 def test_without_a_terminal_nothing_is_stopped_unless_yes(background: Background) -> None:
     session = background.workspace.start("--osmosis-config=configs/eval/x.toml")
     wait_until(lambda: background.begun() == 2, "the first rollouts")
@@ -100,6 +103,7 @@ os.write(2, f"loaded with {os.environ['X_SECRET']} \\x1b[31mred\\x1b[0m\\n".enco
 """
 
 
+@pytest.mark.slow
 def test_logs_of_a_session_in_a_terminal_are_what_user_code_printed_outside_of_runs(
     background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:

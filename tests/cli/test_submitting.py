@@ -43,6 +43,7 @@ def status(background: Background, run: str) -> str:
     return lifecycle_of(RunDirectory(background.root / ".osmosis/runs" / run)).status
 
 
+@pytest.mark.journey
 def test_a_submitted_eval_survives_its_terminal_and_can_be_followed(background: Background) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
@@ -87,6 +88,7 @@ def test_a_submitted_eval_that_is_killed_has_failed(background: Background) -> N
     assert "is not running, so there is nothing to stop; its status is failed: its process" in said
 
 
+@pytest.mark.slow
 def test_code_that_does_not_load_fails_the_run_and_its_log_says_why(background: Background) -> None:
     background.workspace.write("agent.py", "raise ZeroDivisionError('no agent')")
 
@@ -102,6 +104,7 @@ def test_code_that_does_not_load_fails_the_run_and_its_log_says_why(background: 
     assert any("ZeroDivisionError" in line for line in document["session"])
 
 
+@pytest.mark.slow
 def test_every_problem_is_reported_before_anything_starts(background: Background) -> None:
     config = "configs/eval/x.toml"
     background.workspace.eval("x", data={"path": "data/none.jsonl"}, secrets={"required": ["X_SECRET"]})

@@ -18,9 +18,12 @@ from pytest_osmosis import __version__, cli
 from pytest_osmosis.cli.init import create_workspace
 from pytest_osmosis.errors import OsmosisError
 from tests.cli.stored_runs import Cli
+from tests.running import RUNNING
 
 
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if "pytest" in arguments:
+        RUNNING.check_process()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120
@@ -33,7 +36,11 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], pytest.param(["-n2"], marks=pytest.mark.slow), ["-pno:asyncio"]],
+    [
+        pytest.param([], marks=pytest.mark.journey),
+        pytest.param(["-n2"], marks=pytest.mark.slow),
+        pytest.param(["-pno:asyncio"], marks=pytest.mark.slow),
+    ],
     ids=["plain", "-n2", "no asyncio"],
 )
 def test_a_new_workspace_runs_green_and_warns_of_nothing(tmp_path: Path, arguments: list[str]) -> None:
@@ -54,6 +61,7 @@ def test_a_new_workspace_runs_green_and_warns_of_nothing(tmp_path: Path, argumen
     assert re.fullmatch(r"sums-\S+ +\S+ \S+ +finished +0\.\d+ +\d+ of 40 +holds +[\d,]+ +\$0", listed[1])
 
 
+@pytest.mark.slow
 def test_the_workflow_of_a_new_workspace_uploads_what_its_eval_writes(tmp_path: Path) -> None:
     create_workspace(tmp_path, "sums")
     workflow = yaml.safe_load((tmp_path / ".github/workflows/evals.yml").read_text(encoding="utf-8"))
@@ -106,6 +114,7 @@ def test_init_never_overwrites_an_eval(typed: Cli, tmp_path: Path) -> None:
     assert config.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_second_eval_keeps_the_shared_files_and_still_runs(tmp_path: Path) -> None:
     (tmp_path / "rewards.py").write_text("mine = 1\n")
     said = create_workspace(tmp_path, "sums")

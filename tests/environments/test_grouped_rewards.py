@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.plugin.workspaces import Workspace
 
 SOURCE = """
@@ -73,6 +75,7 @@ def events(workspace: Workspace, kind: str) -> list[Any]:
     return [event for event in lines if event["ev"] == kind]
 
 
+@pytest.mark.slow
 def test_a_row_is_scored_whole_in_the_host_that_rolled_it_out(plain_workspace: Workspace) -> None:
     write(plain_workspace)
 

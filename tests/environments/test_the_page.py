@@ -149,6 +149,7 @@ def saved(page: Workspace, folder: str = SAVED) -> tuple[list[dict[str, Any]], d
     return [json.loads(line) for line in lines if line], read_json(run / "metadata.json")
 
 
+@pytest.mark.journey
 def test_basic_usage(page: Workspace, server: ChatServer) -> None:
     """prime eval run my-env -m openai/gpt-4.1-mini -n 10"""
     result = page.run("--osmosis-env=my-env", MODEL, "--osmosis-num-examples=10")

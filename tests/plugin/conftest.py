@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import Shell, Workspace
 
 
 @pytest.fixture(params=[pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2", marks=pytest.mark.slow)])
@@ -18,15 +18,31 @@ def plugin_args(request: pytest.FixtureRequest) -> list[str]:
 
 
 @pytest.fixture
-def workspace(pytester: pytest.Pytester, plugin_args: list[str]) -> Workspace:
-    """A workspace whose commands run in one process, and again under xdist."""
-    return Workspace(pytester, plugin_args)
+def shell(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """An empty folder, and an environment without settings of pytest, as the fixture `pytester` has.
+
+    That fixture forgets modules that a test imports first. Packages written in C cannot be imported again.
+    """
+    folder = tmp_path_factory.mktemp("workspace")
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(folder))
+    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(tmp_path_factory.mktemp("temporary")))
+    monkeypatch.setenv("PY_COLORS", "0")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.chdir(folder)
+    return Shell(folder)
 
 
 @pytest.fixture
-def plain_workspace(pytester: pytest.Pytester) -> Workspace:
-    """A workspace whose commands run in one process, for behaviour that xdist cannot change."""
-    return Workspace(pytester, [])
+def workspace(shell: Shell, plugin_args: list[str]) -> Workspace:
+    """A workspace whose sessions run plain, and again under xdist."""
+    return Workspace(shell, plugin_args)
+
+
+@pytest.fixture
+def plain_workspace(shell: Shell) -> Workspace:
+    """A workspace whose sessions run plain, for behaviour that xdist cannot change."""
+    return Workspace(shell, [])
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ def annotated(result: pytest.RunResult) -> list[str]:
     return sorted(line for line in result.outlines if line.startswith("::"))
 
 
+@pytest.mark.journey
 def test_failed_runs_are_annotated_at_their_dataset_lines(on_github: Workspace) -> None:
     on_github.eval(rows=ROWS, limits={"max_errors": 1})
 

@@ -48,6 +48,7 @@ def test_the_path_of_a_new_baseline_is_relative_to_the_current_folder(plain_work
     result.stdout.fnmatch_lines(["  baseline: other.json, which this run will write"])
 
 
+@pytest.mark.journey
 def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Workspace) -> None:
     eval_of(workspace, [PASS] * 7)
     written = workspace.run(CONFIG, UPDATE, "-rs")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -78,7 +77,7 @@ def test_scores_are_compared_with_a_column_that_nothing_else_sees(workspace: Wor
     assert score["kappa"]["interval"]["method"] == "Bayesian bootstrap, mid-p"
     assert "within" not in score
     assert [row["human_score"] for row in published["rows"]] == [1.0, 1.0, 0.0, 0.0, None, None, 0.5]
-    shown = workspace.pytester.run(sys.executable, "-m", "pytest_osmosis", "show").outlines
+    shown = workspace.cli("show").outlines
     agreement = result.outlines[result.outlines.index(lines[0]) :][:9]
     assert "\n".join(agreement) in "\n".join(shown)
 

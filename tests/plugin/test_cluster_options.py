@@ -20,7 +20,7 @@ def pytest_unconfigure():
 
 
 def imported(workspace: Workspace) -> list[str]:
-    """Return the modules about clusters that the last session imported."""
+    """Return the modules about clusters that the last session imported, in a process of its own."""
     modules = json.loads((workspace.root / "modules.json").read_text())
     return [name for name in modules if name.split(".")[0] == "ray" or name.startswith("pytest_osmosis.cluster")]
 
@@ -53,21 +53,23 @@ def test_a_cluster_that_does_not_answer_ends_the_session_before_anything_is_paid
     assert not plain_workspace.run_dirs()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--collect-only", "--osmosis-dry-run"])
 def test_what_runs_nothing_connects_to_no_cluster(plain_workspace: Workspace, option: str) -> None:
     plain_workspace.eval("x", 2, execution=NOWHERE)
     plain_workspace.write("conftest.py", RECORD_MODULES)
 
-    assert plain_workspace.run(CONFIG, option).ret == 0
+    assert plain_workspace.run_process(CONFIG, option).ret == 0
     assert imported(plain_workspace) == []
 
 
+@pytest.mark.slow
 def test_options_win_over_the_toml_and_the_toml_over_pyproject(plain_workspace: Workspace) -> None:
     plain_workspace.write("pyproject.toml", '[tool.pytest-osmosis]\nengine = "ray"\nhosts = 9\n')
     plain_workspace.eval("x", 2, execution={"hosts": 1})
     plain_workspace.write("conftest.py", RECORD_MODULES)
 
-    result = plain_workspace.run(CONFIG, "--osmosis-engine=local", "--osmosis-hosts=2")
+    result = plain_workspace.run_process(CONFIG, "--osmosis-engine=local", "--osmosis-hosts=2")
 
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(['  overridden: engine = "local" (--osmosis-engine), hosts = 2 (--osmosis-hosts)'])

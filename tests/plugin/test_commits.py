@@ -79,6 +79,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 NOTHING = [".gitignore"]
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_the_code_of_the_branch_runs_and_the_results_name_its_commit(workspace: Workspace) -> None:
     early = make(workspace)
@@ -216,6 +217,7 @@ def test_the_preflight_of_a_training_config_loads_the_code_of_the_branch(plain_w
     assert left(workspace) == NOTHING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [Session.interrupt, Session.kill_only], ids=["ctrl-c", "kill-9"])
 def test_nothing_is_left_of_a_session_that_is_ended(plain_workspace: Workspace, end: Callable[[Session], None]) -> None:
     workspace = plain_workspace

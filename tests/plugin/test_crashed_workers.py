@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from tests.plugin.workspaces import Workspace, junit_cases, wait_until
 from tests.servers import ChatServer, held, reply
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_no_outcome(plain_workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         rows = [{}, {"score": 0.0}, {}, {}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from typing import Any
 
@@ -70,7 +69,7 @@ def test_a_replica_that_dies_in_the_middle_loses_nothing_and_repeats_no_answer(w
             *lines,
         ]
     )
-    shown = workspace.pytester.run(sys.executable, "-m", "pytest_osmosis", "show", "latest")
+    shown = workspace.cli("show", "latest")
     assert [line for line in shown.outlines if line.startswith("replica ")] == [
         line for line in result.outlines if line.startswith("replica http") and " requests" in line
     ]

@@ -36,6 +36,7 @@ def names(workspace: Workspace) -> list[str]:
     return sorted(path.name.rpartition("-20")[0] for path in (workspace.root / ".osmosis" / "runs").iterdir())
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_each_entry_is_an_eval_with_node_ids_a_run_and_results_of_its_own(workspace: Workspace) -> None:
     workspace.eval("x", rows=2)

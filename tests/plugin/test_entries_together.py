@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -42,6 +41,7 @@ def models(server: ChatServer) -> set[str]:
     return {body["model"] for body in server.bodies}
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_entries_share_one_cap_and_are_compared(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
@@ -67,8 +67,7 @@ def test_entries_share_one_cap_and_are_compared(workspace: Workspace) -> None:
     assert "comparison: out/comparison.json" in session.output
     page = (workspace.root / "page.md").read_text(encoding="utf-8")
     assert "| eval | model | runs | pass rate (95% interval) | mean | to the first (95% interval) | p |" in page
-    command = ["-m", "pytest_osmosis", "runs", "compare", FILE, "--json"]
-    compared = json.loads(workspace.pytester.run(sys.executable, *command).stdout.str())
+    compared = json.loads(workspace.cli("runs", "compare", FILE, "--json").stdout.str())
     assert without_times(compared) == without_times(table)
 
 
@@ -113,6 +112,7 @@ def test_code_of_a_later_entry_that_does_not_load_is_an_error_of_that_entry(plai
     assert at_once.stderr.str().count("Traceback") == 1
 
 
+@pytest.mark.slow
 def test_a_session_that_is_interrupted_goes_on_with_every_entry(plain_workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         plain_workspace.hurry()
@@ -153,7 +153,6 @@ def test_a_session_that_stops_at_a_failure_reports_every_entry(plain_workspace: 
 
 
 def test_merged_shards_are_compared_over_all_their_rows(plain_workspace: Workspace) -> None:
-    merge = ["-m", "pytest_osmosis", "merge"]
     with ChatServer(reply("42")) as server:
         entries(plain_workspace, "", "", rows=8, base_url=server.base_url)
         for shard in (1, 2):
@@ -161,9 +160,9 @@ def test_merged_shards_are_compared_over_all_their_rows(plain_workspace: Workspa
                 SEVERAL, "--osmosis-no-probe", f"--osmosis-shard={shard}/2", f"--osmosis-output=s{shard}/"
             )
         files = sorted(str(path) for path in plain_workspace.root.glob("s?/*.json"))
-        merged = plain_workspace.pytester.run(sys.executable, *merge, *reversed(files), "-o", "merged/")
-        part = plain_workspace.pytester.run(sys.executable, *merge, *files[:3], "-o", "part/")
-        alone = plain_workspace.pytester.run(sys.executable, *merge, "s1/comparison.json")
+        merged = plain_workspace.cli("merge", *reversed(files), "-o", "merged/")
+        part = plain_workspace.cli("merge", *files[:3], "-o", "part/")
+        alone = plain_workspace.cli("merge", "s1/comparison.json")
 
     assert merged.ret in (0, 1), merged.stderr.str()
     table = read_json(plain_workspace.root / "merged/e1.json")["comparison"]

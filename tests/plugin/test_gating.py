@@ -13,6 +13,7 @@ FAIL: Row = {"score": 0.0}
 BROKEN: Row = {"reward": "raises"}
 
 
+@pytest.mark.journey
 def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, PASS, PASS, FAIL], gate={"pass_rate": ">= 0.7"})
 
@@ -38,6 +39,7 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     }
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.7"})
@@ -103,6 +105,7 @@ def test_a_mistyped_gate_on_the_command_line_is_a_usage_error(plain_workspace: W
     result.stderr.fnmatch_lines(["ERROR: --osmosis-gate gate.pass_at_2: needs * n of at least 2, n is 1"])
 
 
+@pytest.mark.journey
 def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, FAIL, BROKEN, PASS], gate={"pass_rate": ">= 0.7"}, limits={"max_errors": 4})
 

@@ -53,6 +53,7 @@ def runs(*rows: int) -> list[str]:
     return [f"row{row}-run{run}" for row in rows for run in range(3)]
 
 
+@pytest.mark.journey
 def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
     prepare(workspace)
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from textwrap import dedent
 from typing import Any
 
+import pytest
+
 from pytest_osmosis.plugin.hooks import specs
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, wait_until
 from tests.servers import ChatServer, held, reply
@@ -48,6 +50,7 @@ def test_the_hook_is_called_once_for_each_finished_rollout(workspace: Workspace)
     ]
 
 
+@pytest.mark.journey
 def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_gate))
     with ChatServer(reply("4", choices=[CUT_OFF]), reply("42")) as server:
@@ -167,6 +170,7 @@ def test_a_hook_that_is_not_executed_or_fails_like_a_test_is_reported(plain_work
     assert "never awaited" not in text
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_finished_rollouts_are_passed_on_but_no_gate_is_called(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write(

@@ -14,6 +14,7 @@ HTML = "--osmosis-html=report.html"
 SECRET = "sk-proj-0123456789abcdefXYZ"
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_a_report_holds_the_results_and_every_conversation(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [{}, {"score": 0.25}, {"reward": "raises"}]
@@ -88,6 +89,7 @@ def test_a_report_on_a_part_does_not_replace_the_whole(plain_workspace: Workspac
     assert Report(plain_workspace.root / "report.partial.html").run()["rows"]["index"] == [1]
 
 
+@pytest.mark.slow
 def test_after_an_interrupt_the_report_has_what_ended(plain_workspace: Workspace) -> None:
     with ChatServer(reply("42"), never()) as server:
         plain_workspace.hurry()

@@ -38,7 +38,7 @@ class VSCode:
         self.workspace = workspace
 
     def run_pytest(self, *args: str) -> pytest.RunResult:
-        return self.workspace.run("-p", vscode_adapter.__name__, f"--rootdir={self.workspace.root}", *args)
+        return self.workspace.run_process("-p", vscode_adapter.__name__, f"--rootdir={self.workspace.root}", *args)
 
     def discover(self, *pytest_args: str) -> list[Shown]:
         assert self.run_pytest("--collect-only", *pytest_args).ret in (0, 5)
@@ -62,6 +62,7 @@ def named(tests: list[Shown], name: str) -> list[Shown]:
     return [test for test in tests if test.id.split("::")[1].startswith(name)]
 
 
+@pytest.mark.slow
 def test_vscode_shows_and_starts_no_eval_by_default(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.ini()
@@ -76,6 +77,7 @@ def test_vscode_shows_and_starts_no_eval_by_default(vscode: VSCode) -> None:
     assert not (workspace.root / ".osmosis").exists()
 
 
+@pytest.mark.slow
 def test_vscode_shows_a_row_at_its_line_in_the_dataset(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval(rows=2)
@@ -85,6 +87,7 @@ def test_vscode_shows_a_row_at_its_line_in_the_dataset(vscode: VSCode) -> None:
     assert vscode.discover() == [(f"{data}::x[row{row}-run0]", str(data), row + 2) for row in (0, 1)]
 
 
+@pytest.mark.slow
 def test_vscode_shows_a_row_of_several_lines_where_it_begins(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval("table", data={"path": "data/table.csv"})
@@ -100,6 +103,7 @@ def test_vscode_shows_a_row_of_several_lines_where_it_begins(vscode: VSCode) -> 
     assert places == [("array.json", 2), ("array.json", 6), ("table.csv", 2), ("table.csv", 4)]
 
 
+@pytest.mark.slow
 def test_vscode_shows_a_row_without_a_line_at_its_toml(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval(data={"path": "data/x.parquet"})
@@ -113,6 +117,7 @@ def test_vscode_shows_a_row_without_a_line_at_its_toml(vscode: VSCode) -> None:
     assert vscode.run(tests[1:]) == {tests[1].id: "passed"}
 
 
+@pytest.mark.journey
 def test_vscode_runs_the_rows_of_one_eval_that_it_shows(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval(rows=[{}, {"score": 0.0}, {}])
@@ -127,6 +132,7 @@ def test_vscode_runs_the_rows_of_one_eval_that_it_shows(vscode: VSCode) -> None:
     assert workspace.run_dirs("y") == []
 
 
+@pytest.mark.slow
 def test_vscode_runs_an_eval_that_its_arguments_name(vscode: VSCode) -> None:
     """`python.testing.pytestArgs` may name an eval anywhere; to run tests, VS Code drops positional ones."""
     workspace = vscode.workspace
@@ -143,6 +149,7 @@ def test_vscode_runs_an_eval_that_its_arguments_name(vscode: VSCode) -> None:
     assert vscode.run(tests, dataset, f"--osmosis-config={toml}") == {tests[0].id: "passed"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_python", [True, False])
 def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode, with_python: bool) -> None:
     workspace = vscode.workspace
@@ -160,6 +167,7 @@ def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode, with_pyth
     vscode.result.stdout.fnmatch_lines(["osmosis: not started: configs/eval/x.toml, configs/eval/y.toml: with*"])
 
 
+@pytest.mark.slow
 def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Workspace) -> None:
     workspace.ini(LISTED)
     workspace.eval(rows=2)
@@ -177,6 +185,7 @@ def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Wor
     assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tables", "problem"),
     [({"experiment": {"model_path": "nowhere/model"}}, '"nowhere"'), ({"data": {"limit": -1}}, "limit: unknown key")],
@@ -195,6 +204,7 @@ def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode, tables: A
     alone.stderr.fnmatch_lines([f"*configs/eval/x.toml*{problem}*"])
 
 
+@pytest.mark.slow
 def test_a_selection_of_evals_that_all_have_problems_is_an_error(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval(rows=1)
@@ -210,6 +220,7 @@ def test_a_selection_of_evals_that_all_have_problems_is_an_error(vscode: VSCode)
     result.stderr.fnmatch_lines(['*osmosis: not listed: *"nowhere"*'])
 
 
+@pytest.mark.slow
 def test_last_failed_survives_a_run_of_everything(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval(rows=[{"score": 0.0}, {}])
@@ -223,6 +234,7 @@ def test_last_failed_survives_a_run_of_everything(vscode: VSCode) -> None:
     assert "row" not in (workspace.root / ".pytest_cache/v/cache/nodeids").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_whole_evals_among_the_arguments_are_started(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval(rows=1)
@@ -235,6 +247,7 @@ def test_whole_evals_among_the_arguments_are_started(vscode: VSCode) -> None:
     assert [len(workspace.run_dirs(name)) for name in "xyz"] == [1, 1, 0]
 
 
+@pytest.mark.slow
 def test_node_ids_of_several_evals_start_them_unless_evals_are_listed(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.ini()
@@ -244,6 +257,7 @@ def test_node_ids_of_several_evals_start_them_unless_evals_are_listed(vscode: VS
     vscode.run_pytest(f"{CONFIG}::x[row0-run0]", "configs/eval/y.toml::y[row0-run0]").assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_a_dataset_of_two_evals_of_one_name_is_ambiguous(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval(rows=1)
@@ -273,11 +287,12 @@ def pycharm(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 def pycharm_run(workspace: Workspace, *args: str) -> list[tuple[str, str]]:
     """Run pytest as PyCharm does (JetBrains/intellij-community, `_jb_pytest_runner.py`); return what it would show."""
-    result = workspace.run(*args, "--no-header", "--no-summary", "-q")
+    result = workspace.run_process(*args, "--no-header", "--no-summary", "-q")
     found = re.findall(r"##teamcity\[test(\w+) .*?name='([^']*)'\]", result.stdout.str())
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_pycharm_starts_no_eval_when_it_runs_a_folder(pycharm: Workspace) -> None:
     pycharm.eval(rows=2)
     pycharm.write("test_python.py", "def test_python():\n    pass\n")
@@ -288,6 +303,7 @@ def test_pycharm_starts_no_eval_when_it_runs_a_folder(pycharm: Workspace) -> Non
     assert not (pycharm.root / ".osmosis").exists()
 
 
+@pytest.mark.slow
 def test_pycharm_runs_the_toml_of_a_run_configuration(pycharm: Workspace) -> None:
     pycharm.eval(rows=[{}, {"score": 0.0}])
     passed, failed = (f"configs.eval.x_toml.x(row{row}-run0)" for row in (0, 1))

@@ -69,6 +69,7 @@ def comparable(results: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.journey
 def test_outcomes_scores_and_journal_equal_those_of_a_host(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("rewards.py", REWARDS)
@@ -177,6 +178,7 @@ def test_code_that_does_not_load_is_a_usage_error(plain_workspace: Workspace) ->
     assert not plain_workspace.run_dirs()
 
 
+@pytest.mark.slow
 def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(plain_workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         plain_workspace.eval(rows=4, evaluation={"batch_size": 3}, model={"base_url": server.base_url})
@@ -208,6 +210,7 @@ def test_maxfail_and_a_failed_probe_stop_an_inline_eval(plain_workspace: Workspa
     done.assert_outcomes(skipped=3, errors=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", [INLINE, "--trace"])
 def test_inline_is_refused_with_workers(plain_workspace: Workspace, flag: str) -> None:
     plain_workspace.eval()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import time
 
-from tests.plugin.workspaces import HURRY, PLAIN_AND_XDIST, Workspace, hosts_under, wait_until
+import pytest
+
+from tests.plugin.workspaces import HURRY, PLAIN_AND_XDIST, Workspace, constants, hosts_under, wait_until
 from tests.servers import ChatServer, held, reply
 
 pytestmark = PLAIN_AND_XDIST
@@ -14,7 +16,7 @@ CONFIG = "--osmosis-config=configs/eval/x.toml"
 A_FEW_SECONDS = 90.0
 """The longest wait between Ctrl-C and the end, on a loaded machine; the deadlines of rollouts are far longer."""
 
-PATIENT = HURRY.replace("INTERRUPT_GRACE_S = 0.2", "INTERRUPT_GRACE_S = 600.0")
+PATIENT = constants({**HURRY, "plugin.eval_queue.INTERRUPT_GRACE_S": 600.0})
 """After one Ctrl-C the session waits for the runs in flight for longer than a test may take."""
 
 
@@ -25,6 +27,7 @@ def make(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval("y", rows=2)
 
 
+@pytest.mark.journey
 def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
@@ -50,6 +53,7 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
+@pytest.mark.slow
 def test_sigterm_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
@@ -67,6 +71,7 @@ def test_sigterm_keeps_finished_runs(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_ends_at_once(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace, read_json
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -20,6 +22,7 @@ def ran(workspace: Workspace) -> list[int]:
     return sorted(event["row"] for event in workspace.events("start"))
 
 
+@pytest.mark.journey
 def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterable
 
 from tests.plugin.workspaces import Workspace
@@ -57,7 +56,7 @@ def test_rows_that_changed_are_named_with_a_command_that_shows_one(workspace: Wo
     )
     for line, verdict in (("  row0 now: ", "did not pass"), ("  row0 then: ", "passed")):
         command = next(each.removeprefix(line) for each in result.outlines if each.startswith(line))
-        shown = workspace.pytester.run(sys.executable, "-mpytest_osmosis", *shlex.split(command)[1:])
+        shown = workspace.cli(*shlex.split(command)[1:])
         assert shown.ret == 0
         assert shown.outlines[0].endswith(f": {verdict}")
         assert "    What is 3 + 2?" in shown.outlines

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pytest
 
 from pytest_osmosis.text.safe import width
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, PYTEST, Shell, Workspace
+from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Shell, Workspace
 from tests.servers import ChatServer, held, reply
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
@@ -41,7 +41,7 @@ def on_a_terminal(workspace: Workspace, *args: str, columns: int, wanted: Mappin
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     workspace.hurry()
-    words = [*PYTEST, "-pno:cacheprovider", *workspace.plugins, *workspace.arguments, *args]
+    words = workspace.words("-pno:cacheprovider", *args)
     process = subprocess.Popen(words, cwd=workspace.root, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     written = b""
@@ -77,6 +77,7 @@ def on_50_columns(tmp_path_factory: pytest.TempPathFactory) -> str:
     return on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
 
 
+@pytest.mark.journey
 def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(on_50_columns: str) -> None:
     written = on_50_columns
     lines = live_lines(written)
@@ -87,6 +88,7 @@ def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(on_50_columns
     assert re.match(r"[^\r\n]*\r *\r", after), "the last one is wiped before anything else is written"
 
 
+@pytest.mark.slow
 def test_failed_runs_leave_the_line_intact(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=8)
     plain_workspace.write("rewards.py", WAITING_REWARDS.replace("1.0", "0.0"))
@@ -110,6 +112,7 @@ def on_screen(written: str) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_slow_workers_are_reported_on_a_clean_line(plain_workspace: Workspace) -> None:
     """Rollouts begin when the first xdist worker has collected; xdist continues to count the others."""
     plain_workspace.eval(rows=8)
@@ -123,6 +126,7 @@ def test_slow_workers_are_reported_on_a_clean_line(plain_workspace: Workspace) -
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
 
 
+@pytest.mark.slow
 def test_output_of_a_python_test_stays(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=4)
     plain_workspace.write("rewards.py", SLOW_REWARDS)
@@ -134,12 +138,14 @@ def test_output_of_a_python_test_stays(plain_workspace: Workspace) -> None:
     assert live_lines(written)
 
 
+@pytest.mark.slow
 def test_wide_characters_do_not_break_the_line(on_50_columns: str) -> None:
     in_place = re.findall(r"\r([^\r\n]+)\r", re.sub(r"\x1b\[[\d;]*m", "", on_50_columns))
     assert any("評価 x" in line for line in in_place)
     assert {width(line) for line in in_place} == {49}, "each wipes the one before, and none wraps"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "shown"), [("-q", True), ("-qq", False)])
 def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(
     plain_workspace: Workspace, option: str, shown: bool
@@ -165,6 +171,7 @@ def test_quiet_writes_no_line_to_a_log(plain_workspace: Workspace) -> None:
     assert "/16, 100% passed" not in quiet
 
 
+@pytest.mark.slow
 def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> None:
     """Only the first run is answered, so everything printed afterwards is due to time."""
     with ChatServer(reply("42"), held(reply("42"))) as server:
@@ -180,6 +187,7 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
         assert session.wait() == 0, session.output
 
 
+@pytest.mark.slow
 def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Workspace) -> None:
     """The server holds the probe, so nothing is in flight."""
     with ChatServer(held(reply("42"))) as server:
@@ -194,6 +202,7 @@ def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Work
         assert session.wait() == 0, session.output
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
@@ -209,6 +218,7 @@ def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> Non
         assert session.wait() == 0, session.output
 
 
+@pytest.mark.slow
 def test_an_eval_that_was_stopped_is_done_and_its_missing_runs_do_not_count(plain_workspace: Workspace) -> None:
     with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
         plain_workspace.hurry()
@@ -222,6 +232,7 @@ def test_an_eval_that_was_stopped_is_done_and_its_missing_runs_do_not_count(plai
         assert session.wait() == 9, session.output
 
 
+@pytest.mark.slow
 def test_several_evals_on_a_terminal_have_one_line_at_a_time(plain_workspace: Workspace) -> None:
     for number in (1, 2):
         rows = [{"reward": "raises"}, *[{"waits_for": f"shown-{number}"}] * 5]

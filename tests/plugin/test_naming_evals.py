@@ -151,6 +151,7 @@ def test_a_folder_or_testpaths_never_start_an_eval(plain_workspace: Workspace, t
     assert "row0" not in result.stdout.str()
 
 
+@pytest.mark.journey
 def test_a_folder_never_starts_an_eval_under_xdist(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
 

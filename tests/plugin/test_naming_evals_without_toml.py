@@ -40,6 +40,7 @@ def fill(workspace: Workspace, folder: str = ".", wrong: int | None = None) -> N
     workspace.write(f"{folder}/test_data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
+@pytest.mark.journey
 def test_the_command_of_eval_mode_runs_all_rows(workspace: Workspace) -> None:
     fill(workspace)
 

@@ -23,6 +23,7 @@ def test_an_id_depends_on_row_and_run_alone(plain_workspace: Workspace) -> None:
     assert listed(plain_workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-batch-size=7", "--co", "-q")) == ids
 
 
+@pytest.mark.journey
 def test_an_id_selects_its_run_alone(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}], evaluation={"n": 2}, gate={"pass_rate": ">= 0.1"})
 

@@ -18,6 +18,7 @@ def hints(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if line.startswith("osmosis: ")]
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("named", ["configs/eval", "configs", ".", ""])
 def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: Workspace, named: str) -> None:
@@ -57,23 +58,23 @@ def test_nothing_is_said_where_nothing_is_ours(plain_workspace: Workspace) -> No
     [
         (
             TRL,
-            "code.py:1: accuracy(completions) is not tested: a reward function of TRL scores a batch of completions; "
+            "mine.py:1: accuracy(completions) is not tested: a reward function of TRL scores a batch of completions; "
             f"write one that takes a single answer and calls it: see {PAGE}",
         ),
         (
             VERL,
-            "code.py:1: compute_score(data_source, solution_str, ground_truth, extra_info) is not tested: a reward "
+            "mine.py:1: compute_score(data_source, solution_str, ground_truth, extra_info) is not tested: a reward "
             "function of verl takes the data source first; write one that takes a single answer and calls it: see "
             + PAGE,
         ),
         (
             MIXED,
-            "code.py:1: right(ground_truth, solution_str) is not tested: its first parameter must be solution_str or "
+            "mine.py:1: right(ground_truth, solution_str) is not tested: its first parameter must be solution_str or "
             "messages",
         ),
         (
             OTHER,
-            "no reward function was found in code.py; name the file of a function whose first parameter is "
+            "no reward function was found in mine.py; name the file of a function whose first parameter is "
             "solution_str or messages and that takes a ground_truth, or decorate one in a test module with "
             "@osmosis_reward",
         ),
@@ -81,9 +82,9 @@ def test_nothing_is_said_where_nothing_is_ours(plain_workspace: Workspace) -> No
     ids=["trl", "verl", "order", "other"],
 )
 def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace, code: str, said: str) -> None:
-    workspace.write("code.py", code)
+    workspace.write("mine.py", code)
 
-    result = workspace.run("--osmosis-lab", "code.py")
+    result = workspace.run("--osmosis-lab", "mine.py")
 
     assert result.ret == 5
     assert hints(result) == [f"osmosis: {said}"]
@@ -108,25 +109,25 @@ def test_under_the_lab_the_files_of_a_folder_are_searched(plain_workspace: Works
 
 
 def test_many_functions_are_counted(plain_workspace: Workspace) -> None:
-    plain_workspace.write("code.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
+    plain_workspace.write("mine.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
 
-    lines = hints(plain_workspace.run("--osmosis-lab", "code.py"))
+    lines = hints(plain_workspace.run("--osmosis-lab", "mine.py"))
 
     assert len(lines) == 6
     assert lines[-1] == "osmosis: and 3 more functions like these"
 
 
 def test_a_file_of_the_ini_key_names_the_library_of_its_functions(plain_workspace: Workspace) -> None:
-    plain_workspace.ini("osmosis_rewards = code.py")
-    plain_workspace.write("code.py", TRL)
+    plain_workspace.ini("osmosis_rewards = mine.py")
+    plain_workspace.write("mine.py", TRL)
 
-    result = plain_workspace.run("code.py")
+    result = plain_workspace.run("mine.py")
     named = plain_workspace.run()
 
-    assert hints(result)[0].startswith("osmosis: code.py:1: accuracy(completions) is not tested: a reward function of")
+    assert hints(result)[0].startswith("osmosis: mine.py:1: accuracy(completions) is not tested: a reward function of")
     assert named.ret == 2
     named.stdout.fnmatch_lines(
-        [f"code.py: holds no reward function (a reward function of TRL *{PAGE}); decorate one with @osmosis_reward*"]
+        [f"mine.py: holds no reward function (a reward function of TRL *{PAGE}); decorate one with @osmosis_reward*"]
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.plugin.command import options
-from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
+from tests.plugin.workspaces import DEADLINE_S, Workspace
 from tests.servers import ChatServer, reply, slow
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -153,7 +153,7 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
     assert not (workspace.root / "ran").exists()
 
 
-@pytest.mark.parametrize("workers", [(), ("-n1",)])
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
 def test_a_setup_plan_requests_no_model(plain_workspace: Workspace, workers: tuple[str, ...]) -> None:
     workspace = plain_workspace
     workspace.write("tests/test_python.py", "import pytest\n@pytest.fixture\ndef a(): 1 / 0\ndef test_python(a): ...\n")
@@ -166,7 +166,7 @@ def test_a_setup_plan_requests_no_model(plain_workspace: Workspace, workers: tup
     assert not (workspace.root / ".osmosis").exists()
 
 
-@pytest.mark.parametrize("workers", [(), ("-n1",)])
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
 def test_setup_only_requests_no_model_and_reports_no_passed_test(
     plain_workspace: Workspace, workers: tuple[str, ...]
 ) -> None:
@@ -260,13 +260,14 @@ def test_without_a_terminal_high_or_unknown_costs_are_refused(workspace: Workspa
     assert len(workspace.run_dirs()) == 2
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(("answer", "status", "runs"), [("y", 0, 1), ("n", 2, 0)])
 def test_on_a_terminal_the_user_is_asked(plain_workspace: Workspace, answer: str, status: int, runs: int) -> None:
     workspace = plain_workspace
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
         ours, theirs = os.openpty()
-        words = [*PYTEST, CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe"]
+        words = workspace.words(CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe")
         with subprocess.Popen(words, cwd=workspace.root, stdin=theirs, stdout=theirs, stderr=theirs) as process:
             os.write(ours, f"{answer}\n".encode())
 
@@ -276,6 +277,7 @@ def test_on_a_terminal_the_user_is_asked(plain_workspace: Workspace, answer: str
     assert len(workspace.run_dirs()) == runs
 
 
+@pytest.mark.slow
 def test_the_question_does_not_change_the_terminals_width(plain_workspace: Workspace) -> None:
     """pytest suspends its capturing between tests; if it stayed resumed, the terminal would seem 80 columns wide."""
     workspace = plain_workspace
@@ -283,7 +285,7 @@ def test_the_question_does_not_change_the_terminals_width(plain_workspace: Works
         priced(workspace, server)
         ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 133, 0, 0))
-        words = [*PYTEST, CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe"]
+        words = workspace.words(CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe")
         environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
         with subprocess.Popen(
             words, cwd=workspace.root, stdin=theirs, stdout=theirs, stderr=theirs, env=environ

@@ -51,12 +51,13 @@ def companions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.clock
+@pytest.mark.slow
 @pytest.mark.usefixtures("companions")
 def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
     with ChatServer(slow(1.2, reply("42"))) as server:
         workspace.eval(rows=2, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
 
-        workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=1.0").assert_outcomes(passed=2)
+        workspace.run_process(CONFIG, "--osmosis-no-probe", "--timeout=1.0").assert_outcomes(passed=2)
 
 
 @pytest.mark.clock
@@ -65,12 +66,13 @@ def test_faulthandler_ignores_the_wait_for_a_rollout(workspace: Workspace) -> No
     with ChatServer(slow(1.2, reply("42"))) as server:
         workspace.eval(rows=2, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
 
-        result = workspace.run(CONFIG, "--osmosis-no-probe", "-o", "faulthandler_timeout=1.0")
+        result = workspace.run_process(CONFIG, "--osmosis-no-probe", "-o", "faulthandler_timeout=1.0")
 
         result.assert_outcomes(passed=2)
         assert "Timeout (" not in result.stderr.str()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("companions")
 @pytest.mark.parametrize("option", ["--reruns=2", "--force-reruns=2", "--retries=2"])
 def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str) -> None:
@@ -79,7 +81,7 @@ def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str
         rows: list[dict[str, Any]] = [{"score": 0.0}, {"reward": "raises"}, {}]
         workspace.eval(rows=rows, model={"base_url": server.base_url}, limits={"max_errors": 9})
 
-        done = workspace.run("test_flaky.py", CONFIG, "--osmosis-no-probe", option)
+        done = workspace.run_process("test_flaky.py", CONFIG, "--osmosis-no-probe", option)
 
         assert len(server.requests) == 3
     outcomes = done.parseoutcomes()
@@ -95,7 +97,7 @@ def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
 
-        done = workspace.run("test_python.py", CONFIG, "--osmosis-no-probe", "--count=3")
+        done = workspace.run_process("test_python.py", CONFIG, "--osmosis-no-probe", "--count=3")
 
         assert len(server.requests) == 2
     done.assert_outcomes(passed=3 + 2)
@@ -111,7 +113,7 @@ def test_a_plugin_that_picks_tests_keeps_the_named_eval(workspace: Workspace) ->
         assert workspace.pytester.run("git", *words).ret == 0
     workspace.write("test_new.py", "def test_new():\n    pass\n")
 
-    workspace.run(CONFIG, "--picked").assert_outcomes(passed=2 + 1)
+    workspace.run_process(CONFIG, "--picked").assert_outcomes(passed=2 + 1)
 
 
 @pytest.mark.usefixtures("companions")
@@ -121,7 +123,7 @@ def test_pytest_randomly_changes_no_score(workspace: Workspace) -> None:
     workspace.eval(rows=rows, sampling={"seed": 3, "extra_body": {"accuracy": 0.5}})
     scores = []
     for seed in (1, 2):
-        workspace.run(CONFIG, f"--randomly-seed={seed}").assert_outcomes(failed=8)
+        workspace.run_process(CONFIG, f"--randomly-seed={seed}").assert_outcomes(failed=8)
         scores.append([run["scores"] for row in workspace.results()["rows"] for run in row["runs"]])
     assert scores[0] == scores[1] == [{"rewards:score": index / 8} for index in range(8)]
 
@@ -188,14 +190,8 @@ def test_an_internal_error_is_reported_to_a_terminal_of_another_plugin(plain_wor
 # -- pytest's own options -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "dist",
-    [
-        "each",
-        "loadgroup",
-        *(pytest.param(dist, marks=pytest.mark.slow) for dist in ("worksteal", "loadscope", "loadfile")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("dist", ["each", "loadgroup", "worksteal", "loadscope", "loadfile"])
 def test_every_dist_mode_rolls_out_each_run_once(plain_workspace: Workspace, dist: str) -> None:
     plain_workspace.eval(rows=6, evaluation={"batch_size": 3})
 

@@ -62,6 +62,7 @@ def printed(result: pytest.RunResult) -> list[str]:
 # -- inline -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_breakpoint_in_an_async_agent_and_in_a_reward(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("helper.py", HELPER)
@@ -71,12 +72,13 @@ def test_a_breakpoint_in_an_async_agent_and_in_a_reward(plain_workspace: Workspa
     # From Python 3.13 on it stops at breakpoint() itself, before that in the line after.
     steps = b"n\nuntil 7\n" + say("answer", "ctx.row_index") + say("found")
 
-    done = workspace.run(CONFIG, INLINE, stdin=steps)
+    done = workspace.run_process(CONFIG, INLINE, stdin=steps)
 
     assert printed(done) == ["('say', '0 * 2 = 0\\n#### 0')", "('say', 0)", "('say', '0 * 2 = 0\\n#### 0')"]
     done.assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_trace_stops_at_the_entry_of_agent_and_rewards(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("helper.py", HELPER)
@@ -86,7 +88,7 @@ def test_trace_stops_at_the_entry_of_agent_and_rewards(plain_workspace: Workspac
     workspace.eval(rows=2, agent={"agent": "agent:rollout"}, scoring=scoring)
     one = say("'agent', ctx.row_index", then="n\nc") + say("'judge', len(messages)") + say("'score', ground_truth")
 
-    done = workspace.run(CONFIG, "--trace", stdin=one * 2)
+    done = workspace.run_process(CONFIG, "--trace", stdin=one * 2)
 
     assert printed(done) == [
         *("('say', 'agent', 0)", "('say', 'judge', 2)", "('say', 'score', '0')"),
@@ -95,24 +97,26 @@ def test_trace_stops_at_the_entry_of_agent_and_rewards(plain_workspace: Workspac
     done.assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_pdb_opens_where_an_agent_raised_inline(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("agent.py", AGENT.format(first="asked / 0"))
     workspace.eval(rows=2, agent={"agent": "agent:rollout"})
 
-    done = workspace.run(CONFIG, INLINE, "--pdb", stdin=say("asked", "ctx.row_index") + say("ctx.row_index"))
+    done = workspace.run_process(CONFIG, INLINE, "--pdb", stdin=say("asked", "ctx.row_index") + say("ctx.row_index"))
 
     assert printed(done) == ["('say', 1)", "('say', 0)", "('say', 1)"]
     done.stdout.fnmatch_lines(["*agent.py(4)rollout()", "*asked / 0"])
     done.assert_outcomes(errors=2)
 
 
+@pytest.mark.slow
 def test_quitting_the_debugger_ends_the_session_and_fails_no_run(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("agent.py", AGENT.format(first="breakpoint()"))
     workspace.eval(rows=3, agent={"agent": "agent:rollout"})
 
-    done = workspace.run(CONFIG, INLINE, stdin=b"c\nq\n")
+    done = workspace.run_process(CONFIG, INLINE, stdin=b"c\nq\n")
 
     assert done.ret == 2
     done.stdout.fnmatch_lines(["*Exit: Quitting debugger*"])
@@ -125,6 +129,7 @@ def test_quitting_the_debugger_ends_the_session_and_fails_no_run(plain_workspace
 # -- --pdb on what engine hosts recorded --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("functions", "row", "expression", "value", "place"),
     [
@@ -144,7 +149,7 @@ def test_pdb_opens_in_the_frame_of_a_reward_that_failed(
     with ChatServer(reply("The answer is 0.\n#### 0")) as server:
         workspace.eval(rows=[row], scoring={"eval_fns": functions}, model={"base_url": server.base_url})
 
-        done = workspace.run(
+        done = workspace.run_process(
             CONFIG, "--osmosis-no-probe", "--pdb", stdin=say(expression, "__import__('helper').parse('a')")
         )
 
@@ -156,33 +161,36 @@ def test_pdb_opens_in_the_frame_of_a_reward_that_failed(
     assert not hosts_under(workspace.root)
 
 
+@pytest.mark.journey
 def test_pdb_opens_where_a_grader_returned(plain_workspace: Workspace) -> None:
     plain_workspace.write("rollouts/x/main.py", GRADER)
     experiment = {"rollout": "x", "entrypoint": "main.py"}
     plain_workspace.eval(rows=1, experiment=experiment, scoring={"eval_fns": None})
 
-    done = plain_workspace.run(CONFIG, "--pdb", stdin=say("wanted, ctx.sample.reward"))
+    done = plain_workspace.run_process(CONFIG, "--pdb", stdin=say("wanted, ctx.sample.reward"))
 
     assert printed(done) == ["('say', '0', 0.0)"]
     done.assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 def test_pdb_does_not_repeat_a_rollout_that_failed(plain_workspace: Workspace) -> None:
     plain_workspace.write("agent.py", AGENT.format(first="asked / 0"))
     plain_workspace.eval(rows=1, agent={"agent": "agent:rollout"})
 
-    done = plain_workspace.run(CONFIG, "--pdb", stdin=say("record.error, messages[0]['role'], ground_truth"))
+    done = plain_workspace.run_process(CONFIG, "--pdb", stdin=say("record.error, messages[0]['role'], ground_truth"))
 
     assert printed(done) == ["('say', 'ZeroDivisionError: division by zero', 'user', '0')"]
     done.stdout.fnmatch_lines(["osmosis: --pdb does not repeat a rollout; `--osmosis-inline --pdb` *"])
     assert len(plain_workspace.events("start")) == 1
 
 
+@pytest.mark.slow
 def test_a_reward_that_ended_its_process_is_not_called_again(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", "import os\n\ndef score(solution_str, **kwargs):\n    os._exit(3)\n")
     plain_workspace.eval(rows=1)
 
-    done = plain_workspace.run(CONFIG, "--pdb", stdin=say("str(record.run)"))
+    done = plain_workspace.run_process(CONFIG, "--pdb", stdin=say("str(record.run)"))
 
     assert done.ret == 9
     done.stdout.fnmatch_lines(["osmosis: rewards:score is not called again in pytest's process: it ended its process*"])
@@ -201,6 +209,7 @@ def test_python():
 """
 
 
+@pytest.mark.slow
 def test_no_run_starts_while_a_prompt_is_open(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("test_python.py", AT_A_PROMPT)

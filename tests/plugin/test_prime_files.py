@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.results.read import read_results
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import Workspace, constants
 
 ROWS: list[dict[str, Any]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "prime-files.md"
@@ -74,12 +74,7 @@ def test_a_folder_outside_the_workspace_is_refused(plain_workspace: Workspace) -
     result.stderr.fnmatch_lines(["*output_dir: must be inside the workspace*"])
 
 
-PATIENT = """
-def pytest_configure():
-    from pytest_osmosis.evals import heartbeat
-
-    heartbeat.LAST_S = 60.0
-"""
+PATIENT = constants({"evals.heartbeat.LAST_S": 60.0})
 """The end of an eval waits for a heartbeat as long as it takes on a loaded machine."""
 
 

@@ -205,7 +205,8 @@ def test_secrets_and_controls_in_reports_are_made_safe(
     assert not [text for text in printed if "\x1b" in text]
 
 
-def test_tests_over_rollouts_read_them(plain_workspace: Workspace) -> None:
+@pytest.mark.parametrize("workers", [[], pytest.param(["-n1"], marks=pytest.mark.slow)], ids=["plain", "-n1"])
+def test_tests_over_rollouts_read_them(plain_workspace: Workspace, workers: list[str]) -> None:
     workspace = plain_workspace
     prepare(workspace, OFF)
     workspace.write(
@@ -218,5 +219,4 @@ def test_tests_over_rollouts_read_them(plain_workspace: Workspace) -> None:
         "    assert rollout.score_metrics['rewards:score'] == {'distance': 1}\n",
     )
 
-    workspace.run("test_it.py", "--osmosis-source=model").assert_outcomes(passed=1)
-    workspace.run("test_it.py", "--osmosis-source=model", "-n1").assert_outcomes(passed=1)
+    workspace.run("test_it.py", "--osmosis-source=model", *workers).assert_outcomes(passed=1)

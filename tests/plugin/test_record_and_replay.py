@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,8 @@ def use(workspace: Workspace) -> dict[str, Any]:
         pytest.param("anthropic", marks=pytest.mark.slow),
     ],
 )
-def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, agent: str) -> None:
+@pytest.mark.parametrize("workers", [[], pytest.param(["-n2"], marks=pytest.mark.slow)], ids=["plain", "-n2"])
+def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, agent: str, workers: list[str]) -> None:
     with demo_server() as server:
         recording = run(multiply, server, *AGENTS[agent], "--osmosis-record")
         asked = server.stats()["requests"] - 1  # the probe
@@ -78,14 +78,14 @@ def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, age
     assert recording.ret == 0, recording.stdout.str()
     assert use(multiply)["requests"] == asked
 
-    for words in ([], ["-n2"]):
-        replay = run(multiply, None, *AGENTS[agent], "--osmosis-replay", *words)
-        assert replay.ret == recording.ret, replay.stdout.str()
-        assert numbers(multiply) == recorded
-        assert (use(multiply)["requests"], use(multiply)["replayed"]) == (asked, asked)
-        replay.stdout.fnmatch_lines([f"replayed from {CASSETTE}: no model was asked", "pass rate *"])
+    replay = run(multiply, None, *AGENTS[agent], "--osmosis-replay", *workers)
+    assert replay.ret == recording.ret, replay.stdout.str()
+    assert numbers(multiply) == recorded
+    assert (use(multiply)["requests"], use(multiply)["replayed"]) == (asked, asked)
+    replay.stdout.fnmatch_lines([f"replayed from {CASSETTE}: no model was asked", "pass rate *"])
 
 
+@pytest.mark.slow
 def test_cassettes_do_not_depend_on_concurrency(multiply: Workspace) -> None:
     texts = []
     with demo_server("--latency=0.001-0.05") as server:
@@ -212,15 +212,16 @@ def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspac
 
     assert first["last_run"] is None, "the recording was a measurement"
     assert second["last_run"]["run"] == multiply.run_dirs("multiply")[-2].name
-    listed = multiply.pytester.run(sys.executable, "-m", "pytest_osmosis", "runs", "--json")
+    listed = multiply.cli("runs", "--json")
     runs = {entry["name"]: entry["replayed"] for entry in json.loads(listed.stdout.str())["runs"]}
     assert list(runs.values()).count(True) == 2
     assert runs[live] is False
-    shown = multiply.pytester.run(sys.executable, "-m", "pytest_osmosis", "runs", "info").outlines
+    shown = multiply.cli("runs", "info").outlines
     assert shown[0] == f"{multiply.run_dirs('multiply')[-1].name}: finished, replayed: no model was asked"
     assert read_json(multiply.run_dirs("multiply")[-1] / "manifest.json")["cassette"]["mode"] == "replay"
 
 
+@pytest.mark.journey
 def test_the_example_replays_what_it_holds(plain_workspace: Workspace) -> None:
     ignored = shutil.ignore_patterns(".osmosis", "__pycache__")
     shutil.copytree(REPOSITORY / "examples/record-and-replay", plain_workspace.root, ignore=ignored, dirs_exist_ok=True)

@@ -10,6 +10,7 @@ from tests.servers import ChatServer
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
+@pytest.mark.journey
 def test_all_problems_of_all_configs_are_listed_with_their_lines(workspace: Workspace) -> None:
     workspace.eval("x", evaluation={"n": 0, "batch_sizee": 3}, rows=[{"user_prompt": 5}])
     workspace.eval("y", experiment={"model_path": "nobody/model"}, rows=[{}, {"user_prompt": None}])
@@ -72,6 +73,7 @@ def test_a_faulty_key_leads_to_no_further_problem(plain_workspace: Workspace) ->
     assert found == ["dataset", "model_path", "rows"]
 
 
+@pytest.mark.journey
 def test_code_that_does_not_load_shows_the_users_traceback_and_leaves_no_run(workspace: Workspace) -> None:
     with ChatServer() as server:
         workspace.eval(model={"base_url": server.base_url})

@@ -261,6 +261,7 @@ async def rollout(ctx):
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_session_recorded_is_not_asked_again(plain_workspace: Workspace) -> None:
     plain_workspace.write("agents.py", TURNS)
     words = (CONFIG, "--osmosis-record", "--osmosis-no-probe")
@@ -278,6 +279,7 @@ def test_what_a_killed_session_recorded_is_not_asked_again(plain_workspace: Work
     assert plain_workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
 
+@pytest.mark.slow
 def test_an_interrupted_session_writes_what_it_has(plain_workspace: Workspace) -> None:
     with ChatServer(reply("1"), reply("2"), never()) as server:
         plain_workspace.eval(rows=4, model={"base_url": server.base_url})

@@ -53,6 +53,7 @@ def test_json_report_holds_runs_and_gates(workspace: Workspace) -> None:
     assert outcomes == {"x[row0-run0]": "passed", "x[row1-run0]": "xfailed", "x[gate pass_rate >= 0.7]": "failed"}
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
@@ -116,6 +117,7 @@ def test_a_markdown_summary_that_cannot_be_written_at_the_end_is_an_error(
     )
 
 
+@pytest.mark.journey
 def test_a_markdown_summary_is_written_and_added_to_the_job_page(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from aiohttp import web
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Shell, Workspace, read_json, wait_until
 from tests.servers import Behaviour, ChatServer, Exchange, message, reply, status
 
-PACKAGE = (sys.executable, "-m", "pytest_osmosis")
 LIMIT = "[limits] max_tokens = 30 has no room for another run: 24 tokens used, about 12 tokens a run"
 PENDING = f"no rollout is stored ({LIMIT})"
 NAMED = "--osmosis-config=configs/eval/x.toml"
@@ -69,6 +67,7 @@ def stored_workspace(plain_workspace: Workspace, two_runs: Path) -> Workspace:
     return plain_workspace
 
 
+@pytest.mark.journey
 def test_a_changed_function_is_applied_without_asking_the_model(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval(rows=4, model={"base_url": server.base_url}, limits={"max_errors": 4})
     workspace.run(NAMED)
@@ -220,8 +219,8 @@ def test_a_stopped_eval_run_that_is_rescored_stays_stopped(plain_workspace: Work
     for key in ("status", "stop_reason", "stopped_by"):
         assert workspace.results()[key] == stopped[key]
     assert stopped["stopped_by"] == "max_tokens"
-    workspace.pytester.run(*PACKAGE, "show").stdout.fnmatch_lines(["x-*: stopped"])
-    workspace.pytester.run(*PACKAGE, "runs").stdout.fnmatch_lines(["x-* stopped *"])
+    workspace.cli("show").stdout.fnmatch_lines(["x-*: stopped"])
+    workspace.cli("runs").stdout.fnmatch_lines(["x-* stopped *"])
 
 
 JUDGE = """
@@ -237,6 +236,7 @@ async def score(solution_str, extra_info, **kwargs):
 """
 
 
+@pytest.mark.slow
 def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice(
     plain_workspace: Workspace,
 ) -> None:
@@ -253,7 +253,7 @@ def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice
     wait_until(lambda: len(workspace.events("score")) == 3 + 2, "the scores of a and b to be stored")
     in_progress = workspace.run(FROM)
     killed.kill()
-    shown = workspace.pytester.run(*PACKAGE, "show", "row0-run0")
+    shown = workspace.cli("show", "row0-run0")
 
     assert in_progress.ret == 4
     in_progress.stderr.fnmatch_lines(
@@ -265,7 +265,7 @@ def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice
     again = workspace.run(FROM)
     again.assert_outcomes(failed=3)
     assert calls.read_text() == "a b c c ", "a and b had been scored"
-    workspace.pytester.run(*PACKAGE, "show", "row0-run0").stdout.fnmatch_lines(["*: did not pass"])
+    workspace.cli("show", "row0-run0").stdout.fnmatch_lines(["*: did not pass"])
 
 
 def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(plain_workspace: Workspace) -> None:
@@ -326,6 +326,17 @@ def test_runs_that_a_grader_removed_stay_removed_until_its_code_changes(plain_wo
     workspace.run(FROM).assert_outcomes(passed=1, skipped=1)
     workspace.write("graders.py", GRADER.replace("removes", "removes nothing"))
     workspace.run(FROM, "--osmosis-inline").assert_outcomes(passed=2)
+
+
+def test_a_change_between_two_inline_sessions_of_a_process_is_seen(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write("rewards.py", COUNTING)
+    workspace.write("helpers.py", "given = 1.0\n")
+    workspace.eval(rows=1)
+    workspace.run(NAMED, "--osmosis-inline").assert_outcomes(passed=1)
+
+    workspace.write("helpers.py", "given = 0.5\n")
+    workspace.run(FROM, "--osmosis-inline").assert_outcomes(failed=1)
 
 
 def test_an_eval_without_a_toml_is_rescored_with_the_same_options(plain_workspace: Workspace) -> None:

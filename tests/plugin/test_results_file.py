@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, read_json
+from tests.plugin.workspaces import Workspace, constants, read_json
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 TIMES = ("duration_ms", "scoring_ms", "total_duration_ms", "provenance", "last_run")
-PATIENT = """
-def pytest_configure():
-    from pytest_osmosis.git import state
-
-    state.PATIENCE_S = 60.0
-"""
+PATIENT = constants({"git.state.PATIENCE_S": 60.0})
 """The end of an eval waits for git as long as it takes on a loaded machine."""
 
 
@@ -102,6 +97,7 @@ def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
     assert all(isinstance(run["duration_ms"], float) and isinstance(run["tokens"], int) for run in runs)
 
 
+@pytest.mark.journey
 def test_results_are_the_same_under_xdist(plain_workspace: Workspace) -> None:
     make(plain_workspace)
 

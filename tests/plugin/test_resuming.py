@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, PYTEST, Session, Workspace, hosts_under, read_json, wait_until
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Session, Workspace, hosts_under, read_json, wait_until
 from tests.servers import ChatServer, held, reply, status
 
 CONFIG = "configs/eval/x.toml"
@@ -85,14 +85,16 @@ def paste(workspace: Workspace, output: str) -> pytest.RunResult:
     """Run the last line of what pytest printed, as a shell would."""
     program, *words = shlex.split(output.rstrip().splitlines()[-1])
     assert program == "pytest"
-    return workspace.pytester.run(*PYTEST, *workspace.plugins, *_own(workspace, words))
+    return workspace.run(*_own(workspace, words))
 
 
 def _own(workspace: Workspace, words: list[str]) -> list[str]:
     """Return the words without options that the test itself added in front of them."""
-    return [word for word in words if word not in workspace.plugins and not word.startswith("-pno:")]
+    added = (*workspace.plugins, *workspace.arguments)
+    return [word for word in words if word not in added and not word.startswith("-pno:")]
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Workspace) -> None:
     workspace.hurry()
@@ -128,6 +130,7 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
     assert [event["resumed"] for event in workspace.events("began")] == [False, True]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(workspace: Workspace) -> None:
     with_agent(workspace, rows=8, evaluation={"n": 2, "batch_size": 3})
     touch(workspace, "slow-3")
@@ -354,11 +357,12 @@ def test_after_maxfail_the_command_lifts_it(plain_workspace: Workspace) -> None:
     assert calls(workspace) == Counter(range(6)) + lost
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no ulimit")
 def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     with_agent(workspace, rows=40, evaluation={"batch_size": 4})
-    words = shlex.join([*PYTEST, CONFIG, "--osmosis-run=one"])
+    words = shlex.join(workspace.words(CONFIG, "--osmosis-run=one"))
     full = workspace.pytester.run("bash", "-c", f"ulimit -f 8; exec {words}")
 
     assert full.ret == 9
@@ -446,6 +450,7 @@ def test_a_run_that_went_on_is_rescored_whole(plain_workspace: Workspace) -> Non
     assert (calls(workspace), results(workspace, "one")["summary"]["finished"]) == (Counter(range(3)), 3)
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_further_attempt_is_repeated_once_and_only_that_counts_as_a_crash(
     plain_workspace: Workspace,
 ) -> None:
@@ -487,6 +492,7 @@ def test_a_judge_that_could_not_be_asked_is_asked_again(plain_workspace: Workspa
     assert [run["scores"]["rubric"] for row in found["rows"] for run in row["runs"]] == [1.0] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "n_rollouts"),
     [

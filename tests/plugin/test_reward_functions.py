@@ -66,6 +66,7 @@ def outcomes(workspace: Workspace, *arguments: str) -> dict[str, int]:
     return {outcome: count for outcome, count in counts.items() if not outcome.startswith("warning")}
 
 
+@pytest.mark.journey
 def test_reward_functions_of_a_file_are_tests(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
 
@@ -208,6 +209,15 @@ def test_decorated_functions_that_would_not_be_tested_are_collection_errors(plai
     )
     assert "rewards.py:30" not in result.stdout.str()
     assert ":26:" not in result.stdout.str()
+
+
+def test_a_second_session_of_a_process_knows_only_its_own_functions(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", REWARDS)
+    plain_workspace.write("test_a.py", "import rewards\ndef test_a(): pass\n")
+    plain_workspace.run().assert_outcomes(passed=1)
+    plain_workspace.write("rewards.py", REWARDS.replace("def exact", "def equal"))
+
+    plain_workspace.run("rewards.py").assert_outcomes(passed=3, failed=1)
 
 
 SDK = """

@@ -90,6 +90,7 @@ def test_nothing_selected_is_exit_5_and_runs_nothing(workspace: Workspace) -> No
     assert not (workspace.root / ".osmosis").exists()
 
 
+@pytest.mark.journey
 def test_collect_only_starts_nothing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval(
         model={"base_url": "http://127.0.0.1:1/v1", "api_key_env": "A_KEY_THAT_IS_NOT_SET"},

@@ -14,6 +14,7 @@ from tests.servers import ChatServer, held, reply
 CONFIGS = "--osmosis-config=configs/eval"
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_the_duration_of_an_eval_ends_with_its_own_last_run(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
@@ -34,6 +35,7 @@ def test_the_duration_of_an_eval_ends_with_its_own_last_run(workspace: Workspace
     assert timedelta(0) < timedelta(milliseconds=results["summary"]["total_duration_ms"]) <= ended - began
 
 
+@pytest.mark.slow
 def test_an_eval_that_never_began_took_no_time(plain_workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         plain_workspace.hurry()
@@ -68,6 +70,7 @@ def four_evals(workspace: Workspace) -> None:
     workspace.eval("set9", rows=2)
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_several_evals_end_with_one_table_in_natural_order(workspace: Workspace) -> None:
     four_evals(workspace)
@@ -169,6 +172,7 @@ def test_a_selection_shows_counts_and_names_what_was_left_out(plain_workspace: W
     result.stdout.fnmatch_lines(["osmosis: set1: none of its 2 tests was selected, so nothing was measured"])
 
 
+@pytest.mark.slow
 def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     with ChatServer(reply("42"), held(reply("42"))) as server:
@@ -196,6 +200,7 @@ def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(plain_workspac
     assert explained == ["b"], "the table says all there is to say of c"
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("ends", ["interrupt", "maxfail"])
 def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, ends: str) -> None:

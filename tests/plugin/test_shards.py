@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.plugin.test_baseline_model import Models, eval_of
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Row, Workspace, read_json
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace, read_json
 from tests.servers import ChatServer
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -19,6 +18,7 @@ BROKEN: Row = {"reward": "raises"}
 GATE = {"pass_rate": ">= 0.9"}
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: Workspace) -> None:
     workspace.eval(
@@ -149,7 +149,7 @@ def test_shards_of_a_dataset_are_disjoint_and_complete(plain_workspace: Workspac
 
 
 def merge(workspace: Workspace, *args: str) -> pytest.RunResult:
-    return workspace.pytester.run(sys.executable, "-m", "pytest_osmosis", "merge", *args, timeout=DEADLINE_S)
+    return workspace.cli("merge", *args)
 
 
 def run_shards(workspace: Workspace, n: int, *args: str, folder: str = "shards") -> list[str]:
@@ -171,6 +171,7 @@ def timeless(value: Any) -> Any:
     return [timeless(each) for each in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 def test_merged_shards_equal_the_whole_on_both_sides_of_the_gate(plain_workspace: Workspace) -> None:
     rows: list[Row] = [{"score": 0.0 if row % 4 == 1 else 1.0} for row in range(20)]
     rows[6] = BROKEN

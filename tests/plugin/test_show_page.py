@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -12,12 +11,11 @@ from aiohttp import web
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 from tests.servers import ChatServer, Exchange, reply, status
 
-PACKAGE = (sys.executable, "-m", "pytest_osmosis")
 NAMED = "--osmosis-config=configs/eval/x.toml"
 
 
 def shown(workspace: Workspace, *arguments: str) -> str:
-    result = workspace.pytester.run(*PACKAGE, "show", *arguments)
+    result = workspace.cli("show", *arguments)
     assert result.ret == 0, result.stderr.str()
     return "\n".join(result.outlines) + "\n"
 
@@ -26,6 +24,7 @@ def passing(*rows: float) -> list[dict[str, Any]]:
     return [{"score": score} for score in rows]
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, 0, 1, 0.25), evaluation={"n": 2}, gate={"pass_rate": ">= 0.7"})

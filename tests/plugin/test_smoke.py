@@ -79,6 +79,7 @@ def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(plain_workspace: Works
     assert "last run" not in whole.stdout.str()
 
 
+@pytest.mark.journey
 def test_a_smoke_run_needs_no_toml(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=[{}, FAIL, {}])

@@ -17,6 +17,7 @@ def test_an_eval_whose_gate_holds_ends_early(workspace: Workspace) -> None:
     ends_early(workspace, 0.5, "holds", 0)
 
 
+@pytest.mark.journey
 def test_an_eval_whose_gate_fails_ends_early(plain_workspace: Workspace) -> None:
     ends_early(plain_workspace, 0.9, "fails", 1)
 

@@ -174,7 +174,7 @@ COLUMNS = [
     pytest.param((False, []), id="plain-no gate"),
     pytest.param((True, []), id="plain-a gate decides"),
     pytest.param((False, ["-n2"]), id="-n2-no gate", marks=pytest.mark.slow),
-    pytest.param((True, ["-n2"]), id="-n2-a gate decides"),
+    pytest.param((True, ["-n2"]), id="-n2-a gate decides", marks=pytest.mark.slow),
 ]
 """The two columns of the table of outcomes, in one process and under xdist."""
 
@@ -446,6 +446,7 @@ def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, name: str) 
         assert not any(workspace.run_dirs(eval_name) for eval_name in case.evals)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measured", [False, True], ids=["2 and 9", "2 and 1"])
 def test_the_exit_code_of_ctrl_c_beats_not_measured_and_failed(workspace: Workspace, measured: bool) -> None:
     first = [reply("42")] if measured else []

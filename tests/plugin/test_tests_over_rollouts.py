@@ -73,6 +73,7 @@ def outcomes(result: pytest.RunResult) -> dict[str, str]:
 # -- one file, two sources --------------------------------------------------------------------------------
 
 
+@pytest.mark.journey
 def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_once(workspace: Workspace) -> None:
     with ChatServer(answered(product)) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.99"}, secrets={"required": ["NOT_SET"]})
@@ -180,6 +181,7 @@ def test_deselected(rollout):
         assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 def test_coroutines_get_rollouts(plain_workspace: Workspace) -> None:
     tests = f"""
 import pytest
@@ -468,6 +470,7 @@ def test_a_named_eval_alone_leaves_the_tests_offline(plain_workspace: Workspace)
         assert plain_workspace.run_dirs("x-tests") == []
 
 
+@pytest.mark.slow
 def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
     with ChatServer(reply("0"), reply("0"), reply("wrong"), held(reply("0"))) as server:
         tests = f"import pytest\n{MARK}, rows='all')\ndef test_x(rollout):\n    assert rollout.solution_str == '0'\n"
@@ -481,6 +484,7 @@ def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
     assert workspace.results("x-tests")["status"] == "stopped"
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("0"), held(reply("0"))) as server:
         make(workspace, model=at(server))

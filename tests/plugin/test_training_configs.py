@@ -52,6 +52,7 @@ def training(
     workspace.write(FILE, TOML.format(secrets=secrets))
 
 
+@pytest.mark.journey
 @PLAIN_AND_XDIST
 def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspace: Workspace) -> None:
     training(workspace)

@@ -1,4 +1,4 @@
-"""Whole workspaces, in which tests run a real pytest in a process of its own.
+"""Whole workspaces, in which tests run pytest: in the process of the tests, or in one of its own.
 
 A row's own columns set its outcome, so that a test reads like the table that it checks: `score` is the score that the
 reward function returns (1.0 by default), `reward` the way in which it fails instead.
@@ -22,16 +22,21 @@ from xml.etree import ElementTree
 
 import pytest
 
-DEADLINE_S = 180.0
-"""The time that a session may take on a loaded machine; what takes longer hangs."""
+from tests.plugin.in_process import DEADLINE_S, run_command, run_pytest
+from tests.running import RUNNING
+
 UNUSED = ("asyncio", "hypothesispytest", "anyio", "metadata")
 """Plugins that these workspaces do without: they cost as much as the eval does."""
-PYTEST = (sys.executable, "-mpytest", *(f"-pno:{plugin}" for plugin in UNUSED))
+WITHOUT_OTHERS = tuple(f"-pno:{plugin}" for plugin in UNUSED)
+PYTEST = (sys.executable, "-mpytest", *WITHOUT_OTHERS)
+XDIST = re.compile(r"-n.*|--numprocesses(=.*)?")
 
 PLAIN_AND_XDIST = pytest.mark.parametrize(
-    "plugin_args", [pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2")], indirect=True
+    "plugin_args",
+    [pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2", marks=pytest.mark.slow)],
+    indirect=True,
 )
-"""Runs a test in one process and under xdist, in `make test` too."""
+"""Runs a test plain and under xdist, whatever its folder does."""
 
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
@@ -45,21 +50,27 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "scoring": {"eval_fns": ["rewards:score"]},
     "secrets": {"required": []},
 }
-HURRY = """
-def pytest_configure():
-    from pytest_osmosis.plugin import eval_queue
-    from pytest_osmosis.plugin.output import progress_line
+CONSTANTS = """
+import importlib
 
-    eval_queue.INTERRUPT_GRACE_S = 0.2
-    progress_line.LINE_S = 1.0
-    progress_line.REWRITE_S = 0.05
+def pytest_configure(config):
+    for name, value in {values!r}.items():
+        module, _, constant = name.rpartition(".")
+        module = importlib.import_module("pytest_osmosis." + module)
+        config.add_cleanup(lambda args=(module, constant, getattr(module, constant)): setattr(*args))
+        setattr(module, constant, value)
 """
+HURRY = {
+    "plugin.eval_queue.INTERRUPT_GRACE_S": 0.2,
+    "plugin.output.progress_line.LINE_S": 1.0,
+    "plugin.output.progress_line.REWRITE_S": 0.05,
+}
 Tables = Mapping[str, Mapping[str, Any]]
 Row = Mapping[str, Any]
 
 
 class Shell:
-    """Runs commands in a folder as pytester does, for fixtures that outlive a test."""
+    """Runs commands in a folder as pytester does, or in the folder below it that a test has changed to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -68,9 +79,16 @@ class Shell:
         """Run a command with `stdin` as its input."""
         began = time.monotonic()
         given = stdin if isinstance(stdin, bytes) else b""
-        done = subprocess.run(words, cwd=self.path, capture_output=True, input=given, timeout=timeout, check=False)
+        folder = folder_in(self.path)
+        done = subprocess.run(words, cwd=folder, capture_output=True, input=given, timeout=timeout, check=False)
         out, err = (text.decode().splitlines() for text in (done.stdout, done.stderr))
         return pytest.RunResult(done.returncode, out, err, time.monotonic() - began)
+
+
+def folder_in(root: Path) -> Path:
+    """Return the current folder if it is in `root`, and else `root`."""
+    current = Path.cwd()
+    return current if current.is_relative_to(root) else root
 
 
 class Workspace:
@@ -94,7 +112,7 @@ class Workspace:
 
     def hurry(self) -> None:
         """Let sessions that end early wait 0.2 s, not 2 s, for runs in flight; update the progress line often."""
-        self.write("hurry.py", HURRY)
+        self.write("hurry.py", constants(HURRY))
         self.plugins = ["-phurry"]
 
     def write(self, path: str, text: str) -> Path:
@@ -125,18 +143,44 @@ class Workspace:
         self.write(f"{folder}/configs/eval/{name}.toml", toml(name, tables))
 
     def run(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
-        """Run `pytest <arguments of the fixture> <args>` in the root."""
+        """Run `pytest <arguments of the fixture> <args>` in the root, and in this process if that is possible.
+
+        Journeys, and sessions with xdist, have a process of their own; with `--runpytest=subprocess` all have. So have
+        sessions in the folder of `pytester`, which forgets the modules that they import.
+        """
+        words = [*self.plugins, *self.arguments, *args]
+        xdist = any(XDIST.fullmatch(word) for word in words)
+        if xdist or RUNNING.wants_processes or not isinstance(self.pytester, Shell):
+            return self.run_process(*args, stdin=stdin)
+        return run_pytest(folder_in(self.root), [*WITHOUT_OTHERS, *words], stdin)
+
+    def run_process(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
+        """Run the same command in a process of its own.
+
+        What needs one: signals, terminals, debuggers, IDEs, other plugins, output of file descriptors, processes that
+        die, and state of the interpreter.
+        """
         given = pytest.Pytester.CLOSE_STDIN if stdin is None else stdin
-        return self.pytester.run(*PYTEST, *self.plugins, *self.arguments, *args, stdin=given, timeout=DEADLINE_S)
+        return self.pytester.run(*self.words(*args), stdin=given, timeout=DEADLINE_S)
+
+    def words(self, *args: str) -> list[str]:
+        """Return the words of the same command, for a process. Only tests that are marked may start one."""
+        RUNNING.check_process()
+        return [*PYTEST, *self.plugins, *self.arguments, *args]
+
+    def cli(self, *args: str) -> pytest.RunResult:
+        """Run `pytest-osmosis <args>` in the root: in this process, but for journeys."""
+        if RUNNING.wants_processes:
+            return self.pytester.run(sys.executable, "-m", "pytest_osmosis", *args, timeout=DEADLINE_S)
+        return run_command(folder_in(self.root), args)
 
     def show(self, run: str) -> list[str]:
         """Return what `pytest-osmosis show latest <run>` prints in the root."""
-        command = (sys.executable, "-m", "pytest_osmosis", "show", "latest", run)
-        return self.pytester.run(*command, timeout=DEADLINE_S).outlines
+        return self.cli("show", "latest", run).outlines
 
     def start(self, *args: str) -> Session:
         """Start the same command in the background, in a process group of its own."""
-        return Session([*PYTEST, *self.plugins, *self.arguments, *args], self.root)
+        return Session(self.words(*args), self.root)
 
     def run_dirs(self, name: str = "x", folder: str = ".") -> list[Path]:
         """Return the run directories of an eval, the oldest first."""
@@ -244,6 +288,11 @@ class Session:
             self.output += self._process.communicate()[0]
             pytest.fail(f"pytest did not end:\n{self.output}")
         return self._process.returncode
+
+
+def constants(values: Mapping[str, float]) -> str:
+    """Return a plugin that sets constants of the package, such as "git.state.PATIENCE_S", until its session ends."""
+    return CONSTANTS.format(values=dict(values))
 
 
 def toml(name: str, tables: Tables) -> str:

@@ -74,6 +74,7 @@ def runs_of(workspace: Path, model: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_every_client_gets_the_scores_of_the_embedded_model(tmp_path: Path, base_url: str) -> None:
     embedded = runs_of(tmp_path / "embedded", "")
     assert len(embedded) == 30

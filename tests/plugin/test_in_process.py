@@ -1,0 +1,135 @@
+"""Sessions in the process of the tests: they see it as if it were new, and what they leave behind is reported."""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.plugin import eval_queue
+from tests.plugin.in_process import run_pytest
+from tests.plugin.workspaces import WITHOUT_OTHERS, Workspace
+from tests.running import RUNNING
+
+LEFT_BEHIND = {
+    "signal handlers": "import signal; signal.signal(signal.SIGUSR2, signal.SIG_IGN)",
+    "environment": "import os; os.environ['LEFT_BEHIND'] = '1'",
+    "log handlers": "import logging; logging.getLogger().addHandler(logging.NullHandler())",
+    "garbage collector": "import gc; gc.disable()",
+    "open files": "import builtins; builtins.left = open('left', 'w')",
+    "hooks": "import sys; sys.excepthook = print",
+    "constants": "from pytest_osmosis.plugin import eval_queue; eval_queue.INTERRUPT_GRACE_S += 1",
+}
+
+
+@pytest.fixture
+def cleaned() -> Iterator[None]:
+    """Undo at the end what those sessions leave behind."""
+    handlers, grace_s = list(logging.root.handlers), eval_queue.INTERRUPT_GRACE_S
+    yield
+    signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    logging.root.handlers[:] = handlers
+    gc.enable()
+    sys.excepthook = sys.__excepthook__
+    eval_queue.INTERRUPT_GRACE_S = grace_s
+    if file := vars(builtins).pop("left", None):
+        file.close()
+
+
+@pytest.mark.usefixtures("cleaned")
+@pytest.mark.parametrize("kind", LEFT_BEHIND)
+def test_what_a_session_leaves_behind_fails_its_test(plain_workspace: Workspace, kind: str) -> None:
+    plain_workspace.write("conftest.py", f"def pytest_sessionfinish():\n    {LEFT_BEHIND[kind]}\n")
+    plain_workspace.write("test_python.py", "def test_python(): ...\n")
+
+    with pytest.raises(AssertionError, match=f"the session left behind: .*{kind}"):
+        plain_workspace.run()
+
+    assert "LEFT_BEHIND" not in os.environ
+
+
+def test_modules_of_users_are_forgotten_and_others_kept(tmp_path: Path) -> None:
+    path, folder = list(sys.path), Path.cwd()
+    for number in (1, 2):
+        root = tmp_path / str(number)
+        (root / "package").mkdir(parents=True)
+        (root / "helper.py").write_text(f"VALUE = {number}\n")
+        (root / "package/part.py").write_text(f"VALUE = {number}\n")
+        text = "import helper, package.part, colorsys\ndef test(): assert (helper.VALUE, package.part.VALUE) == "
+        (root / "test_it.py").write_text(f"{text}({number}, {number})\n")
+
+        run_pytest(root, WITHOUT_OTHERS).assert_outcomes(passed=1)
+
+        assert "colorsys" in sys.modules
+        assert not {"helper", "package", "package.part", "test_it", "conftest"} & {*sys.modules}
+        assert (sys.path, Path.cwd()) == (path, folder)
+
+
+def test_warnings_are_not_those_of_the_tests(plain_workspace: Workspace) -> None:
+    plain_workspace.write("test_python.py", "import warnings\ndef test_python(): warnings.warn('seen', UserWarning)\n")
+
+    result = plain_workspace.run()
+
+    result.assert_outcomes(passed=1, warnings=1)
+    with pytest.raises(UserWarning):
+        warnings.warn("an error in these tests", UserWarning, stacklevel=1)
+
+
+def test_a_session_that_hangs_fails_its_test(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.plugin.in_process.DEADLINE_S", 0.5)
+    plain_workspace.write("test_python.py", "import threading\ndef test_python(): threading.Event().wait()\n")
+
+    with pytest.raises(AssertionError, match="the session did not end"):
+        plain_workspace.run()
+
+
+def test_usage_errors_are_on_standard_error(plain_workspace: Workspace) -> None:
+    result = plain_workspace.run("--no-such-option")
+
+    assert (result.ret, result.outlines) == (4, [])
+    result.stderr.fnmatch_lines(["*unrecognized arguments: --no-such-option"])
+
+
+def test_a_session_reads_what_it_is_given(plain_workspace: Workspace) -> None:
+    text = "import sys\ndef pytest_report_header(): return f'read {sys.stdin.buffer.read()}'\n"
+    plain_workspace.write("conftest.py", text)
+
+    assert "read b'given'" in plain_workspace.run("-s", stdin=b"given").outlines
+    assert "read b''" in plain_workspace.run("-s").outlines
+
+
+def test_a_session_in_process_starts_no_workers(plain_workspace: Workspace) -> None:
+    plain_workspace.ini("addopts = -n2")
+
+    result = plain_workspace.run()
+
+    result.stdout.fnmatch_lines(["*RuntimeError: xdist needs a process of its own*"])
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+
+
+def test_only_marked_tests_start_processes(plain_workspace: Workspace) -> None:
+    if RUNNING.wants_processes:
+        pytest.skip("every session is a process")
+    for start in (plain_workspace.run_process, plain_workspace.start):
+        with pytest.raises(pytest.fail.Exception, match="mark the test slow"):
+            start("--version")
+    with pytest.raises(pytest.fail.Exception, match="mark the test slow"):
+        plain_workspace.run("-n2")
+
+
+@pytest.mark.journey
+def test_a_journey_runs_in_processes(plain_workspace: Workspace) -> None:
+    plain_workspace.write("test_python.py", "import os\ndef test_python(): print(os.getpid())\n")
+
+    lines = plain_workspace.run("-s", "-q").outlines
+
+    assert lines
+    assert str(os.getpid()) not in "\n".join(lines)
