@@ -319,7 +319,7 @@ def rescored(copy: Copy) -> None:
     )
     copy.command(1, "--osmosis-from=latest", "-v", *JUNIT, "--osmosis-gate=pass_rate >= 0.7")
     copy.command(0, "--osmosis-from=latest", "-k", "row1-", "-v")
-    copy.command(0, "--osmosis-from=latest", "--lf", "-v")
+    copy.command(1, "--osmosis-from=latest", "--lf", "-v")
 
 
 def replayed(copy: Copy) -> None:
@@ -428,7 +428,7 @@ def nothing(copy: Copy) -> None:
 
 
 def names(copy: Copy) -> None:
-    """The ways to name an eval, and those that start none."""
+    """Evals that are named by files, folders and options, in the root and below it, and one that addopts names."""
     for name in ("x", "y"):
         copy.eval(name, rows=1)
     copy.eval("z", rows=1, folder="home")
@@ -438,10 +438,17 @@ def names(copy: Copy) -> None:
     copy.write("home/pytest.ini", "[pytest]\naddopts = --osmosis-config=configs/eval/z.toml\n")
     copy.command(0, "-v", "--osmosis-config=../configs/eval/y.toml", "tests", folder="home")
     copy.command(0, folder="home")
+
+
+def collected(copy: Copy) -> None:
+    """Evals that pytest collects with their folders, to run them or to list them."""
+    copy.eval("x", rows=2)
+    copy.eval("y", rows=1)
+    copy.write("tests/test_python.py", "def test_python(): pass\n")
     copy.ini("osmosis_collect = run")
     copy.command(0, "-v")
     copy.ini("osmosis_collect = list")
-    copy.command(0, "data/x.jsonl::x[row0-run0]", "home/tests", "-rs")
+    copy.command(0, "data/x.jsonl::x[row0-run0]", "tests", "-rs")
     copy.command(0, "data/x.jsonl::x[row0-run0]")
 
 
@@ -552,7 +559,7 @@ def _over_rollouts(body: str, options: str = "rows='all'") -> str:
 STORIES: tuple[Callable[[Copy], None], ...] = (
     *(outcomes, gates, hooks, baselines, rows, last_failed, stopped, marked, several, entries),
     *(interrupted, rescored, replayed, over_rollouts, laboratory, preflight),
-    *(selections, parts, nothing, names, without_toml, refusals, files_in_the_way, calibrated, commits),
+    *(selections, parts, nothing, names, collected, without_toml, refusals, files_in_the_way, calibrated, commits),
 )
 
 
