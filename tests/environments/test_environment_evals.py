@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, read_json, wait_until
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_until
 
 SOURCE = """
 import os, sys
@@ -84,6 +84,7 @@ def test_an_eval_of_an_environment_is_listed_with_its_rows(plain_workspace: Work
     assert not (plain_workspace.root / ".osmosis").exists()
 
 
+@PLAIN_AND_XDIST
 def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspace) -> None:
     write(workspace)
 

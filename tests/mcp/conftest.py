@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.conftest import plain_workspace, plugin_args, shell, workspace
+from tests.plugin.conftest import plain_workspace, shell, workspace
 
-__all__ = ["plain_workspace", "plugin_args", "shell", "workspace"]
+__all__ = ["plain_workspace", "shell", "workspace"]
 
 HERE = Path(__file__).parent
 

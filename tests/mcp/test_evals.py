@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 from tests.unit.git.repositories import commit, git
 
 MAIN = """
@@ -50,7 +50,6 @@ def make(workspace: Workspace, *, body: str = "pass", folder: str = "mcp", main:
     workspace.write(f"{folder}/tools/math.py", MULTIPLY.format(body))
 
 
-@PLAIN_AND_XDIST
 def test_the_tools_of_a_folder_are_called(workspace: Workspace) -> None:
     make(workspace)
 

@@ -1,16 +1,15 @@
-"""examples/mcp-tools runs unchanged, in one process and under xdist."""
+"""examples/mcp-tools runs unchanged."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mcp-tools"
 
 
-@PLAIN_AND_XDIST
 def test_the_example_passes_its_gate(workspace: Workspace) -> None:
     shutil.copytree(EXAMPLE, workspace.root, dirs_exist_ok=True)
 

@@ -1,20 +1,10 @@
-"""Fixtures of the end-to-end tests: a workspace, whose commands run plain and under xdist."""
+"""Fixtures of the end-to-end tests: a workspace."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.plugin.workspaces import Shell, Workspace
-
-
-@pytest.fixture(params=[pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2", marks=pytest.mark.slow)])
-def plugin_args(request: pytest.FixtureRequest) -> list[str]:
-    """One process, and two workers of xdist: those are slow, and `make test` leaves them out.
-
-    `PLAIN_AND_XDIST` of `workspaces` runs both in `make test` too.
-    """
-    args: list[str] = request.param
-    return args
 
 
 @pytest.fixture
@@ -34,9 +24,9 @@ def shell(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture
-def workspace(shell: Shell, plugin_args: list[str]) -> Workspace:
-    """A workspace whose sessions run plain, and again under xdist."""
-    return Workspace(shell, plugin_args)
+def workspace(request: pytest.FixtureRequest, shell: Shell) -> Workspace:
+    """A workspace whose sessions run plain, or under xdist if a mark of `workspaces` says so."""
+    return Workspace(shell, getattr(request, "param", []))
 
 
 @pytest.fixture

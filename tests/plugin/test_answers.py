@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.plugin.workspaces import Workspace, junit_cases
 from tests.servers import ChatServer, reply
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
@@ -14,7 +14,6 @@ EXACT = "def score(solution_str, ground_truth, **kwargs):\n    return float(solu
 LONG = "Let us think about it, step by step. " * 30
 
 
-@PLAIN_AND_XDIST
 def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(workspace.root))
@@ -42,7 +41,6 @@ def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, m
     assert "  expected: 15" in workspace.show("row0-run0")
 
 
-@PLAIN_AND_XDIST
 def test_a_gate_that_decides_leaves_the_answers_in_the_reasons(workspace: Workspace) -> None:
     workspace.write("rewards.py", EXACT)
     workspace.eval(rows=[{"ground_truth": "15"}, {}], gate={"pass_rate": ">= 0.9"})

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from pytest_osmosis.cli.main import main
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.plugin.workspaces import Workspace, junit_cases
 from tests.servers import ChatServer, Exchange, completion, status
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -147,7 +147,6 @@ def test_show_prints_a_run_of_the_baseline(
     assert workspace.results()["summary"]["cost_usd"] == 7.0
 
 
-@PLAIN_AND_XDIST
 def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
         eval_of(
@@ -256,7 +255,6 @@ def test_selecting_one_model_alone_compares_nothing(
     one.assert_outcomes(xfailed=1, skipped=2)
 
 
-@PLAIN_AND_XDIST
 def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
     workspace: Workspace, models: Models, server: ChatServer
 ) -> None:
@@ -265,16 +263,16 @@ def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
 
     own = workspace.run(CONFIG, "-k", "not baseline")
     assert own.ret == 1
-    own.assert_outcomes(failed=7, skipped=1, deselected=0 if workspace.distributed else 7)
+    own.assert_outcomes(failed=7, skipped=1, deselected=7)
 
     deselected = "configs/eval/x.toml::x[row0-run0-baseline]"
     without_one = workspace.run(CONFIG, f"--deselect={deselected}", "--osmosis-no-probe")
     assert without_one.ret == 1
-    without_one.assert_outcomes(failed=7, passed=6, skipped=1, deselected=0 if workspace.distributed else 1)
+    without_one.assert_outcomes(failed=7, passed=6, skipped=1, deselected=1)
 
     failed_again = workspace.run(CONFIG, "--lf")
     assert failed_again.ret == 1
-    failed_again.assert_outcomes(failed=7, skipped=1, deselected=0 if workspace.distributed else 7)
+    failed_again.assert_outcomes(failed=7, skipped=1, deselected=7)
 
 
 def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
@@ -40,7 +40,6 @@ def fill(workspace: Workspace, rows: Sequence[Mapping[str, Any]] = RATED, **tabl
     workspace.eval("x", rows, ".", **given)
 
 
-@PLAIN_AND_XDIST
 def test_scores_are_compared_with_a_column_that_nothing_else_sees(workspace: Workspace) -> None:
     fill(workspace, evaluation={"n": 2, "pass_threshold": 0.0})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 from tests.servers import ChatServer, status
 
 GREEN, RED, YELLOW, DIM, END = "\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
@@ -14,7 +14,6 @@ def half_passing(workspace: Workspace, minimum: float) -> None:
     workspace.eval(rows=[{"score": float(row % 2)} for row in range(4)], gate={"pass_rate": f">= {minimum}"})
 
 
-@PLAIN_AND_XDIST
 def test_a_gate_that_holds_is_green_and_one_that_fails_red(workspace: Workspace) -> None:
     half_passing(workspace, 0.4)
     held = workspace.run("--color=yes", "--osmosis-config=configs/eval/x.toml")

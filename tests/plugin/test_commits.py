@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Session, Workspace
+from tests.plugin.workspaces import DEADLINE_S, Session, Workspace
 from tests.unit.git.repositories import commit, git
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -80,7 +80,6 @@ NOTHING = [".gitignore"]
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_the_code_of_the_branch_runs_and_the_results_name_its_commit(workspace: Workspace) -> None:
     early = make(workspace)
 
@@ -235,7 +234,6 @@ def test_nothing_is_left_of_a_session_that_is_ended(plain_workspace: Workspace, 
         session.wait()
 
 
-@PLAIN_AND_XDIST
 def test_references_are_scored_with_the_code_of_the_commit(workspace: Workspace) -> None:
     make(workspace)
     rows = (workspace.root / "data/x.jsonl").read_text().replace('"user_prompt"', '"solution_str": "4", "user_prompt"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json
+from tests.plugin.workspaces import Workspace, read_json
 from tests.servers import ChatServer, answered
 
 PATH = "configs/eval/many.toml"
@@ -37,7 +37,6 @@ def names(workspace: Workspace) -> list[str]:
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_each_entry_is_an_eval_with_node_ids_a_run_and_results_of_its_own(workspace: Workspace) -> None:
     workspace.eval("x", rows=2)
     workspace.write(PATH, MANY)
@@ -183,7 +182,6 @@ def test_nix(rollout):
 """
 
 
-@PLAIN_AND_XDIST
 def test_a_test_over_rollouts_names_an_entry(workspace: Workspace) -> None:
     workspace.eval("x", rows=2)
     workspace.write(PATH, MANY)

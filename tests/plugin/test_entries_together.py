@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_until
+from tests.plugin.workspaces import Workspace, read_json, wait_until
 from tests.servers import ChatServer, Exchange, held, reply, slow
 
 FILE = "configs/eval/several.toml"
@@ -42,7 +42,6 @@ def models(server: ChatServer) -> set[str]:
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 def test_entries_share_one_cap_and_are_compared(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         entries(workspace, *[""] * 6, base_url=server.base_url)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace, junit_cases
+from tests.plugin.workspaces import Row, Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow, status
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -40,7 +40,6 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.7"})
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.plugin.hooks import specs
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, wait_until
+from tests.plugin.workspaces import Workspace, wait_until
 from tests.servers import ChatServer, held, reply
 
 CUT_OFF = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "length"}
@@ -30,7 +30,6 @@ def lines_of(workspace: Workspace, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (workspace.root / name).read_text(encoding="utf-8").splitlines()]
 
 
-@PLAIN_AND_XDIST
 def test_the_hook_is_called_once_for_each_finished_rollout(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_rollout_finished))
     workspace.eval("x", rows=[{}, {"score": 0.25}, {"reward": "raises"}, {"score": 0.5}], limits={"max_errors": 9})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.plugin.reports import Report
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, wait_until
+from tests.plugin.workspaces import Workspace, wait_until
 from tests.servers import ChatServer, never, reply
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -15,7 +15,6 @@ SECRET = "sk-proj-0123456789abcdefXYZ"
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_a_report_holds_the_results_and_every_conversation(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [{}, {"score": 0.25}, {"reward": "raises"}]
     workspace.eval(rows=rows, evaluation={"n": 2}, gate={"pass_rate": ">= 0.7"}, limits={"max_errors": 6})

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.plugin import vscode_adapter
-from tests.plugin.workspaces import Workspace, read_json
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json
 
 ROOT = Path(__file__).parents[2]
 COMPANIONS = Path(sys.prefix) / "companions"
@@ -304,6 +304,7 @@ def test_pycharm_starts_no_eval_when_it_runs_a_folder(pycharm: Workspace) -> Non
 
 
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 def test_pycharm_runs_the_toml_of_a_run_configuration(pycharm: Workspace) -> None:
     pycharm.eval(rows=[{}, {"score": 0.0}])
     passed, failed = (f"configs.eval.x_toml.x(row{row}-run0)" for row in (0, 1))

@@ -10,8 +10,6 @@ import pytest
 from tests.plugin.workspaces import HURRY, PLAIN_AND_XDIST, Workspace, constants, hosts_under, wait_until
 from tests.servers import ChatServer, held, reply
 
-pytestmark = PLAIN_AND_XDIST
-
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 A_FEW_SECONDS = 90.0
 """The longest wait between Ctrl-C and the end, on a loaded machine; the deadlines of rollouts are far longer."""
@@ -54,6 +52,7 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 def test_sigterm_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
@@ -72,6 +71,7 @@ def test_sigterm_keeps_finished_runs(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 def test_ctrl_c_twice_ends_at_once(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)

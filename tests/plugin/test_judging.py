@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 from tests.servers import ChatServer, reply
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
@@ -92,7 +92,6 @@ def test_without_a_key(monkeypatch):
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> None:
     workspace.eval("x", [{}, {"ground_truth": "3"}], ".", **JUDGED)
     first = workspace.run(NAMED)

@@ -35,7 +35,6 @@ def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) ->
     assert ran(workspace) == [1, 2]
 
 
-@PLAIN_AND_XDIST
 def test_lf_selects_runs_below_their_threshold_if_a_gate_decides(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4}, gate={"pass_rate": ">= 0.9"})
 
@@ -63,6 +62,7 @@ def test_a_run_that_passes_is_removed_from_lastfailed(plain_workspace: Workspace
     assert workspace.last_failed() == ids(2)
 
 
+@PLAIN_AND_XDIST
 def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 0})
     workspace.write("test_python.py", "def test_python(): raise AssertionError\n")

@@ -172,6 +172,7 @@ def test_quiet_writes_no_line_to_a_log(plain_workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> None:
     """Only the first run is answered, so everything printed afterwards is due to time."""
     with ChatServer(reply("42"), held(reply("42"))) as server:
@@ -188,6 +189,7 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
 
 
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Workspace) -> None:
     """The server holds the probe, so nothing is in flight."""
     with ChatServer(held(reply("42"))) as server:
@@ -203,7 +205,6 @@ def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Work
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.hurry()

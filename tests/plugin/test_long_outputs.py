@@ -155,7 +155,6 @@ def pytest_unconfigure():
 """
 
 
-@PLAIN_AND_XDIST
 def test_the_verdict_is_printed_right_above_pytests_last_line(workspace: Workspace) -> None:
     workspace.eval(rows=[*WRONG, {}], evaluation={"n": 2}, gate={"pass_rate": ">= 0.9"})
     workspace.write("conftest.py", NOISE)
@@ -195,7 +194,6 @@ def test_after_an_internal_error_the_verdict_is_still_above_the_last_line(
 # -- a part of the plan ------------------------------------------------------------------------------------
 
 
-@PLAIN_AND_XDIST
 def test_a_part_of_the_plan_prints_counts(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.0}, {}, {}, {}], gate={"pass_rate": ">= 0.9"})
     workspace.run(CONFIG)
@@ -214,7 +212,6 @@ def test_a_part_of_the_plan_prints_counts(workspace: Workspace) -> None:
 # -- causes ------------------------------------------------------------------------------------------------
 
 
-@PLAIN_AND_XDIST
 def test_an_outage_is_summed_up_by_its_cause_and_the_stop_names_it(workspace: Workspace) -> None:
     with ChatServer(*[reply("0")] * 4, status(502)) as server:
         workspace.eval(rows=40, gate={"pass_rate": ">= 0.5"}, model={"base_url": server.base_url, "max_retries": 0})
@@ -241,7 +238,6 @@ def test_an_outage_is_summed_up_by_its_cause_and_the_stop_names_it(workspace: Wo
     }
 
 
-@PLAIN_AND_XDIST
 def test_requests_that_the_model_refuses_look_like_a_configuration_problem(workspace: Workspace) -> None:
     refused = status(400, {"error": {"message": "temperature is not supported"}})
     with ChatServer(*[reply("0"), reply("0"), refused] * 4) as server:

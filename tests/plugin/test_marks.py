@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace
+from tests.plugin.workspaces import Row, Workspace
 from tests.servers import ChatServer, reply
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -20,7 +20,6 @@ def marking(workspace: Workspace, **marks: str) -> None:
     workspace.write("conftest.py", "\n".join(lines) + "\n")
 
 
-@PLAIN_AND_XDIST
 def test_a_test_that_will_not_run_is_not_rolled_out_and_no_gate_is_decided_without_it(workspace: Workspace) -> None:
     marking(
         workspace,
@@ -42,7 +41,6 @@ def test_a_test_that_will_not_run_is_not_rolled_out_and_no_gate_is_decided_witho
     assert workspace.results()["partial"]
 
 
-@PLAIN_AND_XDIST
 def test_an_eval_whose_tests_are_all_skipped_was_not_measured(workspace: Workspace) -> None:
     marking(workspace, row0="pytest.mark.skip", row1="pytest.mark.skip")
     workspace.eval(rows=2)
@@ -55,7 +53,6 @@ def test_an_eval_whose_tests_are_all_skipped_was_not_measured(workspace: Workspa
     assert workspace.run_dirs() == []
 
 
-@PLAIN_AND_XDIST
 def test_xfail_marks_report_what_pytest_reports(workspace: Workspace) -> None:
     marking(
         workspace,
@@ -74,7 +71,6 @@ def test_xfail_marks_report_what_pytest_reports(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines(["XPASS *row0-run0? - known*"])
 
 
-@PLAIN_AND_XDIST
 def test_a_strict_xfail_that_passes_fails_even_if_a_gate_decides(workspace: Workspace) -> None:
     marking(workspace, row0="pytest.mark.xfail(strict=True, reason='known')")
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.1"})

@@ -100,7 +100,7 @@ def test_node_ids_select_runs_again(workspace: Workspace) -> None:
     assert workspace.last_failed() == {"test_data.jsonl::test_data[row1-run0]"}
 
     workspace.run(*COMMAND, "--lf").assert_outcomes(failed=1)
-    workspace.run(*COMMAND, "-k", "row1-").assert_outcomes(failed=1, deselected=0 if workspace.distributed else 11)
+    workspace.run(*COMMAND, "-k", "row1-").assert_outcomes(failed=1, deselected=11)
 
 
 def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(

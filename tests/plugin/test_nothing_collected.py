@@ -19,7 +19,6 @@ def hints(result: pytest.RunResult) -> list[str]:
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 @pytest.mark.parametrize("named", ["configs/eval", "configs", ".", ""])
 def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: Workspace, named: str) -> None:
     workspace.eval("x")
@@ -131,6 +130,7 @@ def test_a_file_of_the_ini_key_names_the_library_of_its_functions(plain_workspac
     )
 
 
+@PLAIN_AND_XDIST
 @pytest.mark.parametrize(
     ("module", "said"),
     [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, wait_until
+from tests.plugin.workspaces import UNDER_XDIST, Workspace, wait_until
 
 MARK = "OSMOSIS_TEST_MARK"
 C_LOOP = """
@@ -62,7 +62,6 @@ def killed_in_loops(workspace: Workspace, n_loops: int, *args: str) -> None:
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 @pytest.mark.parametrize(
     ("agent", "rewards", "n_loops"),
     [(AGENT, SCORE, 1), (FORKING, SCORE, 2), (None, SCORE, 1), (None, ASYNC_SCORE, 1)],
@@ -80,7 +79,6 @@ def test_hosts_end_with_a_killed_pytest(
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 def test_children_of_the_lab_end_with_a_killed_pytest(workspace: Workspace, marked: Callable[[], list[int]]) -> None:
     workspace.write("rewards.py", SCORE)
     killed_in_loops(workspace, 1, "rewards.py", "--osmosis-lab", "-klab")
@@ -88,7 +86,7 @@ def test_children_of_the_lab_end_with_a_killed_pytest(workspace: Workspace, mark
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plugin_args", [["-n2"]], indirect=True)
+@UNDER_XDIST
 def test_a_worker_of_xdist_ends_with_its_controller(workspace: Workspace, marked: Callable[[], list[int]]) -> None:
     workspace.write("rewards.py", SCORE)
     workspace.write(
@@ -99,7 +97,7 @@ def test_a_worker_of_xdist_ends_with_its_controller(workspace: Workspace, marked
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plugin_args", [["-n2"]], indirect=True)
+@UNDER_XDIST
 def test_children_of_the_lab_end_with_a_killed_worker(workspace: Workspace, marked: Callable[[], list[int]]) -> None:
     workspace.write("c_loop.py", C_LOOP)
     workspace.write("rewards.py", SCORE)

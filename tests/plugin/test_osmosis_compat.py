@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("osmosis_ai") is not None, reason="osmosis_ai is installed, so nothing stands in for it"
@@ -46,6 +46,7 @@ def write_eval(workspace: Workspace) -> None:
     )
 
 
+@PLAIN_AND_XDIST
 def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace) -> None:
     write_eval(workspace)
     workspace.ini("osmosis_rewards = rewards.py")
@@ -63,8 +64,6 @@ def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace
 
 @pytest.mark.parametrize("inline", [[], ["--osmosis-inline"]], ids=["hosts", "inline"])
 def test_an_eval_scores_with_functions_that_import_the_sdk(workspace: Workspace, inline: list[str]) -> None:
-    if inline and workspace.distributed:
-        pytest.skip("user code runs inline only without xdist")
     write_eval(workspace)
 
     result = workspace.run(EVAL, *inline)

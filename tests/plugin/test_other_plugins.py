@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, Workspace, junit_cases
+from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -52,6 +52,7 @@ def companions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.clock
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
 def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
     with ChatServer(slow(1.2, reply("42"))) as server:
@@ -61,6 +62,7 @@ def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> 
 
 
 @pytest.mark.clock
+@PLAIN_AND_XDIST
 @pytest.mark.slow
 def test_faulthandler_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
     with ChatServer(slow(1.2, reply("42"))) as server:
@@ -73,6 +75,7 @@ def test_faulthandler_ignores_the_wait_for_a_rollout(workspace: Workspace) -> No
 
 
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
 @pytest.mark.parametrize("option", ["--reruns=2", "--force-reruns=2", "--retries=2"])
 def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str) -> None:
@@ -90,6 +93,7 @@ def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str
     assert done.stdout.str().count(f"{option.partition('=')[0]} does not repeat rollouts") == 1
 
 
+@PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
 @pytest.mark.slow
 def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
@@ -104,6 +108,7 @@ def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
     done.stdout.fnmatch_lines(["osmosis: --count does not repeat rollouts: *"])
 
 
+@PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
 @pytest.mark.slow
 def test_a_plugin_that_picks_tests_keeps_the_named_eval(workspace: Workspace) -> None:
@@ -116,6 +121,7 @@ def test_a_plugin_that_picks_tests_keeps_the_named_eval(workspace: Workspace) ->
     workspace.run_process(CONFIG, "--picked").assert_outcomes(passed=2 + 1)
 
 
+@PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
 @pytest.mark.slow
 def test_pytest_randomly_changes_no_score(workspace: Workspace) -> None:
@@ -128,6 +134,7 @@ def test_pytest_randomly_changes_no_score(workspace: Workspace) -> None:
     assert scores[0] == scores[1] == [{"rewards:score": index / 8} for index in range(8)]
 
 
+@PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
 @pytest.mark.slow
 def test_coverage_and_asyncio_work_alongside_an_eval(workspace: Workspace) -> None:

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.plugin.workspaces import Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -36,7 +36,6 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 
 
 @pytest.mark.clock
-@PLAIN_AND_XDIST
 def test_output_appears_in_its_own_test_only(workspace: Workspace) -> None:
     with ChatServer(slow(0.1, reply("42"))) as server:
         workspace.write("agents.py", AGENT)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 from tests.servers import ChatServer, reply
 
 NAMED = "--osmosis-config=configs/eval/x.toml"
@@ -54,7 +54,6 @@ def total_tokens(workspace: Workspace) -> int:
     return tokens
 
 
-@PLAIN_AND_XDIST
 @pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("by_environment", "env")])
 def test_requests_of_own_clients_are_counted(workspace: Workspace, agent: str, endpoint: str) -> None:
     write(workspace)

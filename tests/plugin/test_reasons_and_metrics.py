@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.plugin.workspaces import Workspace, junit_cases
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
@@ -50,7 +50,6 @@ def prepare(workspace: Workspace, *returned: str, **tables: Mapping[str, Any]) -
     workspace.eval("x", rows, ".", **{"agent": {"agent": "agent:rollout"}, **tables})
 
 
-@PLAIN_AND_XDIST
 def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
     prepare(workspace, OFF, EXACT, "1.0")
 
@@ -110,7 +109,6 @@ def test_each_of_several_functions_has_its_reason(plain_workspace: Workspace) ->
     )
 
 
-@PLAIN_AND_XDIST
 def test_a_wrong_mapping_is_an_error_of_its_run_alone(workspace: Workspace) -> None:
     prepare(workspace, '{"score": 1.0, "raeson": ""}', '{"score": 1.0, "metrics": {"f1": 1e999}}', "1.0")
 

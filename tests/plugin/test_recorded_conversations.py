@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json
+from tests.plugin.workspaces import Workspace, read_json
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
@@ -59,7 +59,6 @@ def fill(workspace: Workspace, folder: str = ".", rows: Sequence[Mapping[str, An
     workspace.write(f"{folder}/answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
-@PLAIN_AND_XDIST
 def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: Workspace) -> None:
     fill(workspace)
 

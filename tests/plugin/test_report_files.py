@@ -29,6 +29,7 @@ def test_text_of_a_model_does_not_break_reports(workspace: Workspace) -> None:
         assert text.count("bad \\x00\\x07\\x1b[31m\\ud800") >= 2  # the conversation, and what was printed
 
 
+@PLAIN_AND_XDIST
 def test_durations_cover_rollout_and_scoring(workspace: Workspace) -> None:
     with ChatServer(slow(0.3, reply("42"))) as server:
         workspace.eval(rows=4, model={"base_url": server.base_url})
@@ -54,7 +55,6 @@ def test_json_report_holds_runs_and_gates(workspace: Workspace) -> None:
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
     workspace.eval(rows=rows, gate={"pass_rate": ">= 0.1"}, prices={"demo/arithmetic": {"input": 1.0, "output": 2.0}})
@@ -93,7 +93,6 @@ def test_a_markdown_summary_that_cannot_be_written_is_refused_before_anything_ru
     assert workspace.run_dirs() == []
 
 
-@PLAIN_AND_XDIST
 def test_a_markdown_summary_that_cannot_be_written_at_the_end_is_an_error(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Shell, Workspace, read_json, wait_until
+from tests.plugin.workspaces import Shell, Workspace, read_json, wait_until
 from tests.servers import Behaviour, ChatServer, Exchange, message, reply, status
 
 LIMIT = "[limits] max_tokens = 30 has no room for another run: 24 tokens used, about 12 tokens a run"
@@ -179,7 +179,6 @@ def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
     again.stdout.fnmatch_lines(["reused 1 stored score (code and rows unchanged);*"])
 
 
-@PLAIN_AND_XDIST
 def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval(
         rows=[{}, {"user_prompt": "refused with 400"}, {"user_prompt": "refused with 503"}, {}],

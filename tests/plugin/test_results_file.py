@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, constants, read_json
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, constants, read_json
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 TIMES = ("duration_ms", "scoring_ms", "total_duration_ms", "provenance", "last_run")
@@ -124,6 +124,7 @@ def score(solution_str, ground_truth, **kwargs):
 """
 
 
+@PLAIN_AND_XDIST
 def test_several_evals_run_one_after_the_other_each_with_its_own_env(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Session, Workspace, hosts_under, read_json, wait_until
+from tests.plugin.workspaces import Session, Workspace, hosts_under, read_json, wait_until
 from tests.servers import ChatServer, held, reply, status
 
 CONFIG = "configs/eval/x.toml"
@@ -95,7 +95,6 @@ def _own(workspace: Workspace, words: list[str]) -> list[str]:
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Workspace) -> None:
     workspace.hurry()
     with ChatServer(reply("42"), held(reply("42"))) as server:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 
 REWARDS = """
 from __future__ import annotations
@@ -122,16 +122,12 @@ def test_node_ids_keywords_and_markers_select(plain_workspace: Workspace) -> Non
     assert collected(workspace, "rewards.py", "test_a.py", "-mnot osmosis") == ["test_a.py::test_a"]
 
 
-@PLAIN_AND_XDIST
 def test_last_failed_runs_only_what_failed(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.run("rewards.py")
 
     assert workspace.last_failed() == {IDS[2]}
-    assert outcomes(workspace, "rewards.py", "--lf") == {
-        "failed": 1,
-        **({} if workspace.distributed else {"deselected": 3}),
-    }
+    assert outcomes(workspace, "rewards.py", "--lf") == {"failed": 1, "deselected": 3}
 
 
 def test_a_report_points_to_the_function(plain_workspace: Workspace) -> None:
@@ -449,7 +445,6 @@ def test_a_run_leaves_no_files_behind(plain_workspace: Workspace) -> None:
     assert left == {"pytest.ini", "rewards.py"}
 
 
-@PLAIN_AND_XDIST
 def test_a_function_may_return_a_reason_with_its_score(workspace: Workspace) -> None:
     workspace.write(
         "rewards.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
@@ -64,7 +64,6 @@ def test_stepwise_without_a_gate_stops_at_a_failure_and_continues_there(plain_wo
     assert next(event["row"] for event in workspace.events("start")) == 1
 
 
-@PLAIN_AND_XDIST
 def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace) -> None:
     workspace.eval(rows=3, gate={"pass_rate": ">= 0.9"})
     workspace.write("test_python.py", "def test_python(): pass\n")

@@ -71,7 +71,6 @@ def four_evals(workspace: Workspace) -> None:
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_several_evals_end_with_one_table_in_natural_order(workspace: Workspace) -> None:
     four_evals(workspace)
 
@@ -94,7 +93,6 @@ def test_several_evals_end_with_one_table_in_natural_order(workspace: Workspace)
     assert result.ret == 9
 
 
-@PLAIN_AND_XDIST
 def test_only_evals_with_something_to_explain_have_lines_of_their_own(workspace: Workspace) -> None:
     four_evals(workspace)
 
@@ -123,7 +121,6 @@ def test_verbose_shows_every_eval_whole_before_the_table(plain_workspace: Worksp
     result.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
 
 
-@PLAIN_AND_XDIST
 def test_the_header_has_a_line_for_each_of_several_evals(workspace: Workspace) -> None:
     four_evals(workspace)
     workspace.eval("set3", rows=[{"user_prompt": "the same"}] * 2, evaluation={"n": 2, "batch_size": 4})
@@ -247,7 +244,6 @@ def test_markdown_and_the_page_of_the_job_begin_with_the_table(
     ]
 
 
-@PLAIN_AND_XDIST
 def test_quiet_prints_the_verdict_and_no_account(workspace: Workspace) -> None:
     four_evals(workspace)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.plugin.test_baseline_model import Models, eval_of
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace, read_json
+from tests.plugin.workspaces import Row, Workspace, read_json
 from tests.servers import ChatServer
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -19,7 +19,6 @@ GATE = {"pass_rate": ">= 0.9"}
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: Workspace) -> None:
     workspace.eval(
         rows=[FAIL] * 12,
@@ -54,7 +53,6 @@ def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: 
     )
 
 
-@PLAIN_AND_XDIST
 def test_a_shard_without_rows_succeeds_with_empty_results(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {}], gate=GATE, output={"results": "out.json"})
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 from tests.servers import ChatServer, Exchange, reply, status
 
 NAMED = "--osmosis-config=configs/eval/x.toml"
@@ -25,7 +25,6 @@ def passing(*rows: float) -> list[dict[str, Any]]:
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, 0, 1, 0.25), evaluation={"n": 2}, gate={"pass_rate": ">= 0.7"})
     screen = workspace.run(NAMED).outlines

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import Row, Shell, Workspace, junit_cases, wait_until
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Shell, Workspace, junit_cases, wait_until
 from tests.servers import Behaviour, ChatServer, Exchange, held, reply, status
 
 # -- outcomes ---------------------------------------------------------------------------------------------
@@ -173,10 +173,9 @@ class Session(NamedTuple):
 COLUMNS = [
     pytest.param((False, []), id="plain-no gate"),
     pytest.param((True, []), id="plain-a gate decides"),
-    pytest.param((False, ["-n2"]), id="-n2-no gate", marks=pytest.mark.slow),
     pytest.param((True, ["-n2"]), id="-n2-a gate decides", marks=pytest.mark.slow),
 ]
-"""The two columns of the table of outcomes, in one process and under xdist."""
+"""The two columns of the table of outcomes, and one of them under xdist."""
 
 
 @pytest.fixture(scope="module", params=COLUMNS)
@@ -428,6 +427,7 @@ CASES: Mapping[str, Case] = {
 """5 and 6 never compete: pytest counts warnings only if everything passed. 0 yields to all others."""
 
 
+@PLAIN_AND_XDIST
 @pytest.mark.parametrize("name", CASES)
 def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, name: str) -> None:
     case = CASES[name]
@@ -447,6 +447,7 @@ def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, name: str) 
 
 
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 @pytest.mark.parametrize("measured", [False, True], ids=["2 and 9", "2 and 1"])
 def test_the_exit_code_of_ctrl_c_beats_not_measured_and_failed(workspace: Workspace, measured: bool) -> None:
     first = [reply("42")] if measured else []
@@ -468,6 +469,7 @@ def test_the_exit_code_of_ctrl_c_beats_not_measured_and_failed(workspace: Worksp
     assert len(reported(workspace)) == measured, "no report of what did not run, as in pytest"
 
 
+@PLAIN_AND_XDIST
 def test_runs_that_x_prevented_have_no_report(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.hurry()

@@ -314,6 +314,7 @@ def test_a_mistake_in_a_marker_is_an_error_at_its_test(plain_workspace: Workspac
         result.stdout.fnmatch_lines([f"tests/test_{number}.py:3: test_x: osmosis_eval*{message}"])
 
 
+@PLAIN_AND_XDIST
 def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Workspace) -> None:
     make(workspace, evaluation={"batch_sise": 3})
 
@@ -391,7 +392,6 @@ def test_a_failed_rollout_is_an_error_of_its_tests_with_the_boundary(plain_works
         result.stdout.fnmatch_lines(["model: *400*", f"run it again: pytest *{MODEL}*"])
 
 
-@PLAIN_AND_XDIST
 def test_tests_of_a_stopped_eval_are_skipped_and_exit_with_9(workspace: Workspace) -> None:
     with ChatServer(status(401)) as server:
         make(workspace, model=at(server))
@@ -471,6 +471,7 @@ def test_a_named_eval_alone_leaves_the_tests_offline(plain_workspace: Workspace)
 
 
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
     with ChatServer(reply("0"), reply("0"), reply("wrong"), held(reply("0"))) as server:
         tests = f"import pytest\n{MARK}, rows='all')\ndef test_x(rollout):\n    assert rollout.solution_str == '0'\n"
@@ -485,6 +486,7 @@ def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
+@PLAIN_AND_XDIST
 def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("0"), held(reply("0"))) as server:
         make(workspace, model=at(server))

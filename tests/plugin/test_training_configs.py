@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 from tests.servers import ChatServer, refusal, reply
 
 FILE = "configs/training/x.toml"
@@ -53,7 +53,6 @@ def training(
 
 
 @pytest.mark.journey
-@PLAIN_AND_XDIST
 def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspace: Workspace) -> None:
     training(workspace)
 
@@ -73,7 +72,6 @@ def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspac
     assert workspace.run_dirs() == []
 
 
-@PLAIN_AND_XDIST
 def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Workspace) -> None:
     training(workspace)
     with ChatServer(reply("0")) as server:

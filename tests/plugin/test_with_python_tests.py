@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 
-pytestmark = PLAIN_AND_XDIST
-
 PYTHON = """
 import pytest
 
@@ -27,6 +25,7 @@ def test_two(shared, module):
 """
 
 
+@PLAIN_AND_XDIST
 def test_fixtures_are_set_up_and_torn_down_once(workspace: Workspace) -> None:
     workspace.eval("x", rows=4)
     workspace.eval("y", rows=4)

@@ -31,12 +31,14 @@ WITHOUT_OTHERS = tuple(f"-pno:{plugin}" for plugin in UNUSED)
 PYTEST = (sys.executable, "-mpytest", *WITHOUT_OTHERS)
 XDIST = re.compile(r"-n.*|--numprocesses(=.*)?")
 
-PLAIN_AND_XDIST = pytest.mark.parametrize(
-    "plugin_args",
-    [pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2", marks=pytest.mark.slow)],
-    indirect=True,
-)
-"""Runs a test plain and under xdist, whatever its folder does."""
+_XDIST = pytest.param(["-n2"], id="-n2", marks=pytest.mark.slow)
+PLAIN_AND_XDIST = pytest.mark.parametrize("workspace", [pytest.param([], id="plain"), _XDIST], indirect=True)
+"""Runs a test plain and under xdist, for behaviour that xdist changes.
+
+`test_same_under_xdist.py` compares all other sessions with those under xdist.
+"""
+UNDER_XDIST = pytest.mark.parametrize("workspace", [_XDIST], indirect=True)
+"""Runs a test under xdist alone."""
 
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
