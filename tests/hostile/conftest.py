@@ -16,7 +16,7 @@ from tests.hostile.workspaces import Artefact, HostileWorkspace
 
 HERE = Path(__file__).parent
 MEMORY_MB = 600
-"""All processes of one test together."""
+"""All processes of one test that is `measured`, together."""
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
@@ -80,6 +80,15 @@ def core_files() -> Iterator[None]:
 
 
 @pytest.fixture
+def measured() -> Iterator[None]:
+    """Fail a test whose processes take too much memory together."""
+    before = {*descendants(os.getpid())}
+    with PeakMemory(lambda: _started(before), proportional_mb) as memory:
+        yield
+    assert memory.peak_mb < MEMORY_MB, f"the processes of this test used {memory.peak_mb:,.0f} MB together"
+
+
+@pytest.fixture
 def hostile(
     pytester: pytest.Pytester,
     plugin_args: list[str],
@@ -88,17 +97,13 @@ def hostile(
 ) -> Iterator[HostileWorkspace]:
     """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it."""
     workspace = HostileWorkspace(pytester, plugin_args, monkeypatch)
-    before = {*descendants(os.getpid())}
-    with PeakMemory(lambda: _started(before), proportional_mb) as memory:
-        yield workspace
-    artefacts = workspace.artefacts()
+    yield workspace
     found = [
         f"{artefact.name}: {problem}"
-        for artefact in artefacts
+        for artefact in workspace.artefacts()
         for problem in [
             *secrets(artefact.content, workspace.secrets),
             *_obeyed(artefact, annotates=workspace.annotates),
         ]
     ]
     assert not found, "\n".join(found)
-    assert memory.peak_mb < MEMORY_MB, f"the processes of this test used {memory.peak_mb:,.0f} MB together"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.hostile.workspaces import HostileWorkspace
 
+pytestmark = pytest.mark.usefixtures("measured")
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
