@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.memory import PeakMemory, proportional_mb
 from pytest_osmosis.lab.process_tree import descendants
+from tests.hostile.fuzzing import SECONDS, Fuzzer
 from tests.hostile.sweep import control_characters, control_sequences, secrets
 from tests.hostile.workspaces import Artefact, HostileWorkspace
 
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 @pytest.fixture(params=[pytest.param([], id="plain")])
 def plugin_args(request: pytest.FixtureRequest) -> list[str]:
-    """One process; `PLAIN_AND_XDIST` of `tests.plugin.workspaces` adds two workers of xdist."""
+    """One process, unless a test is parametrized otherwise."""
     args: list[str] = request.param
     return args
 
@@ -68,6 +69,18 @@ def _proc(name: str) -> bytes:
         return Path("/proc", name).read_bytes()
     except OSError:
         return b""
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(Fuzzer(), id="few inputs", marks=pytest.mark.slow),
+        pytest.param(Fuzzer(SECONDS), id="many inputs", marks=pytest.mark.nightly),
+    ]
+)
+def fuzz(request: pytest.FixtureRequest) -> Fuzzer:
+    """What feeds a target of this test."""
+    fuzzer: Fuzzer = request.param
+    return fuzzer
 
 
 @pytest.fixture

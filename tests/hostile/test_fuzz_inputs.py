@@ -11,10 +11,8 @@ from pytest_osmosis.config import is_training_config
 from pytest_osmosis.datasets import check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError, OsmosisError
 from pytest_osmosis.evals import prepare, prepare_training
-from tests.hostile.fuzzing import check_message, fuzz
+from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
-
-pytestmark = pytest.mark.slow
 
 CONFIG = b"""[experiment]
 model_path = "openai/gpt-5-mini" # a comment
@@ -125,7 +123,7 @@ CSV = b'user_prompt,ground_truth,note\r\n"1 + 1?",2,"a\nb"\r\n"a ""quoted"" one"
 SUFFIXES = (".jsonl", ".json", ".csv")
 
 
-def test_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data/x.jsonl").write_text('{"user_prompt": "1 + 1?", "ground_truth": "2"}\n' * 3, encoding="utf-8")
@@ -139,10 +137,10 @@ def test_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         except OsmosisError as error:
             check_message(error)
 
-    assert fuzz("toml", target, mutated_bytes([CONFIG, LEAST]))
+    fuzz("toml", target, mutated_bytes([CONFIG, LEAST]))
 
 
-def test_training_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for folder in ("data", "rollouts/mine", "configs/training"):
         (tmp_path / folder).mkdir(parents=True)
@@ -158,10 +156,10 @@ def test_training_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         except OsmosisError as error:
             check_message(error)
 
-    assert fuzz("training", target, mutated_bytes([TRAINING]))
+    fuzz("training", target, mutated_bytes([TRAINING]))
 
 
-def test_datasets(tmp_path: Path) -> None:
+def test_datasets(fuzz: Fuzzer, tmp_path: Path) -> None:
     def target(content: bytes) -> None:
         for suffix in SUFFIXES:
             path = tmp_path / f"rows{suffix}"
@@ -177,4 +175,4 @@ def test_datasets(tmp_path: Path) -> None:
             json.dumps([checked.notes, [row.record for row in rows]], allow_nan=False)
 
     rows = json_document(list(ROWS)) | json_lines(ROWS) | mutated_bytes([CSV])
-    assert fuzz("rows", target, rows)
+    fuzz("rows", target, rows)

@@ -33,11 +33,9 @@ from pytest_osmosis.results.pruning import PruneRules, prune_plan
 from pytest_osmosis.results.read import read_earlier_results, read_results
 from pytest_osmosis.results.table_files import TableFormat, table_text, write_table
 from pytest_osmosis.text.outlet import Outlet
-from tests.hostile.fuzzing import check_message, fuzz
+from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
 from tests.unit.made import MANIFEST, finished, published
-
-pytestmark = pytest.mark.slow
 
 RUN = {"row": 0, "run": 0}
 ATTEMPT = {**RUN, "attempt": 1}
@@ -166,7 +164,7 @@ def managed() -> list[Callable[[], object]]:
     return [compared, exported, pruned]
 
 
-def test_journals(run: Path) -> None:
+def test_journals(fuzz: Fuzzer, run: Path) -> None:
     journal, folder = run / "journal.jsonl", Path()
 
     def target(content: bytes) -> None:
@@ -183,10 +181,10 @@ def test_journals(run: Path) -> None:
         each(*managed(), *shown("x-1"), *shown("x-1", "row0"), lambda: list_runs(folder))
         (run / "results.json.away").rename(run / "results.json")
 
-    assert fuzz("journal", target, json_lines(EVENTS))
+    fuzz("journal", target, json_lines(EVENTS), share=1 / 3)
 
 
-def test_manifests(run: Path) -> None:
+def test_manifests(fuzz: Fuzzer, run: Path) -> None:
     manifest, folder = run / "manifest.json", Path()
 
     def target(content: bytes) -> None:
@@ -199,10 +197,10 @@ def test_manifests(run: Path) -> None:
 
     here = {"folder": str(run), "workspace": str(folder.absolute()), "config_text": TOML.decode()}
     plan = {**MANIFEST["plan"], "path": str(Path("x.toml").absolute()), "dataset": str(Path("data/x.jsonl").absolute())}
-    assert fuzz("manifest", target, json_document({**MANIFEST, **here, "plan": plan}))
+    fuzz("manifest", target, json_document({**MANIFEST, **here, "plan": plan}))
 
 
-def test_results(run: Path) -> None:
+def test_results(fuzz: Fuzzer, run: Path) -> None:
     path, folder = run / "results.json", Path()
     digest = RESULTS["provenance"]["plan_digest"]
 
@@ -225,10 +223,10 @@ def test_results(run: Path) -> None:
             *managed(),
         )
 
-    assert fuzz("results", target, json_document(RESULTS))
+    fuzz("results", target, json_document(RESULTS), share=1 / 2)
 
 
-def test_cases(run: Path) -> None:
+def test_cases(fuzz: Fuzzer, run: Path) -> None:
     def f(solution_str: str, ground_truth: str) -> float:
         return 1.0
 
@@ -246,4 +244,4 @@ def test_cases(run: Path) -> None:
         check("toml", content)
         check("jsonl", content)
 
-    assert fuzz("cases", target, mutated_bytes([CASES]) | json_lines(CASE_LINES))
+    fuzz("cases", target, mutated_bytes([CASES]) | json_lines(CASE_LINES))
