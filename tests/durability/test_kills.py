@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,10 @@ from pytest_osmosis.record.run_record import INFRASTRUCTURE
 from tests.plugin.workspaces import DEADLINE_S, PYTEST, hosts_under, read_json, wait_until
 from tests.weather import kill_choices
 
-pytestmark = pytest.mark.slow
-
-ROWS, N, SEED, BATCH = 1000, 2, 7, 32
-ALL = {RunId(row, index) for row in range(ROWS) for index in range(N)}
-MOST_REQUESTS = 70
-"""A session is killed after 0 to this many requests, so that the run lasts for more than all kills."""
+N, SEED = 2, 7
 UNBOUNDED = 10**9
 WHOLE_S = 300.0
 """The time that a session may take which nobody kills."""
-FEW_BYTES = 40_000
-"""A disk is full after at most this much of the events of runs."""
 CONFIG = """
 [experiment]
 model_path = "demo/arithmetic"
@@ -76,10 +69,28 @@ OF_SESSIONS = {
 """Members of results that differ between runs: times, attempts, and where the results came from."""
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The size of an eval, and the kills that it survives in their order."""
+
+    rows: int
+    batch: int
+    most_requests: int
+    """A session is killed after 0 to this many requests, so that the run lasts for more than all kills."""
+    few_bytes: int
+    """A disk is full after at most this much of the events of runs."""
+    kills: Sequence[str]
+    chance: Callable[[], random.Random]
+
+    @property
+    def runs(self) -> set[RunId]:
+        return {RunId(row, index) for row in range(self.rows) for index in range(N)}
+
+
 class Server:
     """The counting server in its own process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, runs: Iterable[RunId]) -> None:
         self._log = folder / "requests.jsonl"
         self._allowed = folder / "allowed"
         self.allow(UNBOUNDED)
@@ -89,7 +100,7 @@ class Server:
         printed = iter(self._process.stdout)
         address = next(found for line in printed if (found := re.search(r"http://[0-9.:]+", line)))
         self.base_url = f"{address[0]}/v1"
-        self._runs = {(prompt(run.row), run_seed(SEED, run)): run for run in ALL}
+        self._runs = {(prompt(run.row), run_seed(SEED, run)): run for run in runs}
 
     @property
     def requested(self) -> list[RunId]:
@@ -114,8 +125,8 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    running = Server(tmp_path)
+def server(tmp_path: Path, plan: Plan) -> Iterator[Server]:
+    running = Server(tmp_path, plan.runs)
     yield running
     running.close()
 
@@ -167,14 +178,14 @@ class Eval:
 
 
 @pytest.fixture
-def eval_(tmp_path: Path, server: Server) -> Eval:
+def eval_(tmp_path: Path, server: Server, plan: Plan) -> Eval:
     root = tmp_path / "workspace"
     (root / "data").mkdir(parents=True)
-    rows = [{"user_prompt": prompt(row), "ground_truth": str(row * (row + 3))} for row in range(ROWS)]
+    rows = [{"user_prompt": prompt(row), "ground_truth": str(row * (row + 3))} for row in range(plan.rows)]
     (root / "data/x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (root / "rewards.py").write_text(REWARDS, encoding="utf-8")
     (root / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    config = CONFIG.format(base_url=server.base_url, n=N, batch=BATCH, seed=SEED)
+    config = CONFIG.format(base_url=server.base_url, n=N, batch=plan.batch, seed=SEED)
     (root / "x.toml").write_text(config, encoding="utf-8")
     return Eval(root)
 
@@ -182,7 +193,8 @@ def eval_(tmp_path: Path, server: Server) -> Eval:
 class Killer:
     """Sessions of one run, each of which is killed. `chance` decides when."""
 
-    def __init__(self, eval_: Eval, server: Server, name: str, chance: random.Random) -> None:
+    def __init__(self, plan: Plan, eval_: Eval, server: Server, name: str, chance: random.Random) -> None:
+        self._plan = plan
         self._eval = eval_
         self._server = server
         self._name = name
@@ -194,8 +206,10 @@ class Killer:
         if kind == "worker":
             arguments = ["-n1"]
         if kind == "full disk":
-            most_bytes = max(self._eval.journal_bytes(self._name), 1) + self._rows_bytes() + self._some(FEW_BYTES)
-        self._server.allow(UNBOUNDED if kind == "full disk" else BATCH)
+            most_bytes = (
+                max(self._eval.journal_bytes(self._name), 1) + self._rows_bytes() + self._some(self._plan.few_bytes)
+            )
+        self._server.allow(UNBOUNDED if kind == "full disk" else self._plan.batch)
         process = self._eval.start(self._name, *arguments, most_bytes=most_bytes)
         try:
             return self._killed(kind, process)
@@ -213,14 +227,14 @@ class Killer:
             case "start":
                 time.sleep(self._chance.uniform(0.0, 1.5))
             case _:
-                self._wait_for_requests(process, self._some(MOST_REQUESTS))
+                self._wait_for_requests(process, self._some(self._plan.most_requests))
         if process.poll() is not None:
             return False
         if kind in ("worker", "host"):
             for pid in self._victims(kind, process.pid)[:1]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self._wait_for_requests(process, self._some(MOST_REQUESTS) // 2)
+            self._wait_for_requests(process, self._some(self._plan.most_requests) // 2)
             process.kill()
         elif kind in ("SIGINT", "SIGTERM"):
             send = os.killpg if kind == "SIGINT" else os.kill
@@ -236,12 +250,12 @@ class Killer:
 
     def _rows_bytes(self) -> int:
         """Return the size of the events with which a session begins, which the digests of rows are most of."""
-        return 60 * ROWS
+        return 60 * self._plan.rows
 
     def _wait_for_requests(self, process: subprocess.Popen[str], n: int) -> None:
         """Wait until the server got `n` further requests, or the session is over."""
         before = len(self._server.requested)
-        self._server.allow(n + BATCH)
+        self._server.allow(n + self._plan.batch)
         wait_until(
             lambda: process.poll() is not None or len(self._server.requested) > before + n, f"request {n} of a session"
         )
@@ -266,14 +280,25 @@ def _command_of(pid: int) -> bytes:
 
 
 KINDS = {"SIGKILL": 7, "SIGTERM": 3, "SIGINT": 3, "host": 3, "worker": 2, "full disk": 2, "start": 2}
-N_KILLS = 20
+FEW = Plan(100, 8, 20, 10_000, ("full disk", "host", "SIGKILL"), lambda: random.Random(SEED))
+MANY = Plan(1000, 32, 70, 40_000, [kind for kind, n in KINDS.items() for _ in range(n)], kill_choices)
 
 
-def test_a_run_that_is_killed_at_random_moments_pays_for_nothing_twice(eval_: Eval, server: Server) -> None:
-    chance = kill_choices()
-    kinds = [kind for kind, n in KINDS.items() for _ in range(n)]
-    chance.shuffle(kinds)
-    killer = Killer(eval_, server, "killed", chance)
+@pytest.fixture(
+    params=[
+        pytest.param(FEW, id="few", marks=pytest.mark.slow),
+        pytest.param(MANY, id="many", marks=pytest.mark.nightly),
+    ]
+)
+def plan(request: pytest.FixtureRequest) -> Plan:
+    found: Plan = request.param
+    return found
+
+
+def test_a_run_that_is_killed_at_random_moments_pays_for_nothing_twice(plan: Plan, eval_: Eval, server: Server) -> None:
+    chance = plan.chance()
+    kinds = chance.sample(plan.kills, k=len(plan.kills))
+    killer = Killer(plan, eval_, server, "killed", chance)
     twice: list[str] = []
     said_lost = 0
 
@@ -291,10 +316,9 @@ def test_a_run_that_is_killed_at_random_moments_pays_for_nothing_twice(eval_: Ev
     twice += [f"the last session: {run}" for run in stored.keys() & set(server.requested[n_before:])]
     requested, rolled = server.requested, eval_.rolled("killed")
     assert status == 0, eval_.output[-3000:]
-    assert len(kinds) >= N_KILLS
     assert twice == []
-    assert set(requested) == ALL
-    assert rolled == dict.fromkeys(ALL, 1)
+    assert set(requested) == plan.runs
+    assert rolled == dict.fromkeys(plan.runs, 1)
     assert said_lost > 0
     assert "possibly billed" in eval_.output
     calm = eval_.start("calm")

@@ -23,8 +23,6 @@ from tests.engine.evaluating import Live, Workspace, running
 from tests.servers import ChatServer, reply, slow
 from tests.weather import Weather, check_requests, starts
 
-pytestmark = pytest.mark.slow
-
 ROWS, N, BATCH, RETRIES = 30, 2, 6, 4
 
 AGENT = """
@@ -62,6 +60,7 @@ def tables(server: ChatServer, **evaluation: Any) -> dict[str, Mapping[str, Any]
 
 
 @pytest.mark.clock
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", [1])
 def test_faults_and_killed_hosts_lose_no_run_and_repeat_no_request(workspace: Workspace, seed: int) -> None:
     chance, weather = random.Random(seed), Weather(seed)
@@ -83,7 +82,13 @@ def test_faults_and_killed_hosts_lose_no_run_and_repeat_no_request(workspace: Wo
     assert weather.asked.keys() == {(row, run) for row in range(ROWS) for run in range(N) if row != 11}
 
 
-@pytest.mark.parametrize("kills", [False, True], ids=["stopped", "stopped and killed"])
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(False, id="stopped", marks=pytest.mark.slow),
+        pytest.param(True, id="stopped and killed", marks=pytest.mark.nightly),
+    ],
+)
 def test_runs_that_a_stop_skipped_are_pending_and_sent_no_request(workspace: Workspace, kills: bool) -> None:
     weather = Weather(3, held_from=ROWS // 2)
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(ROWS)])
@@ -106,6 +111,7 @@ def test_runs_that_a_stop_skipped_are_pending_and_sent_no_request(workspace: Wor
 
 
 @pytest.mark.clock
+@pytest.mark.slow
 def test_an_eval_on_a_server_that_never_answers_ends_with_the_deadlines(workspace: Workspace) -> None:
     workspace.agent(AGENT)
     with ChatServer(slow(1000, reply("42"))) as server:

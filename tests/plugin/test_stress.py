@@ -21,8 +21,6 @@ from tests.plugin.workspaces import Session, Workspace, hosts_under, junit_cases
 from tests.servers import ChatServer
 from tests.weather import AGENT, Weather, check_requests
 
-pytestmark = pytest.mark.slow
-
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 ROWS, N, BATCH, RETRIES = 12, 2, 4, 6
 ALL = ROWS * N
@@ -167,7 +165,8 @@ def place(
         os.kill(pid, signal.SIGKILL)
 
 
-both = pytest.mark.parametrize("arguments", [[], ["-n2"]], ids=["plain", "-n2"])
+PLAIN = pytest.param([], id="plain")
+UNDER_XDIST = pytest.param(["-n2"], id="-n2", marks=pytest.mark.nightly)
 
 
 def kill_host(folder: Path) -> None:
@@ -175,7 +174,14 @@ def kill_host(folder: Path) -> None:
     os.killpg(hosts_under(folder)[0], signal.SIGKILL)
 
 
-@pytest.mark.parametrize("arguments", ["-n2 --dist=load", "-n2 --dist=worksteal", "-n1 --dist=loadscope"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("-n2 --dist=load", marks=pytest.mark.slow),
+        pytest.param("-n2 --dist=worksteal", marks=pytest.mark.nightly),
+        pytest.param("-n1 --dist=loadscope", marks=pytest.mark.nightly),
+    ],
+)
 def test_killed_workers_and_hosts_change_no_outcome(place: Callable[[list[str]], Place], arguments: str) -> None:
     weather = Weather(1, faults=0.1, held_from=4)
     here = place(arguments.split())
@@ -197,6 +203,7 @@ def test_killed_workers_and_hosts_change_no_outcome(place: Callable[[list[str]],
     assert "node down" in session.output
 
 
+@pytest.mark.slow
 def test_runs_are_reported_even_when_xdist_gives_up_on_its_workers(place: Callable[[list[str]], Place]) -> None:
     weather = Weather(2, faults=0.0, held_from=4)
     here = place(["-n1", "--max-worker-restart=0"])
@@ -213,8 +220,14 @@ def test_runs_are_reported_even_when_xdist_gives_up_on_its_workers(place: Callab
     assert status != 0, session.output
 
 
-@both
-@pytest.mark.parametrize("how", ["success", "-x", "Ctrl-C", "Ctrl-C twice", "SIGTERM"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("Ctrl-C", marks=pytest.mark.slow),
+        *(pytest.param(how, marks=pytest.mark.nightly) for how in ("success", "-x", "Ctrl-C twice", "SIGTERM")),
+    ],
+)
+@pytest.mark.parametrize("arguments", [PLAIN, UNDER_XDIST])
 def test_however_a_session_ends_nothing_is_left(
     place: Callable[[list[str]], Place], arguments: list[str], how: str
 ) -> None:
@@ -244,6 +257,7 @@ def test_however_a_session_ends_nothing_is_left(
     assert len(weather.asked) <= ALL
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_eval_and_is_reported(
     place: Callable[[list[str]], Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +311,7 @@ async def rollout(ctx):
 """
 
 
+@pytest.mark.slow
 def test_user_code_that_harms_its_process_costs_only_its_own_run(place: Callable[[list[str]], Place]) -> None:
     weather = Weather(5, faults=0.0)
     here = place([])
@@ -317,7 +332,8 @@ def test_user_code_that_harms_its_process_costs_only_its_own_run(place: Callable
     assert not processes(here.mark)
 
 
-@both
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [PLAIN, UNDER_XDIST])
 def test_an_empty_selection_sends_no_request_and_leaves_nothing(
     place: Callable[[list[str]], Place], arguments: list[str]
 ) -> None:
