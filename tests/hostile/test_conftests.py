@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.hostile.workspaces import HostileWorkspace
@@ -37,17 +39,22 @@ INTERFERING = {
 }
 
 
-@pytest.mark.parametrize("gate", [{"pass_rate": ">= 0.9"}, None], ids=["gate", "no gate"])
-@pytest.mark.parametrize("case", INTERFERING)
-def test_a_conftest_makes_no_failed_eval_green(
-    hostile: HostileWorkspace, case: str, gate: dict[str, str] | None
-) -> None:
-    if gate is None and case in ("skips every test", "makes every report green", "expects every test to fail"):
-        pytest.skip("without a gate, that is what the user asks of pytest")
-    hostile.eval(rows=[{"score": 0.0}] * 3, gate=gate or {})
-    hostile.write("conftest.py", INTERFERING[case])
+ASKED = ("skips every test", "makes every report green", "expects every test to fail")
+"""What the user asks of pytest where there is no gate."""
+
+
+@pytest.mark.parametrize("gate", [{"pass_rate": ">= 0.9"}, {}], ids=["gate", "no gate"])
+def test_no_conftest_makes_a_failed_eval_green(hostile: HostileWorkspace, gate: dict[str, str]) -> None:
+    hostile.eval(rows=[{"score": 0.0}] * 3, gate=gate)
     hostile.write("test_python.py", "def test_python(): pass\n")
+    green = {}
+    for case, conftest in INTERFERING.items():
+        if not gate and case in ASKED:
+            continue
+        hostile.write("conftest.py", conftest)
+        result = hostile.run(CONFIG, "test_python.py")
+        if result.ret == 0:
+            green[case] = result.stdout.str()
+        shutil.rmtree(hostile.root / ".osmosis", ignore_errors=True)
 
-    result = hostile.run(CONFIG, "test_python.py")
-
-    assert result.ret != 0, result.stdout.str()
+    assert not green

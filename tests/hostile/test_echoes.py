@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import base64
 import html
+import itertools
 import json
+import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import PLAIN_AND_XDIST, HostileWorkspace
 from tests.servers import Behaviour, ChatServer, body, completion, data, redirect, reply, status
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -43,6 +44,7 @@ SHAPES = (
     base64.b64encode(EIGHT.encode()).decode(),
 )
 ALL = "\n--\n".join(SHAPES)
+CLIENTS = ("light", "openai", "anthropic")
 
 
 def _replies() -> list[Behaviour]:
@@ -68,31 +70,39 @@ def _replies() -> list[Behaviour]:
     ]
 
 
-@pytest.mark.parametrize("client", ["light", "openai", "anthropic"])
-def test_what_a_server_echoes_is_redacted(hostile: HostileWorkspace, client: str) -> None:
+def test_what_servers_echo_is_redacted(hostile: HostileWorkspace) -> None:
     hostile.secret("MY_KEY", KEY)
     hostile.secret("EIGHT", EIGHT)
-    replies = _replies()
-    with ChatServer(*replies) as server:
-        hostile.eval(
-            rows=[{"score": 0.0}] * len(replies),
-            model={"base_url": server.base_url, "api_key_env": "MY_KEY", "client": client, "max_retries": 0},
-            experiment={"model_path": "m"},
-            evaluation={"batch_size": 1},
-            secrets={"required": ["EIGHT"]},
-            limits={"max_errors": 1000},
-        )
+    answers = {
+        "echoes": _replies(),
+        **{f"says-{code}": [status(code, {"error": {"message": ALL}})] for code in (401, 500)},
+    }
+    names = []
+    with ExitStack() as stack:
+        for client, (kind, replies) in itertools.product(CLIENTS, answers.items()):
+            server = stack.enter_context(ChatServer(*replies))
+            names.append(f"{client}-{kind}")
+            hostile.eval(
+                names[-1],
+                rows=[{"score": 0.0}] * len(replies),
+                model={"base_url": server.base_url, "api_key_env": "MY_KEY", "client": client, "max_retries": 0},
+                experiment={"model_path": "m"},
+                evaluation={"batch_size": 1},
+                secrets={"required": ["EIGHT"]},
+                limits={"max_errors": 1000},
+            )
         result = hostile.run(
-            CONFIG, "--osmosis-no-probe", "--junitxml=junit.xml", "--osmosis-markdown=page.md", "--json-report", "-rA",
+            *(f"--osmosis-config=configs/eval/{name}.toml" for name in names),
+            "--osmosis-no-probe", "--junitxml=junit.xml", "--osmosis-markdown=page.md", "--json-report", "-rA",
         )  # fmt: skip
     assert result.ret in (1, 9)
     assert "[MY_KEY]" in result.stdout.str()
-    hostile.show_everything("row4-run0", "row4")
-    for code in (401, 500):
-        with ChatServer(status(code, {"error": {"message": ALL}})) as server:
-            model = {"base_url": server.base_url, "api_key_env": "MY_KEY", "max_retries": 0, "client": client}
-            hostile.eval(model=model, secrets={"required": ["EIGHT"]})
-            assert hostile.run(CONFIG).ret == 9
+    for name in names:
+        [run] = hostile.run_dirs(name)
+        assert re.search(r"\[(MY_KEY|redacted)\]", (run / "results.json").read_text(encoding="utf-8")), name
+        hostile.show_everything("row0-run0", of=run.name)
+    for client in CLIENTS:
+        hostile.show_everything("row4-run0", "row4", of=hostile.run_dirs(f"{client}-echoes")[0].name)
 
 
 AGENT = f"""
@@ -135,7 +145,7 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 """
 
 
-@pytest.mark.parametrize("plugin_args", [[], ["-n2"]], indirect=True, ids=["plain", "-n2"])
+@PLAIN_AND_XDIST
 def test_what_user_code_prints_and_raises_is_redacted(hostile: HostileWorkspace) -> None:
     hostile.secret("MY_KEY", KEY)
     hostile.secret("EIGHT", EIGHT)

@@ -11,8 +11,6 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.hostile.workspaces import HostileWorkspace
 from tests.plugin.workspaces import PYTEST
 
@@ -73,21 +71,22 @@ def test_what_is_no_file_is_named_as_config_and_elsewhere(hostile: HostileWorksp
         assert f"{name}.toml: {KINDS[name][1]}" in result.stderr.str()
 
 
-@pytest.mark.parametrize("name", ["pipe", "socket", "loop", "device"])
-def test_what_is_no_file_is_named_as_secrets_file_baseline_and_stored_run(hostile: HostileWorkspace, name: str) -> None:
-    make, fault = KINDS[name]
+def test_what_is_no_file_is_named_as_secrets_file_baseline_and_stored_run(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1, secrets={"required": ["TOKEN"]})
-    for path in ("base", "secrets"):
-        make(hostile.root / path)
+    for name in ("pipe", "socket", "loop", "device"):
+        make, fault = KINDS[name]
+        base, secrets = f"{name}-base", f"{name}-secrets"
+        for path in (base, secrets):
+            make(hostile.root / path)
 
-    result = hostile.run(CONFIG, "--osmosis-secrets-file=secrets", "--osmosis-set=baseline.results=base")
-    assert result.ret == 4
-    assert f"secrets: {fault}; {VALID_SECRETS}" in result.stderr.str()
-    assert f"[baseline] results: base: {fault}" in result.stderr.str()
+        result = hostile.run(CONFIG, f"--osmosis-secrets-file={secrets}", f"--osmosis-set=baseline.results={base}")
+        assert result.ret == 4
+        assert f"{secrets}: {fault}; {VALID_SECRETS}" in result.stderr.str()
+        assert f"[baseline] results: {base}: {fault}" in result.stderr.str()
 
-    result = hostile.run("--osmosis-from=base")
-    assert result.ret == 4
-    assert f"--osmosis-from: base: {fault}" in result.stderr.str()
+        result = hostile.run(f"--osmosis-from={base}")
+        assert result.ret == 4
+        assert f"--osmosis-from: {base}: {fault}" in result.stderr.str()
 
 
 def test_a_stored_run_with_pipes_in_place_of_its_files_is_refused(hostile: HostileWorkspace) -> None:
@@ -178,17 +177,18 @@ def test_a_dataset_that_changes_during_a_run_is_reported_at_the_lines_of_its_row
     assert all(int(line) > 0 for line in lines)
 
 
-@pytest.mark.parametrize("suffix", ["toml", "jsonl"])
-def test_what_is_no_file_is_named_as_a_file_of_cases(hostile: HostileWorkspace, suffix: str) -> None:
-    hostile.write(
-        "rewards.py",
-        "from pytest_osmosis import osmosis_reward\n\n"
-        "@osmosis_reward\n"
-        "def f(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:\n    return 1.0\n",
-    )
-    os.mkfifo(hostile.root / f"rewards.cases.{suffix}")
+def test_what_is_no_file_is_named_as_a_file_of_cases(hostile: HostileWorkspace) -> None:
+    for suffix in ("toml", "jsonl"):
+        hostile.write(
+            f"of_{suffix}.py",
+            "from pytest_osmosis import osmosis_reward\n\n"
+            "@osmosis_reward\n"
+            "def f(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:\n    return 1.0\n",
+        )
+        os.mkfifo(hostile.root / f"of_{suffix}.cases.{suffix}")
 
-    result = hostile.run("rewards.py")
+    result = hostile.run("of_toml.py", "of_jsonl.py")
 
     assert result.ret != 0
-    assert f"rewards.cases.{suffix}: is a pipe, not a file" in result.stdout.str() + result.stderr.str()
+    for suffix in ("toml", "jsonl"):
+        assert f"of_{suffix}.cases.{suffix}: is a pipe, not a file" in result.stdout.str() + result.stderr.str()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 
 from aiohttp import web
 
@@ -57,14 +58,16 @@ def test_no_key_of_another_provider_is_sent_to_a_server_of_the_config(hostile: H
 
 def test_no_key_follows_a_redirect_to_another_host(hostile: HostileWorkspace) -> None:
     hostile.secret("OWN_KEY", OWN)
-    with ChatServer(status(401)) as elsewhere:
-        codes = (301, 302, 307, 308)
-        for client in ("light", "openai", "anthropic"):
-            target = f"http://localhost:{elsewhere.port}/v1/chat/completions"
-            with ChatServer(*(redirect(target, code) for code in codes)) as server:
-                model = {"base_url": server.base_url, "client": client, "api_key_env": "OWN_KEY"}
-                hostile.eval(client, model=model)
-                result = hostile.run(f"--osmosis-config=configs/eval/{client}.toml", "--osmosis-no-probe")
-            assert result.ret == 9
-            result.stdout.fnmatch_lines(["stopped: *a redirect to*which is not followed*"])
+    clients = ("light", "openai", "anthropic")
+    with ExitStack() as stack:
+        elsewhere = stack.enter_context(ChatServer(status(401)))
+        target = f"http://localhost:{elsewhere.port}/v1/chat/completions"
+        for client in clients:
+            server = stack.enter_context(ChatServer(*(redirect(target, code) for code in (301, 302, 307, 308))))
+            hostile.eval(client, model={"base_url": server.base_url, "client": client, "api_key_env": "OWN_KEY"})
+        result = hostile.run("--osmosis-config=configs/eval", "--osmosis-no-probe")
+    assert result.ret == 9
+    for client in clients:
+        assert "redirect" in hostile.results(client)["stop_reason"], client
+        assert "which is not followed" in hostile.results(client)["stop_reason"], client
     assert elsewhere.requests == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import sys
 import zlib
 from pathlib import Path
 
@@ -59,7 +58,7 @@ def test_a_report_holds_no_secret(hostile: HostileWorkspace) -> None:
     )
     hostile.write("rewards.py", REWARDS)
     hostile.run("--osmosis-config=configs/eval/x.toml", "--osmosis-html=session.html")
-    made = hostile.command(sys.executable, "-mpytest_osmosis", "html", "latest", "-o", "command.html")
+    made = hostile.cli("html", "latest", "-o", "command.html")
     assert made.ret == 0
 
     for name in ("session.html", "command.html"):
@@ -76,7 +75,7 @@ def test_a_report_holds_no_secret_that_the_journal_has(hostile: HostileWorkspace
     hostile.run("--osmosis-config=configs/eval/x.toml")
     hostile.secret("ANTHROPIC_API_KEY", SECRET)
 
-    hostile.command(sys.executable, "-mpytest_osmosis", "html", "latest", "-o", "command.html")
+    hostile.cli("html", "latest", "-o", "command.html")
 
     for part, content in unpacked(hostile.root / "command.html").items():
         assert list(secrets(content, hostile.secrets)) == [], part

@@ -6,14 +6,13 @@ The search after each test looks for them in all that was printed.
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.plugin.command import options
 from tests.hostile.workspaces import HostileWorkspace
-from tests.plugin.workspaces import PLAIN_AND_XDIST, read_json
+from tests.plugin.workspaces import read_json
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 NASTY = "a\x1b[31mb\x9bc\r\n::error::d \u202e##[error]e\x07"
@@ -54,7 +53,6 @@ def test_addopts_that_name_an_eval_in_vain_are_shown_as_escapes(
     assert f"osmosis: {SHOWN}" in result.stdout.str()
 
 
-@PLAIN_AND_XDIST
 def test_results_that_are_read_back_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=2, baseline={"results": "base.json"}, gate={"max_regression": 0.1})
     assert hostile.run(CONFIG, "--osmosis-update-baseline").ret == 0
@@ -80,4 +78,4 @@ def test_results_that_are_read_back_are_shown_as_escapes(hostile: HostileWorkspa
     hostile.run(CONFIG, "-v")
     hostile.run("--osmosis-from=base.json")
     for words in (["runs"], ["show", NASTY, "row0-run0"], ["show", "latest", NASTY], ["init", NASTY], [NASTY]):
-        hostile.command(sys.executable, "-m", "pytest_osmosis", *words)
+        hostile.cli(*words)

@@ -5,28 +5,30 @@ from __future__ import annotations
 import pytest
 
 from tests.hostile.workspaces import HostileWorkspace
-from tests.plugin.workspaces import PLAIN_AND_XDIST, read_json
+from tests.plugin.workspaces import read_json
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
-@pytest.mark.parametrize("output", ["--osmosis-output=out/", "--osmosis-output=out/{name}.json", ""])
-def test_two_evals_with_one_results_file_are_refused(hostile: HostileWorkspace, output: str) -> None:
+def test_two_evals_with_one_results_file_are_refused(hostile: HostileWorkspace) -> None:
+    def check(option: str) -> None:
+        result = hostile.run("--osmosis-config=a/configs/eval", "--osmosis-config=b/configs/eval", option)
+        said = result.stderr.str()
+        both = "would be written for the results of x (a/configs/eval/x.toml) and for the results of x (b/config"
+        assert result.ret == 4, option
+        assert both in said, option
+        assert not list(hostile.root.rglob(".osmosis")), option
+
     for folder in ("a", "b"):
-        hostile.eval(rows=1, folder=folder, output={} if output else {"results": "out.json"})
-    if not output:
-        (hostile.root / "b/out.json").symlink_to("../a/out.json")
-        output = "--osmosis-set=output.results=out.json"
-
-    result = hostile.run("--osmosis-config=a/configs/eval", "--osmosis-config=b/configs/eval", output)
-
-    assert result.ret == 4
-    said = result.stderr.str()
-    assert "would be written for the results of x (a/configs/eval/x.toml) and for the results of x (b/config" in said
-    assert not list(hostile.root.rglob(".osmosis"))
+        hostile.eval(rows=1, folder=folder)
+    check("--osmosis-output=out/")
+    check("--osmosis-output=out/{name}.json")
+    for folder in ("a", "b"):
+        hostile.eval(rows=1, folder=folder, output={"results": "out.json"})
+    (hostile.root / "b/out.json").symlink_to("../a/out.json")
+    check("--osmosis-set=output.results=out.json")
 
 
-@PLAIN_AND_XDIST
 def test_files_of_different_kinds_at_one_path_are_refused(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1)
     flags = ("--osmosis-output", "--osmosis-markdown", "--osmosis-html", "--junitxml", "--json-report-file")

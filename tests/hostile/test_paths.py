@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.plugin.reward_tests.reward_options import split_argument
-from tests.hostile.workspaces import HostileWorkspace
-from tests.plugin.workspaces import PLAIN_AND_XDIST
+from tests.hostile.workspaces import PLAIN_AND_XDIST, HostileWorkspace
 
 NAMES = (
     *("a[b]", "[row0-run0]", "a]b", "a b", "a::b", "x::y[z].toml", "100%", "#x", "{name}", "é日", "new\nline"),
@@ -16,32 +15,45 @@ NAMES = (
 )
 
 
-@PLAIN_AND_XDIST
-@pytest.mark.parametrize("part", range(3))
-def test_evals_in_folders_with_any_name_run(hostile: HostileWorkspace, part: int) -> None:
-    names = NAMES[part::3]  # each eval has a host, and together they take memory
-    for name in names:
+TOGETHER = ("x::y[z].toml", "new\nline", "@group", "-x", "~", "a]b\tx {name} é日 100% 'q\" $HOME #* %s back\\slash")
+"""The parts of NAMES in fewer folders."""
+
+
+def test_evals_in_folders_with_any_name_run(hostile: HostileWorkspace) -> None:
+    for name in NAMES:
         hostile.eval(rows=2, folder=name)
 
-    result = hostile.run(*(f"--osmosis-config={name}/configs/eval/x.toml" for name in names))
+    result = hostile.run(*(f"--osmosis-config={name}/configs/eval/x.toml" for name in NAMES), "--osmosis-inline")
 
-    result.assert_outcomes(passed=2 * len(names))
-    assert all(hostile.run_dirs(folder=name) for name in names)
+    result.assert_outcomes(passed=2 * len(NAMES))
+    assert [name for name in NAMES if not hostile.run_dirs(folder=name)] == []
 
-    ids = [f"./{name}/configs/eval/x.toml::x[row1-run0]" for name in names]
-    hostile.run(*ids).assert_outcomes(passed=len(names))
+    ids = [f"./{name}/configs/eval/x.toml::x[row1-run0]" for name in NAMES]
+    hostile.run(*ids, "--osmosis-inline").assert_outcomes(passed=len(NAMES))
 
 
 @PLAIN_AND_XDIST
-def test_an_eval_with_brackets_and_colons_in_its_own_name_runs(hostile: HostileWorkspace) -> None:
-    for name in ("x[1]", "x::y"):
-        hostile.eval(name, rows=[{}, {"score": 0.0}])
-        path = f"configs/eval/{name}.toml"
+def test_hosts_and_workers_run_evals_in_folders_with_any_name(hostile: HostileWorkspace) -> None:
+    for name in TOGETHER:
+        hostile.eval(rows=2, folder=name)
 
-        hostile.run(path).assert_outcomes(passed=1, failed=1)
-        hostile.run(f"{path}::{name}[row0-run0]").assert_outcomes(passed=1)
+    ids = [f"./{name}/configs/eval/x.toml::x[row{row}-run0]" for name in TOGETHER for row in range(2)]
+    hostile.run(*ids).assert_outcomes(passed=2 * len(TOGETHER))
+
+
+@PLAIN_AND_XDIST
+def test_evals_with_brackets_and_colons_in_their_own_names_run(hostile: HostileWorkspace) -> None:
+    names = ("x[1]", "x::y")
+    for name in names:
+        hostile.eval(name, rows=[{}, {"score": 0.0}])
+    paths = [f"configs/eval/{name}.toml" for name in names]
+
+    hostile.run(*paths).assert_outcomes(passed=2, failed=2)
+    hostile.run(*(f"configs/eval/{name}.toml::{name}[row0-run0]" for name in names)).assert_outcomes(passed=2)
+    for path in paths:  # pytest takes "::" for the end of a path if it selects from several files
         assert hostile.run("--lf", path).parseoutcomes()["failed"] == 1
-        words = ["--osmosis-agent=chat", "--osmosis-model=demo/arithmetic", "--osmosis-eval-fn=rewards:score"]
+    words = ["--osmosis-agent=chat", "--osmosis-model=demo/arithmetic", "--osmosis-eval-fn=rewards:score"]
+    for name in names:
         hostile.run(f"data/{name}.jsonl::{name}[row0-run0]", *words).assert_outcomes(passed=1)
 
 

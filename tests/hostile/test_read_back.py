@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def results_of(hostile: HostileWorkspace) -> list[Path]:
 
 
 def command(hostile: HostileWorkspace, *words: str) -> pytest.RunResult:
-    result = hostile.command(sys.executable, "-m", "pytest_osmosis", *words)
+    result = hostile.cli(*words)
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
     return result
 

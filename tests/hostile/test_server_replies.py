@@ -12,6 +12,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 from xml.etree import ElementTree
 
@@ -21,7 +22,6 @@ from tests import servers
 from tests.hostile.workspaces import HostileWorkspace
 from tests.wire import Answer, WireServer, answer, endless, wire
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 CLIENTS = ("light", "openai", "anthropic")
 OK = b"HTTP/1.1 200 OK"
 JSON = b"content-type: application/json"
@@ -67,32 +67,34 @@ def body(client: str, text: str = "42", **fields: Any) -> bytes:
 
 def evaluated(
     hostile: HostileWorkspace,
-    client: str,
-    script: Sequence[Answer],
+    scripts: Mapping[str, Sequence[Answer]],
     *args: str,
     prices: Mapping[str, object] | None = None,
     **model: object,
-) -> Sequence[Mapping[str, Any]]:
-    """Run an eval with one row for each answer of the script, in their order; return its runs by row."""
-    with WireServer(*script) as server:
-        table = {"client": client, "base_url": server.base_url, "max_retries": 0, "timeout_s": 120, **model}
-        hostile.write("agent.py", AGENT)
-        hostile.write("peak.py", PEAK)
-        hostile.plugins = ["-ppeak"]
-        hostile.eval(
-            rows=len(script),
-            model=table,
-            agent={"agent": "agent:rollout"},
-            limits={"max_errors": len(script)},
-            prices=prices or {},
-        )
-        result = hostile.run(CONFIG, "--osmosis-no-probe", *args, timeout=DEADLINE_S)
+) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Run an eval for each client, with one row for each answer of its script; return its runs by row."""
+    hostile.write("agent.py", AGENT)
+    hostile.write("peak.py", PEAK)
+    hostile.plugins = ["-ppeak"]
+    with ExitStack() as stack:
+        servers = {client: stack.enter_context(WireServer(*script)) for client, script in scripts.items()}
+        for client, server in servers.items():
+            hostile.eval(
+                client,
+                rows=len(scripts[client]),
+                model={"client": client, "base_url": server.base_url, "max_retries": 0, "timeout_s": 120, **model},
+                agent={"agent": "agent:rollout"},
+                limits={"max_errors": len(scripts[client])},
+                prices=prices or {},
+            )
+        configs = [f"--osmosis-config=configs/eval/{client}.toml" for client in scripts]
+        result = hostile.run(*configs, "--osmosis-no-probe", *args, timeout=DEADLINE_S)
     assert result.ret in (0, 1, 9), result.stdout.str()
     for word in ("INTERNALERROR", "Traceback", "Exception ignored", "ResourceWarning"):
         assert word not in result.stdout.str() + result.stderr.str(), result.stdout.str()
-    assert server.n_requests == len(script)
-    runs = hostile.results()["rows"]
-    return [run for row in runs for run in row["runs"]]
+    for client, server in servers.items():
+        assert server.n_requests == len(scripts[client]), client
+    return {client: [run for row in hostile.results(client)["rows"] for run in row["runs"]] for client in scripts}
 
 
 def peak_mb(hostile: HostileWorkspace) -> float:
@@ -181,12 +183,12 @@ def large(client: str) -> list[Answer]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_answer_of_any_size_takes_at_most_twice_its_bound(hostile: HostileWorkspace, client: str) -> None:
-    evaluated(hostile, client, [answer(JSON, body=body(client))] * 2)
+    evaluated(hostile, {client: [answer(JSON, body=body(client))] * 2})
     usual_mb = peak_mb(hostile)
     refused, read = [*too_large(client), *large_when_read(client)], large(client)
     if client != "light":  # all clients share one transport
         refused = refused[::3]
-    runs = evaluated(hostile, client, [*refused, *read], max_response_mb=BOUND_MB)
+    runs = evaluated(hostile, {client: [*refused, *read]}, max_response_mb=BOUND_MB)[client]
     assert [run.get("boundary") for run in runs] == ["provider"] * len(refused) + [None] * len(read)
     extra_mb = peak_mb(hostile) - usual_mb
     print(f"peak of host and engine: {usual_mb:.0f} MB, and {extra_mb:.0f} MB for answers that are too large")
@@ -230,13 +232,10 @@ def broken(client: str) -> list[Answer]:
     ]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_what_is_no_reply_is_never_the_models_answer_nor_the_agents_fault(
-    hostile: HostileWorkspace, client: str
-) -> None:
-    script = broken(client)
-    runs = evaluated(hostile, client, script)
-    assert [run.get("boundary") for run in runs] == ["provider"] * len(script)
+def test_what_is_no_reply_is_never_the_models_answer_nor_the_agents_fault(hostile: HostileWorkspace) -> None:
+    runs = evaluated(hostile, {client: broken(client) for client in CLIENTS})
+    boundaries = {client: [run.get("boundary") for run in each] for client, each in runs.items()}
+    assert boundaries == {client: ["provider"] * len(broken(client)) for client in CLIENTS}
 
 
 TEXTS = (
@@ -251,28 +250,32 @@ TEXTS = (
 )
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_text_that_nobody_can_write_stops_no_writer(hostile: HostileWorkspace, client: str) -> None:
+def test_text_that_nobody_can_write_stops_no_writer(hostile: HostileWorkspace) -> None:
     hostile.write(
         "rewards.py",
         "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n"
         "    print(ascii(solution_str))\n"
         "    return 0.0\n",
     )
-    script = [answer(JSON, body=body(client, text, model=text)) for text in TEXTS]
     page = b'{"error": {"message": %s}}'
-    script += [answer(JSON, status=b"HTTP/1.1 400 No", body=page % json.dumps(text).encode()) for text in TEXTS]
+    refusals = [answer(JSON, status=b"HTTP/1.1 400 No", body=page % json.dumps(text).encode()) for text in TEXTS]
+    scripts = {
+        client: [*(answer(JSON, body=body(client, text, model=text)) for text in TEXTS), *refusals]
+        for client in CLIENTS
+    }
     outputs = ("-v", "--junitxml=junit.xml", "--json-report", "--osmosis-markdown=page.md", "-rA")
-    runs = evaluated(hostile, client, script, *outputs)
+    runs = evaluated(hostile, scripts, *outputs)
 
-    assert [run.get("boundary") for run in runs] == [None] * len(TEXTS) + ["model"] * len(TEXTS)
-    said = [event["messages"][-1]["content"] for event in hostile.events("rollout")][: len(TEXTS)]
-    assert said == list(TEXTS), "the journal keeps what the model said"
     ElementTree.parse(hostile.root / "junit.xml")
     (hostile.root / "page.md").read_text(encoding="utf-8")
-    hostile.show_everything("row0-run0", "row3-run0", "row8")
+    for client in CLIENTS:
+        assert [run.get("boundary") for run in runs[client]] == [None] * len(TEXTS) + ["model"] * len(TEXTS), client
+        said = [event["messages"][-1]["content"] for event in hostile.events("rollout", client)][: len(TEXTS)]
+        assert said == list(TEXTS), f"the journal keeps what the model said to {client}"
+        hostile.show_everything("row0-run0", "row3-run0", "row8", of=hostile.run_dirs(client)[-1].name)
     hostile.write("rewards.py", "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n    return 1.0\n")
-    assert hostile.run(CONFIG, f"--osmosis-from={hostile.run_dirs()[-1].name}").ret in (0, 1, 9)
+    for client in CLIENTS:
+        assert hostile.run(f"--osmosis-from={hostile.run_dirs(client)[-1].name}").ret in (0, 1, 9)
 
 
 def numbered(client: str, number: str) -> bytes:
@@ -280,11 +283,10 @@ def numbered(client: str, number: str) -> bytes:
     return re.sub(rb": [0-9]+\b", b": " + number.encode(), body(client, created=0))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_absurd_numbers_are_unknown_and_cost_nothing(hostile: HostileWorkspace, client: str) -> None:
+def test_absurd_numbers_are_unknown_and_cost_nothing(hostile: HostileWorkspace) -> None:
     numbers = ("9" * 400, "9" * 5000, "1e999", "-5", "NaN", "-Infinity", "true", "7.5", '"7"', "null", "[]")
-    script = [answer(JSON, body=numbered(client, number)) for number in numbers]
-    runs = evaluated(hostile, client, script, prices={"demo/arithmetic": {"input": 1.0, "output": 1.0}})
-    assert [(run.get("boundary"), run.get("usage"), run.get("cost_usd")) for run in runs] == [(None, None, None)] * len(
-        runs
-    )
+    scripts = {client: [answer(JSON, body=numbered(client, number)) for number in numbers] for client in CLIENTS}
+    runs = evaluated(hostile, scripts, prices={"demo/arithmetic": {"input": 1.0, "output": 1.0}})
+    for client in CLIENTS:
+        found = [(run.get("boundary"), run.get("usage"), run.get("cost_usd")) for run in runs[client]]
+        assert found == [(None, None, None)] * len(numbers), client

@@ -10,8 +10,6 @@ import subprocess
 import sys
 from urllib.parse import quote
 
-import pytest
-
 from benchmarks.memory import PeakMemory, proportional_mb
 from pytest_osmosis.lab.process_tree import descendants
 from tests.hostile.sweep import control_sequences, secrets
@@ -63,33 +61,30 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("text", [*CONTROLS, *COMMANDS])
-def test_a_planted_control_sequence_is_found(text: str) -> None:
-    assert list(control_sequences(f"before\n{text}\nafter\n".encode("utf-8", "surrogatepass")))
+def test_planted_control_sequences_are_found() -> None:
+    texts = {text: f"before\n{text}\nafter\n".encode("utf-8", "surrogatepass") for text in (*CONTROLS, *COMMANDS)}
+    assert [text for text, content in texts.items() if not list(control_sequences(content))] == []
 
 
-@pytest.mark.parametrize("text", COMMANDS)
-def test_a_planted_command_is_found_as_one(text: str) -> None:
-    assert any("workflow command" in problem for problem in control_sequences(text.encode()))
+def test_planted_commands_are_found_as_such() -> None:
+    found = {text: "\n".join(control_sequences(text.encode())) for text in COMMANDS}
+    assert [text for text, problems in found.items() if "workflow command" not in problems] == []
 
 
 def test_bytes_that_are_no_text_are_found() -> None:
     assert list(control_sequences(b"\x9b31m"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_ordinary_output_is_clean() -> None:
+    texts = (
         "tests::test_a passed\n",
         "a\tb\n",
         "tests/x.toml::row0-run0 PASSED\n",
         "é ≥ 日本 👨\u200d👩 می\u200cرم\n",
         "\\::error::x and #\\#[error] and ## [x] and section_start: 1\n",
         "::\n",
-    ],
-)
-def test_ordinary_output_is_clean(text: str) -> None:
-    assert not list(control_sequences(text.encode()))
+    )
+    assert [text for text in texts if list(control_sequences(text.encode()))] == []
 
 
 def test_only_annotations_of_the_product_are_left_out() -> None:
@@ -98,14 +93,16 @@ def test_only_annotations_of_the_product_are_left_out() -> None:
     assert list(control_sequences(ours + b"::set-output name=a::b\n", annotates=True))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_planted_secret_is_found_in_every_shape(shape: str) -> None:
-    assert list(secrets(f"before {SHAPES[shape]} after\n".encode(), {"KEY": KEY}))
+def planted(value: str, shape: str) -> list[str]:
+    return list(secrets(f"before {SHAPES[shape]} after\n".encode(), {"PLANTED": value}))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_another_secret_is_not_found(shape: str) -> None:
-    assert not list(secrets(f"before {SHAPES[shape]} after\n".encode(), {"OPENAI_API_KEY": API_KEY}))
+def test_a_planted_secret_is_found_in_every_shape() -> None:
+    assert [shape for shape in SHAPES if not planted(KEY, shape)] == []
+
+
+def test_another_secret_is_found_in_none() -> None:
+    assert [shape for shape in SHAPES if planted(API_KEY, shape)] == []
 
 
 def test_memory_of_descendants_is_counted() -> None:
@@ -138,3 +135,14 @@ def test_the_search_covers_every_kind_of_file(hostile: HostileWorkspace) -> None
     assert wanted | {"out.json", "lastfailed"} <= names
     for artefact in hostile.artefacts():
         assert list(secrets(artefact.content + API_KEY.encode(), hostile.secrets)), artefact.name
+
+
+def test_a_command_in_this_process_prints_what_a_process_prints(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=[{"user_prompt": "日é 1 * 2", "score": 0.0}])
+    hostile.run("--osmosis-config=configs/eval/x.toml")
+    for words in (["show", "row0-run0", "--full"], ["show", "no\x1bne"], ["show", "--nothing-of-that-name"]):
+        process = hostile.command(sys.executable, "-mpytest_osmosis", *words)
+        here = hostile.cli(*words)
+        assert (here.ret, here.outlines, here.errlines) == (process.ret, process.outlines, process.errlines)
+        *_, out, err, own_out, own_err = [artefact.content for artefact in hostile.artefacts() if artefact.printed]
+        assert (own_out, own_err) == (out, err)

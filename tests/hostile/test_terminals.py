@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from tests.hostile.workspaces import HostileWorkspace
-from tests.plugin.workspaces import PLAIN_AND_XDIST, PYTEST
+from tests.plugin.workspaces import PYTEST
 
 
-@PLAIN_AND_XDIST
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", "caf\\xe9 \\u65e5"), ("latin-1", "\\u65e5")])
 def test_an_eval_of_any_text_is_printed_with_escapes(
     hostile: HostileWorkspace, monkeypatch: pytest.MonkeyPatch, encoding: str, shown: str

@@ -7,13 +7,12 @@ XML and Markdown.
 from __future__ import annotations
 
 import json
-import sys
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.hostile.runners import commands
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import PLAIN_AND_XDIST, HostileWorkspace
 from tests.servers import ChatServer, data, reply, status
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -50,7 +49,7 @@ def _nasty_model() -> ChatServer:
     )
 
 
-@pytest.mark.parametrize("plugin_args", [[], ["-n2"]], indirect=True, ids=["plain", "-n2"])
+@PLAIN_AND_XDIST
 def test_text_of_models_rows_and_user_code_is_shown_as_escapes(hostile: HostileWorkspace) -> None:
     with _nasty_model() as server:
         hostile.eval(
@@ -145,12 +144,13 @@ def test_tests_over_rollouts_show_rollouts_as_escapes(hostile: HostileWorkspace)
     ElementTree.parse(hostile.root / "junit.xml")
 
 
-@pytest.mark.parametrize("name", ["a\x1bcb", "a\u202eb", "a\rb", "a\u200bb"])
-def test_an_eval_whose_name_would_control_a_terminal_is_refused(hostile: HostileWorkspace, name: str) -> None:
-    hostile.eval(name, rows=[{"score": 0.0}])
-    result = hostile.run(f"--osmosis-config=configs/eval/{name}.toml", "--junitxml=junit.xml")
-    assert result.ret == 4
-    assert "rename it" in result.stderr.str()
+def test_evals_whose_names_would_control_a_terminal_are_refused(hostile: HostileWorkspace) -> None:
+    names = ["a\x1bcb", "a\u202eb", "a\rb", "a\u200bb"]
+    for name in names:
+        hostile.eval(name, rows=[{"score": 0.0}])
+        result = hostile.run(f"--osmosis-config=configs/eval/{name}.toml", "--junitxml=junit.xml")
+        assert result.ret == 4, ascii(name)
+        assert "rename it" in result.stderr.str(), ascii(name)
 
 
 def test_names_of_rows_files_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
@@ -163,6 +163,7 @@ def test_names_of_rows_files_are_shown_as_escapes(hostile: HostileWorkspace) -> 
     assert hostile.run().ret == 5
 
 
+@pytest.mark.usefixtures("measured")
 def test_a_very_long_line_is_shortened_wherever_it_is_shown(hostile: HostileWorkspace) -> None:
     long = "x" * 10_000_000
     with ChatServer(data({"choices": [{"message": {"role": "assistant", "content": long}}]})) as server:
@@ -174,7 +175,7 @@ def test_a_very_long_line_is_shortened_wherever_it_is_shown(hostile: HostileWork
         result = hostile.run(CONFIG, "--junitxml=junit.xml", "--osmosis-markdown=page.md", "--osmosis-no-probe")
     assert result.ret == 9
     assert len(result.stdout.str()) < 300_000
-    shown = hostile.command(sys.executable, "-mpytest_osmosis", "show", "row0-run0")
+    shown = hostile.cli("show", "row0-run0")
     assert shown.ret == 0
     assert len(shown.stdout.str()) < 500_000
     assert (hostile.root / "junit.xml").stat().st_size < 500_000

@@ -6,10 +6,11 @@ behaviour was harmless; the other rows pass, and nothing takes longer than its d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.hostile.workspaces import HostileWorkspace
 from tests.plugin.workspaces import junit_cases
 
 OBJECTS = Path(hostile_objects.__file__).read_text(encoding="utf-8")
-NAMED = "--osmosis-config=configs/eval/x.toml"
+DEADLINE_S = 600.0
 TIMEOUTS = {"batch_size": 4, "agent_workflow_timeout_s": 2, "grader_timeout_s": 2}
 WELL_BEHAVED = 4
 NUMBERS = {"fraction", "true", "lyingclass2", "floatoffloat"}
@@ -88,27 +89,45 @@ FATAL = {
 }
 
 
-def evaluated(
-    hostile: HostileWorkspace, names: Sequence[str], *options: str, rewards: str = "", agent: str | None = None
-) -> Mapping[str, str]:
-    """Evaluate a row for each name, and rows that behave; check these, and return the outcome of the others."""
-    grader = {"grader": "rewards:Judge", "eval_fns": []} if "Judge" in rewards else {}
-    tables: dict[str, Mapping[str, Any]] = {"evaluation": TIMEOUTS, "scoring": grader, "limits": {"max_errors": 10_000}}
-    if rewards:
-        hostile.write("rewards.py", rewards)
-    if agent is not None:
-        hostile.write("agent.py", agent)
-        tables["agent"] = {"agent": "agent:rollout"}
-    rows = [{"name": name} for name in [*names, *["good"] * WELL_BEHAVED]]
-    hostile.eval("x", rows, ".", **tables)
-    result = hostile.run(NAMED, "--junitxml=junit.xml", *options, timeout=240)
+class Code(NamedTuple):
+    """User code of an eval that has a row for each name. What is not given is well-behaved."""
+
+    names: Sequence[str]
+    rewards: str = ""
+    agent: str | None = None
+
+
+def evaluated(hostile: HostileWorkspace, evals: Mapping[str, Code], *options: str) -> Mapping[str, Mapping[str, str]]:
+    """Run evals in one session, each with a row for each name and rows that behave.
+
+    Check the rows that behave, and return the outcomes of the others by eval and name.
+    """
+    for name, code in evals.items():
+        rewards = f"rewards_{name}" if code.rewards else "rewards"
+        scoring = {"grader": f"{rewards}:Judge", "eval_fns": []} if "Judge" in code.rewards else {}
+        tables: dict[str, Mapping[str, Any]] = {
+            "evaluation": TIMEOUTS,
+            "scoring": scoring or {"eval_fns": [f"{rewards}:score"]},
+            "limits": {"max_errors": 10_000},
+        }
+        if code.rewards:
+            hostile.write(f"{rewards}.py", code.rewards)
+        if code.agent is not None:
+            hostile.write(f"agent_{name}.py", code.agent)
+            tables["agent"] = {"agent": f"agent_{name}:rollout"}
+        hostile.eval(name, [{"name": row} for row in [*code.names, *["good"] * WELL_BEHAVED]], ".", **tables)
+    configs = [f"--osmosis-config=configs/eval/{name}.toml" for name in evals]
+    result = hostile.run(*configs, "--junitxml=junit.xml", *options, timeout=DEADLINE_S)
     assert result.ret in (0, 1, 9), result.stdout.str()[-2000:]
     cases = junit_cases(hostile.root / "junit.xml")
-    outcomes = {}
-    for row, name in enumerate([*names, *[f"good{index}" for index in range(WELL_BEHAVED)]]):
-        kinds = {child.tag for child in cases[f"x[row{row}-run0]"]} & {"failure", "error", "skipped"}
-        outcomes[name] = next(iter(kinds), "passed")
-    assert {outcomes.pop(f"good{index}") for index in range(WELL_BEHAVED)} == {"passed"}
+    outcomes: dict[str, dict[str, str]] = {}
+    for name, code in evals.items():
+        kinds = [
+            {child.tag for child in cases[f"{name}[row{row}-run0]"]} & {"failure", "error", "skipped"}
+            for row in range(len(code.names) + WELL_BEHAVED)
+        ]
+        assert kinds[len(code.names) :] == [set()] * WELL_BEHAVED, f"rows of {name} that behave"
+        outcomes[name] = {row: next(iter(kind), "passed") for row, kind in zip(code.names, kinds, strict=False)}
     return outcomes
 
 
@@ -128,46 +147,66 @@ def returning(names: Iterable[str]) -> str:
     return f"{OBJECTS}\ndef act_for(row):\n    return act(row['name']) if row['name'] in {set(names)} else 1.0\n"
 
 
-@pytest.mark.clock
-@pytest.mark.parametrize("kind", SCORES)
-def test_no_object_of_a_reward_function_harms_another_run(hostile: HostileWorkspace, kind: str) -> None:
-    names = [*hostile_objects.VALUES, *hostile_objects.ERRORS]
-    outcomes = evaluated(hostile, names, rewards=returning(names) + SCORES[kind])
-    assert named(outcomes, "passed") == NUMBERS
-    assert named(outcomes, "error") == set(names) - NUMBERS
+OBJECTS_AND_ERRORS = [*hostile_objects.VALUES, *hostile_objects.ERRORS]
+
+
+def passed_and_errors(outcomes: Mapping[str, Mapping[str, str]]) -> Mapping[str, tuple[set[str], set[str]]]:
+    return {name: (named(each, "passed"), named(each, "error")) for name, each in outcomes.items()}
 
 
 @pytest.mark.clock
-def test_no_object_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
-    names = [*hostile_objects.VALUES, *hostile_objects.ERRORS]
-    chosen = f"if ctx.metadata['name'] in {set(names)}: return act(ctx.metadata['name'])"
-    outcomes = evaluated(hostile, names, agent=OBJECTS + ROLLOUT.format(chosen))
-    assert named(outcomes, "passed") == MESSAGES
-    assert named(outcomes, "error") == set(names) - MESSAGES
+def test_no_object_of_a_reward_function_harms_another_run(hostile: HostileWorkspace) -> None:
+    names = OBJECTS_AND_ERRORS
+    evals = {kind: Code(names, rewards=returning(names) + code) for kind, code in SCORES.items()}
+    found = passed_and_errors(evaluated(hostile, evals))
+    assert found == dict.fromkeys(SCORES, (NUMBERS, set(names) - NUMBERS))
 
 
 INLINE_ENDS = {"hangingrepr", "strhangs", "kbd", "zero2", "shaperaises", "basegroup", "deeptb", "dicte"}
 """Objects that hang, because nothing interrupts code in this process; Ctrl-C; errors that pytest cannot show."""
 
 
-@pytest.mark.parametrize("kind", SCORES)
-def test_no_object_of_a_reward_function_harms_an_inline_eval(hostile: HostileWorkspace, kind: str) -> None:
-    names = [name for name in [*hostile_objects.VALUES, *hostile_objects.ERRORS] if name not in INLINE_ENDS]
-    outcomes = evaluated(hostile, names, "--osmosis-inline", rewards=returning(names) + SCORES[kind])
-    assert named(outcomes, "passed") == NUMBERS
-    assert named(outcomes, "error") == set(names) - NUMBERS
+@pytest.mark.clock
+@pytest.mark.usefixtures("measured")
+def test_large_objects_take_bounded_memory(hostile: HostileWorkspace) -> None:
+    names = ["bigrepr", "bigstr", "deep", "strgiga", "notes", "uni", "widegroup"]
+    [outcomes] = evaluated(hostile, {"large": Code(names, rewards=returning(names) + SCORES["sync"])}).values()
+    assert outcomes == dict.fromkeys(names, "error")
+
+
+def test_no_object_of_a_reward_function_harms_an_inline_eval(hostile: HostileWorkspace) -> None:
+    names = [name for name in OBJECTS_AND_ERRORS if name not in INLINE_ENDS]
+    evals = {kind: Code(names, rewards=returning(names) + code) for kind, code in SCORES.items()}
+    found = passed_and_errors(evaluated(hostile, evals, "--osmosis-inline"))
+    assert found == dict.fromkeys(SCORES, (NUMBERS, set(names) - NUMBERS))
 
 
 @pytest.mark.clock
-def test_no_object_in_the_messages_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
-    names = list(hostile_objects.VALUES)
-    added = (
-        f"extra = act(ctx.metadata['name']) if ctx.metadata['name'] in {set(names)} else 1\n"
+def test_no_object_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
+    values, everything = list(hostile_objects.VALUES), OBJECTS_AND_ERRORS
+    returned = f"if ctx.metadata['name'] in {set(everything)}: return act(ctx.metadata['name'])"
+    in_messages = (
+        f"extra = act(ctx.metadata['name']) if ctx.metadata['name'] in {set(values)} else 1\n"
         "    return [*ctx.prompt, {'role': 'assistant', 'content': '0', 'extra': extra, 'more': {5: extra}}]"
     )
-    outcomes = evaluated(hostile, names, agent=OBJECTS + ROLLOUT.format(added))
-    assert named(outcomes, "failure") == set()
-    assert {"cycle", "deep", "hostilestr", "hangingrepr", "exitrepr"} <= named(outcomes, "error")
+    in_info = (
+        "value = VALUES.get(ctx.metadata['name'], 1)\n"
+        "    reply = await ctx.chat(ctx.prompt)\n"
+        "    messages = [*ctx.prompt, reply.message]\n"
+        "    return types.SimpleNamespace(messages=messages, metrics={'m': 1}, info={'i': value, 'j': [value]})"
+    )
+    evals = {
+        "returned": Code(everything, agent=OBJECTS + ROLLOUT.format(returned)),
+        "messages": Code(values, agent=OBJECTS + ROLLOUT.format(in_messages)),
+        "info": Code(values, agent=OBJECTS + ROLLOUT.format(in_info)),
+    }
+    outcomes = evaluated(hostile, evals)
+    assert named(outcomes["returned"], "passed") == MESSAGES
+    assert named(outcomes["returned"], "error") == set(everything) - MESSAGES
+    for name in ("messages", "info"):
+        assert named(outcomes[name], "failure") == set(), name
+        assert {"cycle", "deep", "hostilestr", "hangingrepr", "exitrepr"} <= named(outcomes[name], "error"), name
+    assert {"none", "nan", "inf", "object", "bigstr", "ctrlstr", "dict"} <= named(outcomes["info"], "passed")
 
 
 PARTS = {
@@ -181,17 +220,18 @@ PARTS = {
 
 
 @pytest.mark.clock
-@pytest.mark.parametrize("part", PARTS)
-def test_no_object_in_a_reward_harms_another_run(hostile: HostileWorkspace, part: str) -> None:
+def test_no_object_in_a_reward_harms_another_run(hostile: HostileWorkspace) -> None:
     names = list(hostile_objects.VALUES)
-    returned, valid = PARTS[part]
-    code = (
-        f"{OBJECTS}\ndef act_for(row):\n    if row['name'] not in VALUES: return 1.0\n"
-        f"    value = VALUES[row['name']]\n    return {returned}\n"
-    )
-    outcomes = evaluated(hostile, names, rewards=code + SCORES["sync"])
-    assert named(outcomes, "passed") == valid
-    assert named(outcomes, "error") == set(names) - valid
+    evals = {
+        part: Code(
+            names,
+            f"{OBJECTS}\ndef act_for(row):\n    if row['name'] not in VALUES: return 1.0\n"
+            f"    value = VALUES[row['name']]\n    return {returned}\n{SCORES['sync']}",
+        )
+        for part, (returned, _) in PARTS.items()
+    }
+    found = passed_and_errors(evaluated(hostile, evals))
+    assert found == {part: (valid, set(names) - valid) for part, (_, valid) in PARTS.items()}
 
 
 MISLEADING = """
@@ -223,66 +263,49 @@ def act_for(row):
 
 
 @pytest.mark.clock
-@pytest.mark.parametrize("kind", SCORES)
-def test_a_reward_that_misleads_is_an_error_of_its_own_run(hostile: HostileWorkspace, kind: str) -> None:
+def test_a_reward_that_misleads_is_an_error_of_its_own_run(hostile: HostileWorkspace) -> None:
     names = ["hang", "leave", "interrupt", "reason", "metrics", "keys", "item", "many"]
-    outcomes = evaluated(hostile, names, rewards=MISLEADING + SCORES[kind])
-    assert named(outcomes, "error") == set(names)
+    outcomes = evaluated(hostile, {kind: Code(names, MISLEADING + code) for kind, code in SCORES.items()})
+    assert outcomes == dict.fromkeys(SCORES, dict.fromkeys(names, "error"))
+
+
+def acting(actions: Mapping[str, str]) -> Mapping[str, Code]:
+    """Return evals whose agent, or whose reward function, does to its process what each row names."""
+    code, names = doing(actions), list(actions)
+    scorers = {kind: Code(names, code + SCORES[kind]) for kind in ("sync", "async")}
+    return {"agent": Code(names, agent=code + ROLLOUT.format("act_for(ctx.metadata)")), **scorers}
 
 
 @pytest.mark.clock
-def test_no_object_in_the_info_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
-    names = list(hostile_objects.VALUES)
-    chosen = (
-        "value = VALUES.get(ctx.metadata['name'], 1)\n"
-        "    reply = await ctx.chat(ctx.prompt)\n"
-        "    messages = [*ctx.prompt, reply.message]\n"
-        "    return types.SimpleNamespace(messages=messages, metrics={'m': 1}, info={'i': value, 'j': [value]})"
-    )
-    outcomes = evaluated(hostile, names, agent=OBJECTS + ROLLOUT.format(chosen))
-    assert named(outcomes, "failure") == set()
-    assert {"cycle", "deep", "hostilestr", "hangingrepr", "exitrepr"} <= named(outcomes, "error")
-    assert {"none", "nan", "inf", "object", "bigstr", "ctrlstr", "dict"} <= named(outcomes, "passed")
+def test_code_that_replaces_what_it_finds_is_harmless(hostile: HostileWorkspace) -> None:
+    for name, outcomes in evaluated(hostile, acting(HARMLESS)).items():
+        assert named(outcomes, "passed") == HARMLESS.keys(), name
 
 
 @pytest.mark.clock
-@pytest.mark.parametrize("kind", ["agent", "sync", "async"])
-def test_code_that_replaces_what_it_finds_is_harmless(hostile: HostileWorkspace, kind: str) -> None:
-    code = doing(HARMLESS)
-    if kind == "agent":
-        outcomes = evaluated(hostile, list(HARMLESS), agent=code + ROLLOUT.format("act_for(ctx.metadata)"))
-    else:
-        outcomes = evaluated(hostile, list(HARMLESS), rewards=code + SCORES[kind])
-    assert named(outcomes, "passed") == HARMLESS.keys()
+def test_code_that_breaks_its_process_is_an_error_of_its_own_run(hostile: HostileWorkspace) -> None:
+    for name, outcomes in evaluated(hostile, acting(FATAL)).items():
+        kept = named(outcomes, "error")
+        assert kept >= FATAL.keys() - {"json"}, f"{name}; a scorer needs no more of json than it took"
 
 
-@pytest.mark.clock
-@pytest.mark.parametrize("kind", ["agent", "sync", "async"])
-def test_code_that_breaks_its_process_is_an_error_of_its_own_run(hostile: HostileWorkspace, kind: str) -> None:
-    code = doing(FATAL)
-    if kind == "agent":
-        outcomes = evaluated(hostile, list(FATAL), agent=code + ROLLOUT.format("act_for(ctx.metadata)"))
-    else:
-        outcomes = evaluated(hostile, list(FATAL), rewards=code + SCORES[kind])
-    assert named(outcomes, "error") >= FATAL.keys() - {"json"}, "a scorer needs no more of json than it took"
+BREAKING = {
+    "at_once": "import os; os._exit(0)",
+    "exit": "import sys; sys.exit(0)",
+    "interrupt": "raise KeyboardInterrupt",
+    "close": "import os; os.closerange(3, 4096)",
+    "text": "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E",
+    "giant": "raise ValueError('\\x1b]0;evil\\x07' + 'x' * 10_000_000)",
+    "json": "import json; json.loads = json.dumps = None; import nothing_of_that_name",
+}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import os; os._exit(0)",
-        "import sys; sys.exit(0)",
-        "raise KeyboardInterrupt",
-        "import os; os.closerange(3, 4096)",
-        "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E",
-        "raise ValueError('\\x1b]0;evil\\x07' + 'x' * 10_000_000)",
-        "import json; json.loads = json.dumps = None; import nothing_of_that_name",
-    ],
-    ids=["_exit", "exit", "interrupt", "close", "text", "giant", "json"],
-)
-def test_code_that_breaks_while_it_is_imported_stops_the_command(hostile: HostileWorkspace, code: str) -> None:
-    hostile.write("rewards.py", f"{code}\ndef score(solution_str):\n    return 1.0\n")
-    hostile.eval(rows=1)
-    result = hostile.run(NAMED)
+def test_code_that_breaks_while_it_is_imported_stops_the_command(hostile: HostileWorkspace) -> None:
+    for name, code in BREAKING.items():
+        hostile.write(f"rewards_{name}.py", f"{code}\ndef score(solution_str):\n    return 1.0\n")
+        hostile.eval(name, rows=1, scoring={"eval_fns": [f"rewards_{name}:score"]})
+    result = hostile.run("--osmosis-config=configs/eval")
     assert result.ret == 4
+    said = re.findall(r"^ERROR: ([\w, ]+): ", result.stderr.str(), re.MULTILINE)
+    assert {name for names in said for name in names.split(", ")} == BREAKING.keys()
     assert "row0" not in result.stdout.str()

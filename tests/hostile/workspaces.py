@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import sys
+import io
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from pytest_osmosis.cli.main import main
 from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
 
 API_KEY = "sk-hostile-9f3b7c2e51d84a06"
 """The value of OPENAI_API_KEY in every hostile workspace. No text that a test expects contains it."""
+PLAIN_AND_XDIST = pytest.mark.parametrize("plugin_args", [[], ["-n2"]], indirect=True, ids=["plain", "-n2"])
+"""Runs a test in one process and under xdist, which carries ids and reports from process to process."""
 IGNORED_FOLDERS = {"__pycache__", ".git"}
 
 
@@ -68,16 +73,36 @@ class HostileWorkspace(Workspace):
         """Run any command in the root, and keep what it prints."""
         given = pytest.Pytester.CLOSE_STDIN if stdin is None else stdin
         result = self.pytester.run(*words, stdin=given, timeout=timeout)
-        for stream in ("stdout", "stderr"):
-            content = (self.root / stream).read_bytes()
-            self._printed.append(Artefact(f"{stream} of command {len(self._printed) // 2 + 1}", content, printed=True))
+        self._keep_printed((self.root / "stdout").read_bytes(), (self.root / "stderr").read_bytes())
         return result
 
-    def show_everything(self, *runs: str) -> None:
-        """Print these runs of the last eval run, its page, and the list of eval runs, as text and as JSON."""
-        pages = [["show", run, *full] for run in runs for full in ([], ["--full"], ["--json"])]
-        for words in [*pages, ["show", "--all"], ["show", "--failed", "--json"], ["runs"], ["runs", "--json"]]:
-            assert self.command(sys.executable, "-mpytest_osmosis", *words).ret == 0, words
+    def cli(self, *words: str) -> pytest.RunResult:
+        """Run `pytest-osmosis <words>` in this process, and keep what a process would print."""
+        began = time.monotonic()
+        written = io.BytesIO(), io.BytesIO()
+        out, err = (io.TextIOWrapper(each, encoding="utf-8") for each in written)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = main(words)
+            except SystemExit as leaving:  # argparse leaves like this
+                status = int(leaving.code or 0)
+        out.flush()
+        err.flush()
+        printed = [each.getvalue() for each in written]
+        self._keep_printed(*printed)
+        outlines, errlines = (content.decode().splitlines() for content in printed)
+        return pytest.RunResult(status, outlines, errlines, time.monotonic() - began)
+
+    def _keep_printed(self, out: bytes, err: bytes) -> None:
+        number = len(self._printed) // 2 + 1
+        for stream, content in (("stdout", out), ("stderr", err)):
+            self._printed.append(Artefact(f"{stream} of command {number}", content, printed=True))
+
+    def show_everything(self, *runs: str, of: str = "latest") -> None:
+        """Print these runs of an eval run, its page, and the list of eval runs, as text and as JSON."""
+        pages = [["show", of, run, *full] for run in runs for full in ([], ["--full"], ["--json"])]
+        for words in [*pages, ["show", of, "--all"], ["show", of, "--failed", "--json"], ["runs"], ["runs", "--json"]]:
+            assert self.cli(*words).ret == 0, words
 
     def artefacts(self) -> list[Artefact]:
         """Return what commands printed, and every file in the workspace that is not an unchanged input."""
