@@ -14,7 +14,10 @@ from pytest_osmosis.lab.process_tree import descendants
 from tests.hostile.fuzzing import SECONDS, Fuzzer
 from tests.hostile.sweep import control_characters, control_sequences, secrets
 from tests.hostile.workspaces import Artefact, HostileWorkspace
+from tests.plugin.conftest import shell
+from tests.plugin.workspaces import Shell
 
+__all__ = ["shell"]
 HERE = Path(__file__).parent
 MEMORY_MB = 600
 """All processes of one test that is `measured`, together."""
@@ -103,13 +106,14 @@ def measured() -> Iterator[None]:
 
 @pytest.fixture
 def hostile(
-    pytester: pytest.Pytester,
+    shell: Shell,
     plugin_args: list[str],
     monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
     core_files: None,
 ) -> Iterator[HostileWorkspace]:
     """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it."""
-    workspace = HostileWorkspace(pytester, plugin_args, monkeypatch)
+    workspace = HostileWorkspace(shell, plugin_args, monkeypatch, capfdbinary)
     yield workspace
     found = [
         f"{artefact.name}: {problem}"

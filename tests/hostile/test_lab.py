@@ -47,7 +47,7 @@ def source(statements: dict[str, str]) -> str:
 def test_no_function_takes_the_lab_down(hostile: HostileWorkspace) -> None:
     hostile.write("fatal.py", source({name: statement for name, (statement, _) in FATAL.items()}))
 
-    result = hostile.run("fatal.py", "--osmosis-lab", "--osmosis-lab-budget=8", "-k", PROBE, "-rA", timeout=300)
+    result = hostile.run_process("fatal.py", "--osmosis-lab", "--osmosis-lab-budget=8", "-k", PROBE, "-rA", timeout=300)
 
     assert result.ret == 1
     counts = result.parseoutcomes()
@@ -62,7 +62,7 @@ def test_no_function_takes_the_lab_down(hostile: HostileWorkspace) -> None:
 def test_what_a_function_leaves_behind_delays_nothing(hostile: HostileWorkspace) -> None:
     hostile.write("harmless.py", source(HARMLESS))
 
-    result = hostile.run("harmless.py", "--osmosis-lab", "--osmosis-lab-budget=200", "-k", PROBE, timeout=300)
+    result = hostile.run_process("harmless.py", "--osmosis-lab", "--osmosis-lab-budget=200", "-k", PROBE, timeout=300)
 
     result.assert_outcomes(passed=len(HARMLESS), deselected=9 * len(HARMLESS))
 
@@ -72,7 +72,7 @@ def test_a_function_that_forks_in_pytests_process_is_tested_once(hostile: Hostil
     hostile.write("forking.py", forking)
     hostile.write("forking.cases.toml", '[[f]]\nsolution_str = "42"\nexpect = 1\n')
 
-    result = hostile.run("forking.py")
+    result = hostile.run_process("forking.py")
 
     result.assert_outcomes(passed=2)
     assert result.stdout.str().count("2 passed") == 1

@@ -88,7 +88,7 @@ def evaluated(
                 prices=prices or {},
             )
         configs = [f"--osmosis-config=configs/eval/{client}.toml" for client in scripts]
-        result = hostile.run(*configs, "--osmosis-no-probe", *args, timeout=DEADLINE_S)
+        result = hostile.run_process(*configs, "--osmosis-no-probe", *args, timeout=DEADLINE_S)
     assert result.ret in (0, 1, 9), result.stdout.str()
     for word in ("INTERNALERROR", "Traceback", "Exception ignored", "ResourceWarning"):
         assert word not in result.stdout.str() + result.stderr.str(), result.stdout.str()

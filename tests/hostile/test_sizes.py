@@ -14,7 +14,7 @@ def test_a_plan_out_of_reach_is_refused_with_its_size(hostile: HostileWorkspace)
     hostile.eval(rows=3, evaluation={"n": 10_000_000}, baseline={"model_path": "demo/arithmetic"})
     hostile.eval("y", rows=3, evaluation={"n": 2**62})
 
-    result = hostile.run("--osmosis-config=configs/eval")
+    result = hostile.run_process("--osmosis-config=configs/eval")
 
     assert result.ret == 4
     fix = "an eval has at most 10,000,000; lower n (--osmosis-n) or select fewer rows (--osmosis-limit)"
@@ -28,9 +28,9 @@ def test_numbers_without_measure_on_the_command_line_are_refused(hostile: Hostil
     digits = "9" * 400
     flags = ("n", "limit", "offset", "batch-size", "max-turns", "max-tokens", "max-in-flight", "smoke-rows")
 
-    result = hostile.run(CONFIG, "--osmosis-smoke", *(f"--osmosis-{flag}={digits}" for flag in flags))
+    result = hostile.run_process(CONFIG, "--osmosis-smoke", *(f"--osmosis-{flag}={digits}" for flag in flags))
     assert result.ret == 4
-    result = hostile.run(
+    result = hostile.run_process(
         CONFIG, *(f"--osmosis-{flag}={digits}" for flag in flags[:6]), "--osmosis-set=data.rows=" + digits
     )
 
@@ -42,7 +42,7 @@ def test_numbers_without_measure_on_the_command_line_are_refused(hostile: Hostil
 def test_more_hosts_and_slots_than_runs_take_no_more_than_the_runs_need(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=2, evaluation={"batch_size": 2**62}, execution={"hosts": 512})
 
-    result = hostile.run(CONFIG)
+    result = hostile.run_process(CONFIG)
 
     result.assert_outcomes(passed=2)
-    assert hostile.run(CONFIG, "--osmosis-set=execution.hosts=513").ret == 4
+    assert hostile.run_process(CONFIG, "--osmosis-set=execution.hosts=513").ret == 4

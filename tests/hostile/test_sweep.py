@@ -8,7 +8,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from urllib.parse import quote
+
+import pytest
 
 from benchmarks.memory import PeakMemory, proportional_mb
 from pytest_osmosis.lab.process_tree import descendants
@@ -137,12 +140,21 @@ def test_the_search_covers_every_kind_of_file(hostile: HostileWorkspace) -> None
         assert list(secrets(artefact.content + API_KEY.encode(), hostile.secrets)), artefact.name
 
 
-def test_a_command_in_this_process_prints_what_a_process_prints(hostile: HostileWorkspace) -> None:
+def test_commands_in_this_process_print_what_processes_print(hostile: HostileWorkspace) -> None:
+    def check(here: Callable[..., pytest.RunResult], process: Callable[..., pytest.RunResult], *words: str) -> None:
+        results = [run(*words) for run in (process, here)]
+        first, second = ((result.ret, result.outlines, result.errlines) for result in results)
+        assert first == second, words
+        *_, out, err, out_here, err_here = [each.content for each in hostile.artefacts() if each.printed]
+        assert (out_here, err_here) == (out, err), words
+
+    def command(*words: str) -> pytest.RunResult:
+        return hostile.command(sys.executable, "-mpytest_osmosis", *words)
+
     hostile.eval(rows=[{"user_prompt": "日é 1 * 2", "score": 0.0}])
     hostile.run("--osmosis-config=configs/eval/x.toml")
-    for words in (["show", "row0-run0", "--full"], ["show", "no\x1bne"], ["show", "--nothing-of-that-name"]):
-        process = hostile.command(sys.executable, "-mpytest_osmosis", *words)
-        here = hostile.cli(*words)
-        assert (here.ret, here.outlines, here.errlines) == (process.ret, process.outlines, process.errlines)
-        *_, out, err, own_out, own_err = [artefact.content for artefact in hostile.artefacts() if artefact.printed]
-        assert (own_out, own_err) == (out, err)
+    check(hostile.cli, command, "show", "row0-run0", "--full")
+    check(hostile.cli, command, "show", "no\x1bne")
+    check(hostile.cli, command, "show", "--nothing-of-that-name")
+    check(hostile.run, hostile.run_process, "--osmosis-config=no\x1bne.toml")
+    check(hostile.run, hostile.run_process, "--osmosis-config=configs/eval/x.toml", "--co", "-qq")

@@ -172,7 +172,7 @@ def test_a_very_long_line_is_shortened_wherever_it_is_shown(hostile: HostileWork
             "rewards.py",
             "def score(solution_str, **kwargs):\n    print(solution_str)\n    raise ValueError(solution_str)\n",
         )
-        result = hostile.run(CONFIG, "--junitxml=junit.xml", "--osmosis-markdown=page.md", "--osmosis-no-probe")
+        result = hostile.run_process(CONFIG, "--junitxml=junit.xml", "--osmosis-markdown=page.md", "--osmosis-no-probe")
     assert result.ret == 9
     assert len(result.stdout.str()) < 300_000
     shown = hostile.cli("show", "row0-run0")

@@ -117,7 +117,7 @@ def evaluated(hostile: HostileWorkspace, evals: Mapping[str, Code], *options: st
             tables["agent"] = {"agent": f"agent_{name}:rollout"}
         hostile.eval(name, [{"name": row} for row in [*code.names, *["good"] * WELL_BEHAVED]], ".", **tables)
     configs = [f"--osmosis-config=configs/eval/{name}.toml" for name in evals]
-    result = hostile.run(*configs, "--junitxml=junit.xml", *options, timeout=DEADLINE_S)
+    result = hostile.run_process(*configs, "--junitxml=junit.xml", *options, timeout=DEADLINE_S)
     assert result.ret in (0, 1, 9), result.stdout.str()[-2000:]
     cases = junit_cases(hostile.root / "junit.xml")
     outcomes: dict[str, dict[str, str]] = {}
@@ -304,7 +304,7 @@ def test_code_that_breaks_while_it_is_imported_stops_the_command(hostile: Hostil
     for name, code in BREAKING.items():
         hostile.write(f"rewards_{name}.py", f"{code}\ndef score(solution_str):\n    return 1.0\n")
         hostile.eval(name, rows=1, scoring={"eval_fns": [f"rewards_{name}:score"]})
-    result = hostile.run("--osmosis-config=configs/eval")
+    result = hostile.run_process("--osmosis-config=configs/eval")
     assert result.ret == 4
     said = re.findall(r"^ERROR: ([\w, ]+): ", result.stderr.str(), re.MULTILINE)
     assert {name for names in said for name in names.split(", ")} == BREAKING.keys()

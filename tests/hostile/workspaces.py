@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from pytest_osmosis.cli.main import main
-from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
+from tests.plugin.in_process import run_command, run_pytest
+from tests.plugin.workspaces import DEADLINE_S, PYTEST, WITHOUT_OTHERS, Shell, Workspace
 
 API_KEY = "sk-hostile-9f3b7c2e51d84a06"
 """The value of OPENAI_API_KEY in every hostile workspace. No text that a test expects contains it."""
@@ -33,14 +33,21 @@ class Artefact(NamedTuple):
 class HostileWorkspace(Workspace):
     """A workspace with an API key in its environment. Tests add other secrets with `secret`."""
 
-    def __init__(self, pytester: pytest.Pytester, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        arguments: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+        captured: pytest.CaptureFixture[bytes],
+    ) -> None:
         self._monkeypatch = monkeypatch
+        self._captured = captured
         self._written: dict[Path, bytes] = {}
         self._printed: list[Artefact] = []
         self.secrets: dict[str, str] = {}
         self.annotates = False
         """True if annotations of ours, which are workflow commands, may be printed."""
-        super().__init__(pytester, arguments)
+        super().__init__(shell, arguments)
         self.secret("OPENAI_API_KEY", API_KEY)
 
     def secret(self, variable: str, value: str) -> None:
@@ -62,36 +69,38 @@ class HostileWorkspace(Workspace):
         self._keep(file)
         return file
 
-    def run(self, *args: str, stdin: bytes | None = None, timeout: float = DEADLINE_S) -> pytest.RunResult:
-        """Run `pytest <args>` in the root, and keep what it prints.
+    def run(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
+        """Run `pytest <args>` in the root, and keep what it prints: in this process, unless there are workers."""
+        if self.distributed:
+            return self.run_process(*args, stdin=stdin)
+        return self._here(lambda: run_pytest(self.root, [*WITHOUT_OTHERS, *self.plugins, *args], stdin))
+
+    def run_process(self, *args: str, stdin: bytes | None = None, timeout: float = DEADLINE_S) -> pytest.RunResult:
+        """Run the same in a process of its own.
 
         `timeout` guards against hangs, in seconds. It is no measure: a loaded machine may be slow.
         """
         return self.command(*PYTEST, *self.plugins, *self.arguments, *args, stdin=stdin, timeout=timeout)
 
+    def cli(self, *args: str) -> pytest.RunResult:
+        """Run `pytest-osmosis <args>` in the root and in this process, and keep what it prints."""
+        return self._here(lambda: run_command(self.root, args))
+
     def command(self, *words: str, stdin: bytes | None = None, timeout: float = DEADLINE_S) -> pytest.RunResult:
         """Run any command in the root, and keep what it prints."""
-        given = pytest.Pytester.CLOSE_STDIN if stdin is None else stdin
-        result = self.pytester.run(*words, stdin=given, timeout=timeout)
-        self._keep_printed((self.root / "stdout").read_bytes(), (self.root / "stderr").read_bytes())
-        return result
-
-    def cli(self, *words: str) -> pytest.RunResult:
-        """Run `pytest-osmosis <words>` in this process, and keep what a process would print."""
         began = time.monotonic()
-        written = io.BytesIO(), io.BytesIO()
-        out, err = (io.TextIOWrapper(each, encoding="utf-8") for each in written)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                status = main(words)
-            except SystemExit as leaving:  # argparse leaves like this
-                status = int(leaving.code or 0)
-        out.flush()
-        err.flush()
-        printed = [each.getvalue() for each in written]
-        self._keep_printed(*printed)
-        outlines, errlines = (content.decode().splitlines() for content in printed)
-        return pytest.RunResult(status, outlines, errlines, time.monotonic() - began)
+        done = subprocess.run(
+            words, cwd=self.root, input=stdin or b"", capture_output=True, timeout=timeout, check=False
+        )
+        self._keep_printed(done.stdout, done.stderr)
+        out, err = (content.decode(errors="replace").splitlines() for content in (done.stdout, done.stderr))
+        return pytest.RunResult(done.returncode, out, err, time.monotonic() - began)
+
+    def _here(self, run: Callable[[], pytest.RunResult]) -> pytest.RunResult:
+        self._captured.readouterr()
+        result = run()
+        self._keep_printed(*self._captured.readouterr())
+        return result
 
     def _keep_printed(self, out: bytes, err: bytes) -> None:
         number = len(self._printed) // 2 + 1
@@ -117,7 +126,5 @@ class HostileWorkspace(Workspace):
         self._written[file] = hashlib.sha256(file.read_bytes()).digest()
 
     def _is_input(self, path: Path) -> bool:
-        if path.parent == self.root and path.name in {"stdout", "stderr"}:
-            return True  # kept in _printed
         kept = self._written.get(path)
         return kept is not None and kept == hashlib.sha256(path.read_bytes()).digest()
