@@ -50,19 +50,6 @@ def test_no_number_on_the_command_line_breaks_the_reader(workspace: Path, number
             assert f"--{table}.{key}: " in str(raised.value)
 
 
-def test_the_problem_names_the_bounds(workspace: Path) -> None:
-    path = workspace / "configs/eval/x.toml"
-    path.write_text(f"[execution]\nhosts = 20000\nwatchdog_s = 1e9\n[evaluation]\nn = {10**30}\n")
-    with pytest.raises(ConfigError) as raised:
-        load_eval_config(path)
-    for problem in (
-        '2: [execution] hosts: must be an integer from 1 to 10,000, or "auto", got 20000',
-        "3: [execution] watchdog_s: must be a finite number above 0 and at most 31,536,000 (a year), got 1000000000.0",
-        f"5: [evaluation] n: must be an integer of at least 1 and at most 9,223,372,036,854,775,807, got {10**30}",
-    ):
-        assert problem in str(raised.value)
-
-
 @pytest.mark.parametrize("rows", ["9" * 400, "0-" + "9" * 400, "1-999999999999999999"])
 def test_rows_without_measure_are_refused_or_harmless(workspace: Path, rows: str) -> None:
     path = workspace / "configs/eval/x.toml"
