@@ -1,0 +1,52 @@
+"""A rollout and a process need what figures.json says. Nothing is timed, so a slow machine changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.guard.figures import (
+    CHANCE,
+    IS_COUNTED,
+    PYTHON,
+    calls_that_changed,
+    differences,
+    import_figures,
+    module_differences,
+    needs,
+    stored,
+)
+from tests.guard.imports import processes
+
+counted = pytest.mark.skipif(not IS_COUNTED, reason=f"figures.json has the calls and bytecodes of Python {PYTHON}")
+
+
+def check(what: str, lines: list[str]) -> None:
+    """Fail with these lines, if there are any."""
+    if lines:
+        advice = "If that is meant, run `python -m tests.guard.update` and commit tests/guard/figures.json."
+        pytest.fail("\n".join([what, *(f"  {line}" for line in lines), advice]), pytrace=False)
+
+
+def test_each_rollout_needs_the_messages_and_bytes_of_the_file() -> None:
+    check("Each rollout needs others than before:", differences(stored()["traffic"], needs()[0]["traffic"]))
+
+
+@counted
+def test_each_rollout_and_the_import_of_the_plugin_need_the_calls_of_the_file() -> None:
+    was, (now, _) = stored(), needs()
+    lines = differences(was["counts"], {**now["counts"], **import_figures()})
+    check("Each rollout needs others than before:", [*lines, *calls_that_changed(was, now, lines)])
+
+
+@counted
+def test_a_rollout_needs_no_more_in_an_eval_of_more_rollouts() -> None:
+    few, more = needs()
+    lines = differences(few["counts"], more["counts"], CHANCE) + differences(few["traffic"], more["traffic"])
+    check("Each rollout needs others in a larger eval:", [*lines, *calls_that_changed(few, more, lines)])
+
+
+@pytest.mark.slow
+def test_each_process_imports_the_modules_of_the_file(tmp_path: Path) -> None:
+    check("Processes import others than before:", module_differences(stored()["modules"], processes(tmp_path)))
