@@ -1,4 +1,7 @@
-"""Without an eval, the plugin imports nothing heavy, prints nothing and writes nothing."""
+"""Without an eval, the plugin imports nothing heavy, prints nothing and writes nothing.
+
+`tests/guard` counts what the import of the plugin needs, and the modules of all other processes.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,6 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {
-    "aiohttp",
-    "anthropic",
-    "asyncio",
-    "concurrent.futures",
-    "jsonschema",
-    "multiprocessing.connection",
-    "openai",
-    "ray",
-    "tomli",
-}
 OURS = {
     "pytest_osmosis",
     "pytest_osmosis.plugin",
@@ -32,7 +24,6 @@ OURS = {
     "pytest_osmosis.plugin.reward_tests",
     "pytest_osmosis.plugin.reward_tests.reward_options",
 }
-
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 RECORD_MODULES = """
 import json, pathlib, sys
@@ -79,7 +70,6 @@ def test_an_unrelated_run_imports_only_the_modules_that_declare_options(project:
     with_plugin = modules_after_a_run(project, "-ppytest_osmosis.plugin")
 
     assert with_plugin - without == OURS
-    assert not with_plugin & HEAVY
 
 
 @pytest.mark.slow

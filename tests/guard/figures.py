@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.guard.imports import HEAVY, Imports
+from tests.guard.imports import Imports, heavy
 
 FILE = Path(__file__).with_name("figures.json")
 PYTHON = "3.11"
@@ -24,7 +24,7 @@ TOLERANCE = 0.02
 """Bytecodes may differ by this share of their figure, or else each edit of a busy function would change one."""
 CHANCE = 0.0005
 """So much of them is chance: the embedded model takes branches."""
-N_LISTED = 12
+N_LISTED = 8
 """The most functions that are listed."""
 
 Figures = Mapping[str, float]
@@ -69,7 +69,7 @@ def _output_of(module: str, *arguments: str) -> str:
 def module_figures(imports: Imports) -> dict[str, int | str]:
     """Return how many modules of each room a process imports, and the names of the heavy ones."""
     rooms = Counter(name.split(".")[1] for name in imports if name.startswith("pytest_osmosis."))
-    return {"heavy": " ".join(name for name in HEAVY if name in imports), **dict(sorted(rooms.items()))}
+    return {"heavy": " ".join(heavy(imports)), **dict(sorted(rooms.items()))}
 
 
 def stored() -> dict[str, Any]:
@@ -110,8 +110,8 @@ def module_differences(was: Mapping[str, Mapping[str, Any]], now: Mapping[str, I
         new = module_figures(imports)
         for group in [name for name in sorted({*old, *new}) if old.get(name, 0) != new.get(name, 0)]:
             lines.append(f"{process}, {group}: {old.get(group, 0)} -> {new.get(group, 0)}")
-            names = [name for name in HEAVY if name in imports and name not in str(old.get(group)).split()]
+            names = [name for name in heavy(imports) if name not in str(old.get(group)).split()]
             if group != "heavy":
                 names = sorted(name for name in imports if name.split(".")[:2] == ["pytest_osmosis", group])
-            lines += [f"  {name} by {imports[name]}" for name in names]
+            lines += [f"  {name} by {imports[name].place}" for name in names]
     return lines

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.guard.workspace import SECRETS, write_workspace
 
@@ -28,8 +29,9 @@ def load_and_note(name, import_, load=frozen._find_and_load):
     frame = sys._getframe()
     while frame and (frame.f_code.co_filename == __file__ or "importlib" in frame.f_code.co_filename):
         frame = frame.f_back
+    by = (frame.f_globals.get("__name__"), f"{frame.f_code.co_filename}:{frame.f_lineno}") if frame else ("", "")
     with open(f"{folder}/{os.getpid()}", "a", encoding="utf-8") as file:
-        file.write(f"{name}\\t{frame.f_code.co_filename}:{frame.f_lineno}\\n" if frame else f"{name}\\t\\n")
+        print(name, *by, sep="\\t", file=file)
     return module
 
 if folder := os.environ.get("GUARD_IMPORTS"):
@@ -38,8 +40,29 @@ if folder := os.environ.get("GUARD_IMPORTS"):
 """The module that each Python process here imports at its start. Every import that is not served from `sys.modules`
 calls this private function; without it there would be no modules in the figures."""
 
-Imports = Mapping[str, str]
-"""The place that imported a module first, by its name."""
+
+class Import(NamedTuple):
+    """The module that first imported one, and the place in its file."""
+
+    by: str
+    place: str
+
+
+Imports = Mapping[str, Import]
+"""The imports of a process, by the name of what is imported."""
+
+
+def heavy(imports: Imports) -> list[str]:
+    """Return the heavy modules that a process imports because of ours. Some releases of pytest or xdist need one."""
+    return [name for name in HEAVY if _is_because_of_us(name, imports)]
+
+
+def _is_because_of_us(name: str, imports: Imports) -> bool:
+    seen = set[str]()
+    while name in imports and name not in seen and not name.startswith("pytest_osmosis."):
+        seen.add(name)
+        name = imports[name].by
+    return name.startswith("pytest_osmosis")
 
 
 class Project:
@@ -75,8 +98,8 @@ class Project:
 
 
 def _imports_in(file: Path) -> Imports:
-    lines = [line.partition("\t") for line in file.read_text(encoding="utf-8").splitlines()]
-    return {name: by for name, _, by in lines}
+    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
+    return {name: Import(by, place) for name, by, place in lines}
 
 
 def processes(root: Path) -> Mapping[str, Imports]:

@@ -20,9 +20,21 @@ from typing import Any, cast
 
 TICK_S = 2.0
 """Each sleep lasts as long, so that whatever happens now and then happens in each turn."""
-now_s = [1000.0]
-vars(time).update(monotonic=lambda: now_s[0], sleep=lambda _: now_s.append(now_s.pop() + TICK_S))
-vars(time).update(perf_counter=time.monotonic)  # before our modules take these functions
+END_S = 10_000.0
+"""An eval that lasts as long hangs."""
+now_s = 1000.0
+
+
+def monotonic() -> float:
+    return now_s
+
+
+def sleep(_: float) -> None:
+    global now_s
+    now_s += TICK_S
+
+
+vars(time).update(monotonic=monotonic, perf_counter=monotonic, sleep=sleep)  # before modules of ours take them
 
 from pytest_osmosis.engine.actor import Close  # noqa: E402
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post, events_on  # noqa: E402
@@ -68,9 +80,11 @@ class LinkedHost(InlineConnection):
         with counted(self.counts):
             if requests:
                 self._server._post([json.loads(line) for line in requests.splitlines()])
-            while self._loop._ready:
+            is_busy = True
+            while is_busy:
                 self._loop.call_soon(self._loop.stop)
                 self._loop.run_forever()
+                is_busy = bool(self._loop._ready)
         events = os.read(self._events, SIZE_BYTES) if waiting_in(self._events) else b""
         note(self._traffic, f"engine to {self.name}", requests)
         note(self._traffic, f"{self.name} to engine", events)
@@ -109,6 +123,9 @@ def measured(n: int, folder: Path) -> dict[str, Any]:
 
     def turn() -> None:
         said = [(host, events) for host in hosts if (events := host.step())]
+        if not said:
+            sleep(TICK_S)
+            assert now_s < END_S, f"nothing goes on: {run.engine.notices.texts}"
         with counted(engine):
             for host, events in said:
                 actor.inbox.put(Heard(host, events_on(events.splitlines())))

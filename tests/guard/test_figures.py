@@ -30,23 +30,25 @@ def check(what: str, lines: list[str]) -> None:
 
 
 def test_each_rollout_needs_the_messages_and_bytes_of_the_file() -> None:
-    check("Each rollout needs others than before:", differences(stored()["traffic"], needs()[0]["traffic"]))
+    check("Each rollout needs other messages or bytes:", differences(stored()["traffic"], needs()[0]["traffic"]))
 
 
 @counted
 def test_each_rollout_and_the_import_of_the_plugin_need_the_calls_of_the_file() -> None:
     was, (now, _) = stored(), needs()
     lines = differences(was["counts"], {**now["counts"], **import_figures()})
-    check("Each rollout needs others than before:", [*lines, *calls_that_changed(was, now, lines)])
+    check(
+        "Each rollout, or the import of the plugin, needs other calls:", [*lines, *calls_that_changed(was, now, lines)]
+    )
 
 
 @counted
 def test_a_rollout_needs_no_more_in_an_eval_of_more_rollouts() -> None:
     few, more = needs()
     lines = differences(few["counts"], more["counts"], CHANCE) + differences(few["traffic"], more["traffic"])
-    check("Each rollout needs others in a larger eval:", [*lines, *calls_that_changed(few, more, lines)])
+    check("Each rollout needs more in an eval of more rollouts:", [*lines, *calls_that_changed(few, more, lines)])
 
 
 @pytest.mark.slow
 def test_each_process_imports_the_modules_of_the_file(tmp_path: Path) -> None:
-    check("Processes import others than before:", module_differences(stored()["modules"], processes(tmp_path)))
+    check("Processes import other modules:", module_differences(stored()["modules"], processes(tmp_path)))
