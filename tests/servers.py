@@ -300,6 +300,21 @@ def held(then: Behaviour) -> Behaviour:
     return behave
 
 
+def together(n: int, then: Behaviour) -> Behaviour:
+    """Answers once `n` requests have come of which none was answered, and from then on at once."""
+    n_there, all_there = 0, asyncio.Event()
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        nonlocal n_there
+        n_there += 1
+        if n_there >= n:
+            all_there.set()
+        await all_there.wait()
+        return await then(exchange)
+
+    return behave
+
+
 def never() -> Behaviour:
     """Takes the request and never answers."""
 

@@ -98,7 +98,8 @@ def note(text):
 
 async def waits(solution_str):
     note("scoring+")
-    await asyncio.sleep(0.02)
+    while open("log.txt").read().count("scoring+") < MEETING:
+        await asyncio.sleep(0.01)
     note("scoring-")
     return 1.0
 
@@ -110,14 +111,13 @@ def blocks(solution_str):
 """
 
 
-@pytest.mark.clock
 @pytest.mark.parametrize(("generation", "scoring", "interleaved"), [(2, 1, True), (6, 3, True), (1, 6, False)])
 def test_rollouts_and_scorings_have_limits_of_their_own(
     tmp_path: Path, generation: int, scoring: int, interleaved: bool
 ) -> None:
     """They hold for all processes together, those of functions that block included."""
     workspace = Workspace(tmp_path, rows=12)
-    workspace.write("rewards.py", SCORED)
+    workspace.write("rewards.py", f"{SCORED}\nMEETING = {0 if interleaved else 2}\n")
     workspace.agent(
         """
         from rewards import note

@@ -12,7 +12,18 @@ from aiohttp import web
 
 from pytest_osmosis.text.quoted_blocks import blocks_in
 from tests.engine.evaluating import Live, Workspace, evaluated
-from tests.servers import Behaviour, ChatServer, Exchange, cut_connection, half_json, never, reply, slow, status
+from tests.servers import (
+    Behaviour,
+    ChatServer,
+    Exchange,
+    cut_connection,
+    half_json,
+    never,
+    reply,
+    slow,
+    status,
+    together,
+)
 
 RIGHT = json.dumps({"score": 1, "explanation": "it is right"})
 ROWS = 4
@@ -204,10 +215,9 @@ def test_the_model_of_a_judge_is_probed_before_the_first_run(questions: Workspac
     assert [record.rolled for record in live.results.records] == [False] * ROWS
 
 
-@pytest.mark.clock
 def test_requests_to_judges_have_a_bound_of_their_own(questions: Workspace) -> None:
     live, server = judged_by(
-        questions, slow(0.05, reply(RIGHT)), judge={"votes": 5}, evaluation={"batch_size": 2, "n": 2}
+        questions, together(2, reply(RIGHT)), judge={"votes": 5}, evaluation={"batch_size": 2, "n": 2}
     )
 
     assert set(live.kinds()) == {"passed"}

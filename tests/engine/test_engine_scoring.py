@@ -278,16 +278,20 @@ def test_a_grader_must_set_a_reward_or_remove_the_sample(workspace: Workspace, s
     assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
-@pytest.mark.clock
 def test_no_more_than_batch_size_judges_run_at_once(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {index}"} for index in range(9)])
     code = """
 now = most = 0
+three = asyncio.Event()
 async def judge(solution_str):
     global now, most
     now += 1
     most = max(most, now)
-    await asyncio.sleep(0.05)
+    if now == 3:
+        three.set()
+    await three.wait()
+    for _ in range(200):  # a fourth would begin meanwhile
+        await asyncio.sleep(0)
     now -= 1
     return most
 """

@@ -5,16 +5,14 @@ A host gets two runs ahead of their turn, so two may still begin before it gets 
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
 from tests.engine.test_engine_retries import by_row
-from tests.servers import QUOTA, Behaviour, ChatServer, Exchange, reply, status
+from tests.servers import QUOTA, Behaviour, ChatServer, reply, status, together
 
 ONE_BY_ONE = {"evaluation": {"batch_size": 1}}
 AHEAD = 2
@@ -62,28 +60,12 @@ def test_a_401_during_rollouts_stops_runs_that_had_not_begun(workspace: Workspac
     assert stopped_with(live, "401")
 
 
-def refused_once(n: int, answer: Behaviour) -> Behaviour:
-    """Hold requests until there are `n`, then answer all of them with the same."""
-    n_there = 0
-    all_there = asyncio.Event()
-
-    async def behave(exchange: Exchange) -> web.StreamResponse:
-        nonlocal n_there
-        n_there += 1
-        if n_there >= n:
-            all_there.set()
-        await all_there.wait()
-        return await answer(exchange)
-
-    return behave
-
-
 @pytest.mark.parametrize("answer", [status(401), status(429, QUOTA), status(402)], ids=["401", "quota", "402"])
 def test_nothing_is_sent_after_the_first_answer_that_denies_every_request(
     workspace: Workspace, answer: Behaviour
 ) -> None:
     workspace.rows([{"user_prompt": f"row {index}"} for index in range(80)])
-    with ChatServer(refused_once(16, answer)) as server:
+    with ChatServer(together(16, answer)) as server:
         live = evaluated(workspace.config(server, evaluation={"batch_size": 16}))
         assert len(server.requests) == 16
     assert live.kinds().count("error") == 16
@@ -105,7 +87,7 @@ def test_no_host_sends_more_once_another_was_denied(workspace: Workspace) -> Non
                     await asyncio.sleep(0.05)
         """
     )
-    with ChatServer(refused_once(8, status(401))) as server:
+    with ChatServer(together(8, status(401))) as server:
         live = evaluated(workspace.config(server, evaluation={"batch_size": 8}, execution={"hosts": 2}))
         assert len(server.requests) == 8
     assert live.results.stopped is not None
