@@ -12,14 +12,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 from pytest_osmosis import __version__
 from pytest_osmosis.cluster import relays as relays_module
 from pytest_osmosis.cluster.actors import ActorState, Closed, Failed, Nodes, Order, RelayActor, Started
 from pytest_osmosis.cluster.backlog import Said
+from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.facts_teller import facts_body
 from pytest_osmosis.cluster.frames import Frame, Kind
-from pytest_osmosis.cluster.places import Node
+from pytest_osmosis.cluster.places import HostNeeds, Node
 from pytest_osmosis.cluster.relays import Relays
 from pytest_osmosis.config.tables import RayOptions
 
@@ -35,8 +38,11 @@ class SimulatedActor:
         self._cluster = cluster
         self._says: list[Said] = []
         self._listener: Future[Any] | None = None
+        self._asked_where: Future[Any] | None = None
         self.node_id = node_id
         self.hangs = False
+        self.batches: list[Sequence[Order]] = []
+        """The orders that came, those of each call together."""
 
     def hex(self) -> str:
         return self._name
@@ -50,12 +56,12 @@ class SimulatedActor:
         future: Future[Any] = Future()
         match call:
             case "where" if not self.node_id:
-                pass
+                self._asked_where = future
             case "where" if self.node_id in self._cluster.bad_nodes:
                 future.set_exception(RuntimeError("No module named 'pytest_osmosis'"))
             case "where":
                 where = {"node": self.node_id, "node_id": self.node_id, "devices": {}, "address": self.node_id}
-                future.set_result({**where, "version": __version__})
+                future.set_result({**where, "version": self._cluster.versions.get(self.node_id, __version__)})
             case "do" if self.hangs:
                 pass
             case "do":
@@ -66,7 +72,22 @@ class SimulatedActor:
                 self._speak()
         return future
 
+    def fail(self, error: Exception) -> None:
+        """Let the call that is not answered raise an error."""
+        assert self._listener is not None
+        self._listener.set_exception(error)
+
+    def start_on(self, node_id: str) -> None:
+        """Have a node at last."""
+        self.node_id = node_id
+        if self._asked_where is not None:
+            self.answer("where").add_done_callback(_passed_on(self._asked_where))
+
+    def close(self) -> None:
+        """End all hosts."""
+
     def _do(self, orders: Sequence[Order]) -> None:
+        self.batches.append(orders)
         for kind, number, *_ in orders:
             if kind == "open":
                 place = {"node": self.node_id, "node_id": self.node_id, "pid": 1}
@@ -81,6 +102,16 @@ class SimulatedActor:
             listener, self._listener = self._listener, None
             says, self._says = self._says, []
             listener.set_result(says)
+
+
+def _passed_on(future: Future[Any]) -> Callable[[Future[Any]], None]:
+    """Return what gives a future the result of another one."""
+
+    def pass_on(done: Future[Any]) -> None:
+        error = done.exception()
+        future.set_result(done.result()) if error is None else future.set_exception(error)
+
+    return pass_on
 
 
 class _Call:
@@ -104,30 +135,36 @@ class _Call:
 class SimulatedCluster:
     """Nodes with as many CPUs each, and relays that run on them. Hosts take a CPU each.
 
-    An actor for which no node has room waits for ever, and Ray says that somebody wants what it wants. No relay can
-    start on `bad_nodes`.
+    An actor for which no node has room waits, and Ray says that somebody wants what it wants. No relay can start on
+    `bad_nodes`. Nodes have our package in one of `versions`, this one by default, and others use some of their
+    CPUs.
     """
 
     def __init__(self, n_nodes: int, cpus: int) -> None:
         self.n_cpus = {f"10.0.{index // 250}.{index % 250}": float(cpus) for index in range(n_nodes)}
         self.bad_nodes: set[str] = set()
+        self.versions: dict[str, str] = {}
+        self.used_by_others: Counter[str] = Counter()
         self.actors: dict[RelayActor, SimulatedActor] = {}
         self.n_made = 0
-        self._demands: dict[RelayActor, int] = {}
+        self._demands: dict[RelayActor, Mapping[str, Any]] = {}
+        self._lock = threading.RLock()  # protects the nodes and actors
         self._post: Post = lambda message: None
         self._heard = threading.Condition()
         self._frames: list[Frame] = []
         self.relays: Relays
 
     @contextmanager
-    def running(self, options: RayOptions | None = None) -> Iterator[Self]:
+    def running(self, options: RayOptions | None = None, *, only_here: bool = False) -> Iterator[Self]:
         """Have hosts placed."""
         names = {"Actors": lambda options, needs, post: self._joined(post), "NodeWatch": lambda post: self}
         before = {name: getattr(relays_module, name) for name in names}
         try:
             for name, made in names.items():
                 setattr(relays_module, name, made)
-            self.relays = Relays(options or RayOptions(), self._hear, lambda *seen: b"{}")
+            options = options or RayOptions()
+            described = partial(facts_body, needs=HostNeeds(options.resources), address="head:1", ray="2")
+            self.relays = Relays(options, self._hear, described, only_here=only_here)
         finally:
             for name, made in before.items():
                 setattr(relays_module, name, made)
@@ -154,6 +191,11 @@ class SimulatedCluster:
         with self._heard:
             return {frame.number: frame.first.decode() for frame in self._frames if frame.kind is Kind.WAITS}
 
+    @property
+    def facts(self) -> ClusterFacts:
+        """The facts that were told last."""
+        return ClusterFacts.from_json(self.heard(Kind.FACTS)[0])
+
     def wait_for(self, kind: Kind, n_hosts: int, seconds: float = 60.0) -> None:
         """Wait until so many hosts have said something of a kind."""
         with self._heard:
@@ -174,38 +216,55 @@ class SimulatedCluster:
         pass
 
     def look(self) -> None:
-        """Let the nodes be seen as they are now."""
-        used: Counter[str] = Counter()
-        for relay, actor in self.actors.items():
-            used[actor.node_id] += relay.seats
-        nodes = [Node(node, node, {"CPU": cpus}, {"CPU": cpus - used[node]}) for node, cpus in [*self.n_cpus.items()]]
-        states = {
-            actor.hex(): ActorState(True, actor.node_id, 1) if actor.node_id else ActorState()
-            for actor in self.actors.values()
-        }
-        self._post(Nodes(nodes, states, [{"CPU": float(seats)} for seats in self._demands.values()]))
+        """Let the nodes be seen as they are now, and actors start for which there is room."""
+        with self._lock:
+            for relay, options in [*self._demands.items()]:
+                if node_id := self._node_for(relay, options):
+                    del self._demands[relay]
+                    self.actors[relay].start_on(node_id)
+            used = self._used()
+            nodes = [Node(node, node, {"CPU": cpus}, {"CPU": cpus - used[node]}) for node, cpus in self.n_cpus.items()]
+            states = {
+                actor.hex(): ActorState(True, actor.node_id, 1) if actor.node_id else ActorState()
+                for actor in self.actors.values()
+            }
+            self._post(Nodes(nodes, states, [{"CPU": float(relay.seats)} for relay in self._demands]))
 
     def make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
-        self.n_made += 1
+        with self._lock:
+            self.n_made += 1
+            node_id = relay.pinned_to or self._node_for(relay, options)
+            if not node_id:
+                self._demands[relay] = options
+            self.actors[relay] = self._actor(relay, str(self.n_made), node_id)
+        self._post(Started(relay, self.actors[relay]))
+
+    def _actor(self, relay: RelayActor, name: str, node_id: str) -> SimulatedActor:
+        return SimulatedActor(name, node_id, self)
+
+    def _node_for(self, relay: RelayActor, options: Mapping[str, Any]) -> str:
+        """Return the node on which a relay starts, "" if none has room for it."""
         avoided = str(options.get("label_selector", {}).get("ray.io/node-id", ""))
-        taken: Counter[str] = Counter()
-        for other, actor in self.actors.items():
-            taken[actor.node_id] += other.seats
+        used = self._used()
         free = [
             node
             for node, cpus in self.n_cpus.items()
-            if cpus - taken[node] >= relay.seats
+            if cpus - used[node] >= relay.seats
             and node not in avoided.removeprefix("!in(").removesuffix(")").split(",")
         ]
-        if not free:
-            self._demands[relay] = relay.seats
-        node_id = min(free, key=lambda node: taken[node], default="")
-        self.actors[relay] = SimulatedActor(str(self.n_made), node_id, self)
-        self._post(Started(relay, self.actors[relay]))
+        return min(free, key=lambda node: used[node], default="")
+
+    def _used(self) -> Counter[str]:
+        """Return how many CPUs of each node are in use. A relay that must start on one node takes none."""
+        used = Counter(self.used_by_others)
+        for relay, actor in self.actors.items():
+            used[actor.node_id] += 0 if relay.pinned_to else relay.seats
+        return used
 
     def kill(self, relay: RelayActor) -> None:
-        self.actors.pop(relay, None)
-        self._demands.pop(relay, None)
+        with self._lock:
+            self.actors.pop(relay, None)
+            self._demands.pop(relay, None)
 
     def find_failed(self, relay: RelayActor, error: Exception) -> None:
         self._post(Failed(relay, error, self.actors[relay].node_id))
@@ -216,7 +275,7 @@ class SimulatedCluster:
     @property
     def n_demanded(self) -> int:
         """The CPUs for which Ray is asked, and of which it has none."""
-        return sum(self._demands.values())
+        return sum(relay.seats for relay in [*self._demands])
 
     def _hear(self, frame: Frame) -> None:
         with self._heard:

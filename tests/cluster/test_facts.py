@@ -11,7 +11,7 @@ import pytest
 
 from pytest_osmosis.cluster import facts_teller
 from pytest_osmosis.cluster.facts import ClusterFacts
-from pytest_osmosis.cluster.facts_teller import UNSETTLED_S, FactsTeller, facts_body
+from pytest_osmosis.cluster.facts_teller import UNSETTLED_S, FactsTeller, facts_body, waiting_text
 from pytest_osmosis.cluster.frames import Frame, Kind
 from pytest_osmosis.cluster.places import HostNeeds, Node
 
@@ -56,3 +56,7 @@ def test_where_no_two_looks_see_the_same_the_least_room_is_told(looks: Looks) ->
     (_, first), (second_at, second) = looks.told
     assert (first, second) == (1, 5)
     assert second_at <= 100.0 + UNSETTLED_S + 2 * LOOK_S
+
+
+def test_hosts_that_wait_for_the_only_place_are_told_who_has_it() -> None:
+    assert waiting_text(1, 1, NEEDS, n_of_others=1) == "other evals of this command have the only place of the cluster"
