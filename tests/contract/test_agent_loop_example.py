@@ -105,14 +105,12 @@ def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
-def test_the_example_has_the_same_scores_in_one_process_and_under_xdist(example: Path) -> None:
+def test_the_example_passes(example: Path) -> None:
     with demo_server("--model=my-model") as server:
-        plain, distributed = ours(example, server.base_url), ours(example, server.base_url, "-n2")
+        results = ours(example, server.base_url)
 
-    assert plain["summary"]["total_runs"] == 12
-    assert plain["summary"]["eval_fns"][FUNCTION]["mean"] == 1.0
-    assert list(differences(plain["rows"][0]["runs"][0]["scores"], distributed["rows"][0]["runs"][0]["scores"])) == []
-    assert plain["summary"]["total_tokens"] == distributed["summary"]["total_tokens"]
+    assert results["summary"]["total_runs"] == 12
+    assert results["summary"]["eval_fns"][FUNCTION]["mean"] == 1.0
 
 
 def test_differences_are_noticed() -> None:

@@ -52,8 +52,7 @@ def printed_by(example: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("distribution", [pytest.param("-n0"), pytest.param("-n2", marks=pytest.mark.slow)])
-def test_the_tokens_of_an_example_are_those_that_the_server_counts(example: Path, distribution: str) -> None:
+def test_the_tokens_of_an_example_are_those_that_the_server_counts(example: Path) -> None:
     with demo_server() as server:
         printed_by(
             example,
@@ -61,7 +60,6 @@ def test_the_tokens_of_an_example_are_those_that_the_server_counts(example: Path
             f"--osmosis-base-url={server.base_url}",
             "--osmosis-no-probe",
             "--osmosis-output=results.json",
-            distribution,
         )
         stats = server.stats()
     results: dict[str, Any] = json.loads((example / "results.json").read_text(encoding="utf-8"))
