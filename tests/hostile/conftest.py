@@ -30,13 +30,6 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.fixture(params=[pytest.param([], id="plain")])
-def plugin_args(request: pytest.FixtureRequest) -> list[str]:
-    """One process, unless a test is parametrized otherwise."""
-    args: list[str] = request.param
-    return args
-
-
 def _obeyed(artefact: Artefact, *, annotates: bool) -> Iterable[str]:
     """Return what a terminal, a runner of CI or a reader of reports would obey or choke on."""
     if artefact.printed:
@@ -106,14 +99,17 @@ def measured() -> Iterator[None]:
 
 @pytest.fixture
 def hostile(
+    request: pytest.FixtureRequest,
     shell: Shell,
-    plugin_args: list[str],
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
     core_files: None,
 ) -> Iterator[HostileWorkspace]:
-    """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it."""
-    workspace = HostileWorkspace(shell, plugin_args, monkeypatch, capfdbinary)
+    """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it.
+
+    Its sessions run plain, or under xdist if a mark says so.
+    """
+    workspace = HostileWorkspace(shell, getattr(request, "param", []), monkeypatch, capfdbinary)
     yield workspace
     found = [
         f"{artefact.name}: {problem}"

@@ -130,7 +130,7 @@ def test_header_summary_and_reports_do_not_quote_secrets(secrets: HostileWorkspa
     assert secrets.run("--osmosis-from=latest", f"--osmosis-pass-threshold={API_KEY}").ret == 4
 
 
-@pytest.mark.parametrize("plugin_args", [["-n2"]], indirect=True)
+@pytest.mark.parametrize("hostile", [["-n2"]], indirect=True)
 def test_workers_do_not_pass_secrets_on(secrets: HostileWorkspace) -> None:
     with ChatServer(reply(f"the key is {API_KEY} or {TOKEN.upper()} {TOKEN}")) as server:
         secrets.eval(

@@ -16,7 +16,7 @@ from tests.plugin.workspaces import DEADLINE_S, PYTEST, WITHOUT_OTHERS, Shell, W
 
 API_KEY = "sk-hostile-9f3b7c2e51d84a06"
 """The value of OPENAI_API_KEY in every hostile workspace. No text that a test expects contains it."""
-PLAIN_AND_XDIST = pytest.mark.parametrize("plugin_args", [[], ["-n2"]], indirect=True, ids=["plain", "-n2"])
+PLAIN_AND_XDIST = pytest.mark.parametrize("hostile", [[], ["-n2"]], indirect=True, ids=["plain", "-n2"])
 """Runs a test in one process and under xdist, which carries ids and reports from process to process."""
 IGNORED_FOLDERS = {"__pycache__", ".git"}
 
