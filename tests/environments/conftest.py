@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.plugin.conftest import plain_workspace, shell, workspace
+from tests.plugin.conftest import shell, workspace
 
-__all__ = ["plain_workspace", "shell", "workspace"]
+__all__ = ["shell", "workspace"]

@@ -62,10 +62,10 @@ def n_loads(workspace: Workspace) -> int:
     return len((workspace.root / "loads.txt").read_text().split())
 
 
-def test_an_eval_of_an_environment_is_listed_with_its_rows(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
+def test_an_eval_of_an_environment_is_listed_with_its_rows(workspace: Workspace) -> None:
+    write(workspace)
 
-    result = plain_workspace.run(*COMMAND, "--co")
+    result = workspace.run(*COMMAND, "--co")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(
@@ -79,9 +79,9 @@ def test_an_eval_of_an_environment_is_listed_with_its_rows(plain_workspace: Work
             "collected 6 items",
         ],
     )
-    assert n_loads(plain_workspace) == 1
-    assert plain_workspace.run(*COMMAND, "--osmosis-dry-run").ret == 0
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert n_loads(workspace) == 1
+    assert workspace.run(*COMMAND, "--osmosis-dry-run").ret == 0
+    assert not (workspace.root / ".osmosis").exists()
 
 
 @PLAIN_AND_XDIST
@@ -99,121 +99,121 @@ def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspac
     missing.stderr.fnmatch_lines([f"ERROR: {ID}[[]row8-run1]: not found: environment double-it has 8 rows, the last *"])
 
 
-def test_a_stored_run_is_scored_again_with_the_rows_that_it_kept(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
-    plain_workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
-    directory = plain_workspace.root / ".osmosis/runs/one"
+def test_a_stored_run_is_scored_again_with_the_rows_that_it_kept(workspace: Workspace) -> None:
+    write(workspace)
+    workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
+    directory = workspace.root / ".osmosis/runs/one"
     rows = [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
     assert len(rows) == 8
     assert {path.stat().st_mode & 0o077 for path in directory.iterdir()} == {0}
 
     other = SOURCE.replace("0.6 if", "0.4 if").replace("range(self.rows)", "range(1 // 0)")
-    write(plain_workspace, other)
-    again = plain_workspace.run("--osmosis-from=one")
+    write(workspace, other)
+    again = workspace.run("--osmosis-from=one")
 
     again.assert_outcomes(failed=6)
     again.stdout.fnmatch_lines(["score 0.4 < 0.5: *", "dataset row: row 0 of environment double-it"])
 
 
-def test_modules_that_an_environment_imports_belong_to_its_code(plain_workspace: Workspace) -> None:
+def test_modules_that_an_environment_imports_belong_to_its_code(workspace: Workspace) -> None:
     write(
-        plain_workspace,
+        workspace,
         SOURCE.replace("import os, sys", "from grading import RIGHT\nimport os, sys").replace("0.6", "RIGHT"),
     )
     helper = "environments/double_it/grading.py"
-    plain_workspace.write(helper, "RIGHT = 0.6\n")
-    plain_workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
+    workspace.write(helper, "RIGHT = 0.6\n")
+    workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
 
-    plain_workspace.write(helper, "RIGHT = 0.40\n")  # of another size, or Python may take the compiled file before
-    plain_workspace.run("--osmosis-from=one").assert_outcomes(failed=6)
-    others = plain_workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=4")
+    workspace.write(helper, "RIGHT = 0.40\n")  # of another size, or Python may take the compiled file before
+    workspace.run("--osmosis-from=one").assert_outcomes(failed=6)
+    others = workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=4")
     assert others.ret == 4
     others.stderr.fnmatch_lines(["  grading.py: changed", "    -RIGHT = 0.6", "    +RIGHT = 0.40"])
 
 
-def test_a_run_goes_on_only_with_the_same_environment(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
-    plain_workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=2").assert_outcomes(passed=4)
-    plain_workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
-    kept = (plain_workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes()
+def test_a_run_goes_on_only_with_the_same_environment(workspace: Workspace) -> None:
+    write(workspace)
+    workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=2").assert_outcomes(passed=4)
+    workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
+    kept = (workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes()
 
-    others = plain_workspace.run(*COMMAND, "--osmosis-run=one", '--osmosis-env-args={"rows": 5}')
+    others = workspace.run(*COMMAND, "--osmosis-run=one", '--osmosis-env-args={"rows": 5}')
     assert others.ret == 4
     others.stderr.fnmatch_lines(['  [[]environment] env_args: {} -> {"rows": 5}'])
 
-    write(plain_workspace, f"{SOURCE}\n# changed\n")
-    changed = plain_workspace.run(*COMMAND, "--osmosis-run=one")
+    write(workspace, f"{SOURCE}\n# changed\n")
+    changed = workspace.run(*COMMAND, "--osmosis-run=one")
     assert changed.ret == 4
     changed.stderr.fnmatch_lines(["  [[]environment] code: * -> *"])
 
-    write(plain_workspace, SOURCE.replace("{index} * 2?", "{index} * 2 =?"))
-    asked = plain_workspace.run(*COMMAND, "--osmosis-run=one")
+    write(workspace, SOURCE.replace("{index} * 2?", "{index} * 2 =?"))
+    asked = workspace.run(*COMMAND, "--osmosis-run=one")
     assert asked.ret == 4
     asked.stderr.fnmatch_lines(["  the prompts of rows 0, 1, 2: changed"])
-    assert (plain_workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes() == kept
+    assert (workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes() == kept
 
 
-def test_the_threshold_is_the_environments_unless_the_eval_sets_one(plain_workspace: Workspace) -> None:
-    write(plain_workspace, SOURCE.replace("pass_threshold = 0.5", "pass_threshold = 0.7"))
+def test_the_threshold_is_the_environments_unless_the_eval_sets_one(workspace: Workspace) -> None:
+    write(workspace, SOURCE.replace("pass_threshold = 0.5", "pass_threshold = 0.7"))
 
-    plain_workspace.run(*COMMAND, "--osmosis-limit=1").assert_outcomes(failed=2)
-    plain_workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-pass-threshold=0.6").assert_outcomes(passed=2)
+    workspace.run(*COMMAND, "--osmosis-limit=1").assert_outcomes(failed=2)
+    workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-pass-threshold=0.6").assert_outcomes(passed=2)
 
 
-def test_an_environment_of_a_toml_may_be_scored_by_functions_too(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
-    plain_workspace.write("rewards.py", "def half(solution_str, ground_truth, extra_info=None):\n    return 0.5\n")
-    plain_workspace.write(
+def test_an_environment_of_a_toml_may_be_scored_by_functions_too(workspace: Workspace) -> None:
+    write(workspace)
+    workspace.write("rewards.py", "def half(solution_str, ground_truth, extra_info=None):\n    return 0.5\n")
+    workspace.write(
         "configs/eval/x.toml",
         '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
         '[scoring]\neval_fns = ["rewards:half"]\nthresholds = {"rewards:half" = 0.9}\ndecide = "reward"\n'
         "[secrets]\nrequired = []\n",
     )
 
-    result = plain_workspace.run("configs/eval/x.toml")
+    result = workspace.run("configs/eval/x.toml")
 
     result.assert_outcomes(passed=9)
     result.stdout.fnmatch_lines(["  scored by: its reward, rewards:half"])
-    assert set(plain_workspace.results()["summary"]["eval_fns"]) == {"reward", "rewards:half"}
+    assert set(workspace.results()["summary"]["eval_fns"]) == {"reward", "rewards:half"}
 
 
-def test_a_package_is_not_imported_by_pytest(plain_workspace: Workspace) -> None:
-    plain_workspace.write("environments/double-it/double_it/__init__.py", SOURCE)
+def test_a_package_is_not_imported_by_pytest(workspace: Workspace) -> None:
+    workspace.write("environments/double-it/double_it/__init__.py", SOURCE)
 
-    plain_workspace.run(*COMMAND, "--osmosis-limit=1").assert_outcomes(passed=2)
+    workspace.run(*COMMAND, "--osmosis-limit=1").assert_outcomes(passed=2)
 
 
-def test_functions_that_need_all_runs_of_a_row_refuse_to_score_alone(plain_workspace: Workspace) -> None:
-    write(plain_workspace, SOURCE.replace("class Rubric:", "class Rubric:\n    has_group_rewards = True\n"))
+def test_functions_that_need_all_runs_of_a_row_refuse_to_score_alone(workspace: Workspace) -> None:
+    write(workspace, SOURCE.replace("class Rubric:", "class Rubric:\n    has_group_rewards = True\n"))
 
-    refused = plain_workspace.run(*COMMAND, "--osmosis-independent-scoring")
+    refused = workspace.run(*COMMAND, "--osmosis-independent-scoring")
 
     assert refused.ret == 4
     text = "environment me/double-it has a reward function that needs all runs of a row; leave out independent_scoring"
     refused.stderr.fnmatch_lines([f"ERROR: --osmosis-env: {text}"])
-    listed = plain_workspace.run(*COMMAND, "--co")
+    listed = workspace.run(*COMMAND, "--co")
     listed.stdout.fnmatch_lines(["  scored by: its reward, all runs of a row together"])
 
 
-def test_an_environment_gets_the_secrets_and_variables_of_its_eval(plain_workspace: Workspace) -> None:
+def test_an_environment_gets_the_secrets_and_variables_of_its_eval(workspace: Workspace) -> None:
     needs = 'assert os.environ["MY_KEY"] == "abcdefgh" and os.environ["LEVEL"] == "3"'
-    write(plain_workspace, f"{SOURCE}\n{needs}\n")
-    plain_workspace.write("keys.env", "MY_KEY=abcdefgh\n")
-    plain_workspace.write(
+    write(workspace, f"{SOURCE}\n{needs}\n")
+    workspace.write("keys.env", "MY_KEY=abcdefgh\n")
+    workspace.write(
         "configs/eval/x.toml",
         '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
         '[env]\nLEVEL = "3"\n[secrets]\nrequired = ["MY_KEY"]\n',
     )
 
     command = ("configs/eval/x.toml", "--osmosis-secrets-file=keys.env", "--osmosis-limit=1")
-    assert plain_workspace.run(*command, "--co").ret == 0
-    plain_workspace.run(*command).assert_outcomes(passed=3)
+    assert workspace.run(*command, "--co").ret == 0
+    workspace.run(*command).assert_outcomes(passed=3)
 
 
-def test_a_stored_run_of_another_environment_is_not_scored(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
-    plain_workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-run=one").assert_outcomes(passed=2)
-    path = plain_workspace.root / ".osmosis/runs/one/manifest.json"
+def test_a_stored_run_of_another_environment_is_not_scored(workspace: Workspace) -> None:
+    write(workspace)
+    workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-run=one").assert_outcomes(passed=2)
+    path = workspace.root / ".osmosis/runs/one/manifest.json"
     manifest = read_json(path)
 
     for told, said in (
@@ -222,30 +222,30 @@ def test_a_stored_run_of_another_environment_is_not_scored(plain_workspace: Work
         ({}, "ERROR: run one: was made without an environment, and environment double-it is named now; *"),
     ):
         path.write_text(json.dumps({**manifest, "environment": told}))
-        refused = plain_workspace.run("--osmosis-from=one")
+        refused = workspace.run("--osmosis-from=one")
         assert refused.ret == 4
         refused.stderr.fnmatch_lines([said])
 
 
-def test_an_environment_is_torn_down_once_its_rows_are_known(plain_workspace: Workspace) -> None:
+def test_an_environment_is_torn_down_once_its_rows_are_known(workspace: Workspace) -> None:
     torn = 'async def _teardown(self):\n        Path("torn.txt").touch()\n        raise OSError("too late to matter")'
-    write(plain_workspace, SOURCE.replace("async def rollout(", f"{torn}\n\n    async def rollout("))
+    write(workspace, SOURCE.replace("async def rollout(", f"{torn}\n\n    async def rollout("))
 
-    assert plain_workspace.run(*COMMAND, "--co").ret == 0
-    assert (plain_workspace.root / "torn.txt").exists()
+    assert workspace.run(*COMMAND, "--co").ret == 0
+    assert (workspace.root / "torn.txt").exists()
 
 
-def test_evals_with_the_same_environment_load_it_once(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
+def test_evals_with_the_same_environment_load_it_once(workspace: Workspace) -> None:
+    write(workspace)
     for name, extra in (("a", ""), ("b", ""), ("c", "env_args = {rows = 4}\n")):
-        plain_workspace.write(
+        workspace.write(
             f"configs/eval/{name}.toml",
             f'[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n{extra}'
             "[secrets]\nrequired = []\n",
         )
 
-    assert plain_workspace.run("--osmosis-config=configs/eval", "--co").ret == 0
-    assert n_loads(plain_workspace) == 2
+    assert workspace.run("--osmosis-config=configs/eval", "--co").ret == 0
+    assert n_loads(workspace) == 2
 
 
 @pytest.mark.parametrize(
@@ -273,24 +273,24 @@ def test_evals_with_the_same_environment_load_it_once(plain_workspace: Workspace
     ],
 )
 def test_an_environment_that_does_not_load_is_a_usage_error(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch, source: str, lines: list[str]
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, source: str, lines: list[str]
 ) -> None:
-    write(plain_workspace, source)
+    write(workspace, source)
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret-of-mine")
 
-    result = plain_workspace.run(*COMMAND)
+    result = workspace.run(*COMMAND)
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: --osmosis-env{lines[0].removeprefix('*')}", *lines[1:]])
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert not (workspace.root / ".osmosis").exists()
 
 
 @pytest.mark.slow  # the line is printed after some seconds
-def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(plain_workspace: Workspace) -> None:
-    write(plain_workspace, f"{SOURCE}\nimport time\ntime.sleep(1000)\n")
-    session = plain_workspace.start(*COMMAND)
+def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(workspace: Workspace) -> None:
+    write(workspace, f"{SOURCE}\nimport time\ntime.sleep(1000)\n")
+    session = workspace.start(*COMMAND)
     session.wait_for("osmosis: loading environment me/double-it, which alone knows its rows ...")
-    loads = plain_workspace.root / "loads.txt"
+    loads = workspace.root / "loads.txt"
     wait_until(lambda: loads.exists() and loads.read_text().endswith("\n"), "the environment's process to begin")
 
     session.interrupt()
@@ -300,11 +300,11 @@ def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(plain
     wait_until(lambda: not child.exists(), "the end of the process that loads the environment")
 
 
-def test_a_manifest_names_the_environment(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
-    plain_workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-run=one").assert_outcomes(passed=2)
+def test_a_manifest_names_the_environment(workspace: Workspace) -> None:
+    write(workspace)
+    workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-run=one").assert_outcomes(passed=2)
 
-    manifest = read_json(plain_workspace.root / ".osmosis/runs/one/manifest.json")
+    manifest = read_json(workspace.root / ".osmosis/runs/one/manifest.json")
 
     environment = manifest["environment"]
     assert (environment["env_id"], environment["version"], environment["n_rows"]) == ("me/double-it", "0.1.3", 8)

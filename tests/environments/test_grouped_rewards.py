@@ -76,65 +76,65 @@ def events(workspace: Workspace, kind: str) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_a_row_is_scored_whole_in_the_host_that_rolled_it_out(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
+def test_a_row_is_scored_whole_in_the_host_that_rolled_it_out(workspace: Workspace) -> None:
+    write(workspace)
 
-    plain_workspace.run(*EVAL, "--osmosis-max-in-flight=4", "-n2").assert_outcomes(passed=12)
+    workspace.run(*EVAL, "--osmosis-max-in-flight=4", "-n2").assert_outcomes(passed=12)
 
-    assert rolled_out(plain_workspace) == dict.fromkeys(range(4), 3)
-    for pid, live in groups(plain_workspace):
+    assert rolled_out(workspace) == dict.fromkeys(range(4), 3)
+    for pid, live in groups(workspace):
         assert live == [pid] * 3
-    rows = plain_workspace.results("together")["rows"]
+    rows = workspace.results("together")["rows"]
     assert {run["scores"]["reward"] for row in rows for run in row["runs"]} == {0.3}
 
 
-def test_one_selected_run_brings_the_others_of_its_row(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
+def test_one_selected_run_brings_the_others_of_its_row(workspace: Workspace) -> None:
+    write(workspace)
 
-    result = plain_workspace.run(f"{ID}[row2-run1]", *EVAL)
+    result = workspace.run(f"{ID}[row2-run1]", *EVAL)
 
     result.assert_outcomes(passed=1)
-    assert rolled_out(plain_workspace) == {2: 3}
+    assert rolled_out(workspace) == {2: 3}
     result.stdout.fnmatch_lines(["*2 runs besides the selected ones are made and counted*"])
 
 
-def test_a_run_that_failed_is_left_out_of_its_group_until_it_is_made_again(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
-    plain_workspace.write("fails", "")
+def test_a_run_that_failed_is_left_out_of_its_group_until_it_is_made_again(workspace: Workspace) -> None:
+    write(workspace)
+    workspace.write("fails", "")
     command = (*EVAL[:-1], "--osmosis-limit=1", "--osmosis-run=one")
 
-    result = plain_workspace.run(*command)
+    result = workspace.run(*command)
 
     result.stdout.fnmatch_lines(["*the runs of 1 row were scored together without 1 run that failed*"])
-    assert [event["scores"] for event in events(plain_workspace, "score")] == [{"reward": 0.2}] * 2
-    again = plain_workspace.run(*command, "--osmosis-retry-failed")
+    assert [event["scores"] for event in events(workspace, "score")] == [{"reward": 0.2}] * 2
+    again = workspace.run(*command, "--osmosis-retry-failed")
     again.assert_outcomes(passed=3)
-    assert [event["scores"] for event in events(plain_workspace, "score")][2:] == [{"reward": 0.3}] * 3
-    assert rolled_out(plain_workspace) == {0: 4}, "what is stored is not rolled out again"
+    assert [event["scores"] for event in events(workspace, "score")][2:] == [{"reward": 0.3}] * 3
+    assert rolled_out(workspace) == {0: 4}, "what is stored is not rolled out again"
 
 
-def test_a_function_that_ends_two_processes_fails_for_its_whole_row(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
-    plain_workspace.write("crash", "")
+def test_a_function_that_ends_two_processes_fails_for_its_whole_row(workspace: Workspace) -> None:
+    write(workspace)
+    workspace.write("crash", "")
     command = (*EVAL[:-1], "--osmosis-limit=1", "--osmosis-run=one")
 
-    plain_workspace.run(*command).assert_outcomes(errors=4)
+    workspace.run(*command).assert_outcomes(errors=4)
 
-    assert rolled_out(plain_workspace) == {0: 3}
-    (plain_workspace.root / "crash").unlink()
-    plain_workspace.run(*command, "--osmosis-retry-failed").assert_outcomes(passed=3)
-    assert rolled_out(plain_workspace) == {0: 3}
-    again = plain_workspace.run("--osmosis-from=one")
+    assert rolled_out(workspace) == {0: 3}
+    (workspace.root / "crash").unlink()
+    workspace.run(*command, "--osmosis-retry-failed").assert_outcomes(passed=3)
+    assert rolled_out(workspace) == {0: 3}
+    again = workspace.run("--osmosis-from=one")
     again.assert_outcomes(passed=3)
-    assert len(groups(plain_workspace)) == 3, "unchanged scores of whole rows are reused"
+    assert len(groups(workspace)) == 3, "unchanged scores of whole rows are reused"
 
 
-def test_scoring_waits_for_the_last_rollout(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
+def test_scoring_waits_for_the_last_rollout(workspace: Workspace) -> None:
+    write(workspace)
 
-    plain_workspace.run(*EVAL, "--osmosis-no-interleave-scoring", "--osmosis-run=one").assert_outcomes(passed=12)
+    workspace.run(*EVAL, "--osmosis-no-interleave-scoring", "--osmosis-run=one").assert_outcomes(passed=12)
 
-    kinds = [json.loads(line)["ev"] for line in journal(plain_workspace).read_text().splitlines()]
+    kinds = [json.loads(line)["ev"] for line in journal(workspace).read_text().splitlines()]
     assert kinds.index("score") > max(place for place, kind in enumerate(kinds) if kind == "rollout")
 
 
@@ -142,20 +142,20 @@ def journal(workspace: Workspace) -> Path:
     return workspace.root / ".osmosis/runs/one/journal.jsonl"
 
 
-def test_a_row_that_a_limit_cuts_is_not_scored_before_it_is_whole(plain_workspace: Workspace) -> None:
-    write(plain_workspace)
+def test_a_row_that_a_limit_cuts_is_not_scored_before_it_is_whole(workspace: Workspace) -> None:
+    write(workspace)
     text = (
         '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "together"\n[secrets]\nrequired = []\n'
     )
     text += "[evaluation]\nn = 3\nlimit = 4\nbatch_size = 1\n"
-    plain_workspace.write("cut.toml", f"{text}[limits]\nmax_tokens = 45\n")
+    workspace.write("cut.toml", f"{text}[limits]\nmax_tokens = 45\n")
 
-    result = plain_workspace.run("--osmosis-config=cut.toml", "--osmosis-run=one", "-rs")
+    result = workspace.run("--osmosis-config=cut.toml", "--osmosis-run=one", "-rs")
 
     result.assert_outcomes(passed=3, skipped=9, errors=1)
     result.stdout.fnmatch_lines(["*not every run of its row was rolled out: [[]limits] max_tokens = 45 *"])
-    assert rolled_out(plain_workspace) == {0: 3, 1: 1}
-    plain_workspace.write("cut.toml", text)
-    plain_workspace.run("--osmosis-config=cut.toml", "--osmosis-run=one").assert_outcomes(passed=12)
-    assert rolled_out(plain_workspace) == dict.fromkeys(range(4), 3)
-    assert len(groups(plain_workspace)) == 4
+    assert rolled_out(workspace) == {0: 3, 1: 1}
+    workspace.write("cut.toml", text)
+    workspace.run("--osmosis-config=cut.toml", "--osmosis-run=one").assert_outcomes(passed=12)
+    assert rolled_out(workspace) == dict.fromkeys(range(4), 3)
+    assert len(groups(workspace)) == 4

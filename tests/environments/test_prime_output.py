@@ -23,8 +23,8 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture
-def command(plain_workspace: Workspace, server: ChatServer) -> tuple[str, ...]:
-    page_environments.write(plain_workspace.root, "my-env")
+def command(workspace: Workspace, server: ChatServer) -> tuple[str, ...]:
+    page_environments.write(workspace.root, "my-env")
     return (
         "--osmosis-env=my-env",
         "--osmosis-model=openai/gpt-4.1-mini",
@@ -39,10 +39,10 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
-def test_the_files_hold_what_the_environment_says(plain_workspace: Workspace, command: tuple[str, ...]) -> None:
-    result = plain_workspace.run(*command, "--osmosis-save-results", "--osmosis-state-columns=judge_response,nothing")
+def test_the_files_hold_what_the_environment_says(workspace: Workspace, command: tuple[str, ...]) -> None:
+    result = workspace.run(*command, "--osmosis-save-results", "--osmosis-state-columns=judge_response,nothing")
     assert result.ret == 1, result.stdout.str()
-    (folder,) = (plain_workspace.root / "outputs/evals/my-env--openai--gpt-4.1-mini").iterdir()
+    (folder,) = (workspace.root / "outputs/evals/my-env--openai--gpt-4.1-mini").iterdir()
     lines, metadata = lines_of(folder), read_json(folder / "metadata.json")
     assert [(line["example_id"], line["run_index"], line["reward"]) for line in lines] == [
         *((0, 0, 1.0), (0, 1, 1.0), (1, 0, 0.0)),
@@ -116,26 +116,26 @@ def write_like_verifiers(folder: Path, env_args: dict[str, Any]) -> None:
 
 
 def test_rewards_in_files_of_verifiers_count_as_they_are(
-    plain_workspace: Workspace, command: tuple[str, ...], server: ChatServer
+    workspace: Workspace, command: tuple[str, ...], server: ChatServer
 ) -> None:
-    written = plain_workspace.root / "vf"
+    written = workspace.root / "vf"
     write_like_verifiers(written, {"hard": True})
     n_before = len(server.requests)
-    result = plain_workspace.run(*command, f"--osmosis-resume-from={written}", "--osmosis-run=second")
+    result = workspace.run(*command, f"--osmosis-resume-from={written}", "--osmosis-run=second")
     for line in (
         "*1 rollout in the files ended with an error: made again",
         "*3 of 6 runs are from vf",
     ):
         result.stdout.fnmatch_lines([line])
     assert len(server.requests) - n_before == 3 + 1, "the other rollouts and the probe"
-    results = plain_workspace.root / ".osmosis/runs/second/results.json"
+    results = workspace.root / ".osmosis/runs/second/results.json"
     scores = {
         (row["row_index"], run["run_index"]): run["scores"]["reward"]
         for row in read_json(results)["rows"]
         for run in row["runs"]
     }
     assert scores == {(0, 0): 0.25, (0, 1): 1.0, (1, 0): 0.75, (1, 1): 0.0, (2, 0): 1.0, (2, 1): 1.0}
-    again = plain_workspace.run(*command, "--osmosis-run=second")
+    again = workspace.run(*command, "--osmosis-run=second")
     assert again.ret == result.ret
     kept = {
         (row["row_index"], run["run_index"]): run["scores"]["reward"]
@@ -143,6 +143,6 @@ def test_rewards_in_files_of_verifiers_count_as_they_are(
         for run in row["runs"]
     }
     assert kept == scores
-    plain_workspace.run("--osmosis-from=second")
+    workspace.run("--osmosis-from=second")
     (rescored,) = [run for run in read_json(results)["rows"][0]["runs"] if run["run_index"] == 0]
     assert rescored["scores"] == {"reward": 0.0}, "the rubric does not take the answer that was taken over"

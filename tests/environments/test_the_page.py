@@ -123,14 +123,14 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture
-def page(plain_workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def page(workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A folder with the environments of the page, whose model is a server on loopback."""
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai-0123456789")
     monkeypatch.setenv("PYTEST_OSMOSIS_BASE_URL", server.base_url)
     for env_id in ("my-env", "gsm8k", "alphabet-sort", "math-python"):
-        page_environments.write(plain_workspace.root, env_id, rows=120)
+        page_environments.write(workspace.root, env_id, rows=120)
     server.requests.clear()
-    return plain_workspace
+    return workspace
 
 
 def asked(server: ChatServer) -> list[Seen]:
@@ -416,11 +416,11 @@ def test_an_ablation(page: Workspace, server: ChatServer) -> None:
     assert "my-env~temperature=0.5~difficulty=hard" in names
 
 
-def test_settings_of_an_environment_need_one(plain_workspace: Workspace) -> None:
+def test_settings_of_an_environment_need_one(workspace: Workspace) -> None:
     """Flags of environments alone are refused, with the reason, where the eval is none."""
-    plain_workspace.eval()
+    workspace.eval()
 
-    result = plain_workspace.run(
+    result = workspace.run(
         "--osmosis-config=configs/eval/x.toml", '--osmosis-env-args={"a": 1}', "--osmosis-state-columns=a",
         "--osmosis-rollout-retries=2", "--osmosis-independent-scoring",
     )  # fmt: skip

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.conftest import plain_workspace, shell, workspace
+from tests.plugin.conftest import shell, workspace
 
-__all__ = ["plain_workspace", "shell", "workspace"]
+__all__ = ["shell", "workspace"]
 
 HERE = Path(__file__).parent
 

@@ -61,26 +61,26 @@ def test_the_tools_of_a_folder_are_called(workspace: Workspace) -> None:
     assert CALLED in result.outlines
 
 
-def test_a_config_names_the_folder(plain_workspace: Workspace) -> None:
-    make(plain_workspace)
+def test_a_config_names_the_folder(workspace: Workspace) -> None:
+    make(workspace)
 
-    result = plain_workspace.run("--osmosis-config=configs/eval/x.toml")
+    result = workspace.run("--osmosis-config=configs/eval/x.toml")
 
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
-    first = plain_workspace.events("rollout")[0]
+    first = workspace.events("rollout")[0]
     assert [message["role"] for message in first["messages"]] == ["user", "assistant", "tool", "assistant"]
-    again = plain_workspace.run("--osmosis-from=latest", "--osmosis-rescore")
+    again = workspace.run("--osmosis-from=latest", "--osmosis-rescore")
     again.assert_outcomes(passed=3)
 
 
-def test_modules_of_the_same_names_do_not_meet(plain_workspace: Workspace) -> None:
+def test_modules_of_the_same_names_do_not_meet(workspace: Workspace) -> None:
     """The workspace has modules `tools`, `server` and a package `mcp` of its own, which its reward function imports."""
-    make(plain_workspace)
-    plain_workspace.write("mcp/__init__.py", "raise OSError('not the package that fastmcp imports')\n")
-    plain_workspace.write("tools.py", "NAME = 'of the workspace'\n")
-    plain_workspace.write("server.py", "import tools\n\nNAME = tools.NAME\n")
-    plain_workspace.write(
+    make(workspace)
+    workspace.write("mcp/__init__.py", "raise OSError('not the package that fastmcp imports')\n")
+    workspace.write("tools.py", "NAME = 'of the workspace'\n")
+    workspace.write("server.py", "import tools\n\nNAME = tools.NAME\n")
+    workspace.write(
         "rewards.py",
         "import server, tools\n\n"
         "async def score(solution_str, ground_truth):\n"
@@ -89,64 +89,64 @@ def test_modules_of_the_same_names_do_not_meet(plain_workspace: Workspace) -> No
         "    return float(server.NAME == tools.NAME == 'of the workspace')\n",
     )
 
-    result = plain_workspace.run(*COMMAND)
+    result = workspace.run(*COMMAND)
 
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
 
 
-def test_a_tool_may_import_a_sibling_when_it_is_called(plain_workspace: Workspace) -> None:
-    make(plain_workspace, body="import late; late.used()")
-    plain_workspace.write("mcp/late.py", "def used(): pass\n")
+def test_a_tool_may_import_a_sibling_when_it_is_called(workspace: Workspace) -> None:
+    make(workspace, body="import late; late.used()")
+    workspace.write("mcp/late.py", "def used(): pass\n")
 
-    result = plain_workspace.run(*COMMAND)
+    result = workspace.run(*COMMAND)
 
     result.assert_outcomes(passed=3)
     assert FAILED not in result.outlines
 
 
-def test_relative_imports_work_too(plain_workspace: Workspace) -> None:
-    make(plain_workspace, main="from .server import mcp\nfrom .tools import math\n")
-    plain_workspace.write("mcp/server/__init__.py", SERVER)
-    plain_workspace.write("mcp/tools/math.py", MULTIPLY.format("pass").replace("from server", "from ..server"))
+def test_relative_imports_work_too(workspace: Workspace) -> None:
+    make(workspace, main="from .server import mcp\nfrom .tools import math\n")
+    workspace.write("mcp/server/__init__.py", SERVER)
+    workspace.write("mcp/tools/math.py", MULTIPLY.format("pass").replace("from server", "from ..server"))
 
-    plain_workspace.run(*COMMAND).assert_outcomes(passed=3)
+    workspace.run(*COMMAND).assert_outcomes(passed=3)
 
 
-def test_a_folder_outside_of_the_workspace_may_be_typed(plain_workspace: Workspace, tmp_path: Path) -> None:
-    make(plain_workspace)
+def test_a_folder_outside_of_the_workspace_may_be_typed(workspace: Workspace, tmp_path: Path) -> None:
+    make(workspace)
     elsewhere = tmp_path / "elsewhere"
-    (plain_workspace.root / "mcp").rename(elsewhere)
+    (workspace.root / "mcp").rename(elsewhere)
 
-    result = plain_workspace.run(f"--osmosis-mcp={elsewhere}", *COMMAND[1:], "--osmosis-inline")
+    result = workspace.run(f"--osmosis-mcp={elsewhere}", *COMMAND[1:], "--osmosis-inline")
 
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
 
 
-def test_tools_that_raise_and_print_belong_to_their_rollout(plain_workspace: Workspace) -> None:
-    make(plain_workspace, body="print('a tool printed this'); raise ValueError('broken tool')")
+def test_tools_that_raise_and_print_belong_to_their_rollout(workspace: Workspace) -> None:
+    make(workspace, body="print('a tool printed this'); raise ValueError('broken tool')")
 
-    result = plain_workspace.run(*COMMAND)
+    result = workspace.run(*COMMAND)
 
     assert FAILED in result.outlines
-    rollouts = plain_workspace.events("rollout")
+    rollouts = workspace.events("rollout")
     assert all("a tool printed this" in str(event["output"]) for event in rollouts)
     assert all("Error calling tool 'multiply': broken tool" in str(event["messages"]) for event in rollouts)
 
 
 @pytest.mark.clock
 @pytest.mark.parametrize("body", ["import time; time.sleep(600)", "while True: pass"])
-def test_a_tool_that_hangs_costs_its_rollout_alone(plain_workspace: Workspace, body: str) -> None:
-    make(plain_workspace, body=f"if first_val == 1:\n        {body}")
-    (plain_workspace.root / "data/x.jsonl").write_text(
+def test_a_tool_that_hangs_costs_its_rollout_alone(workspace: Workspace, body: str) -> None:
+    make(workspace, body=f"if first_val == 1:\n        {body}")
+    (workspace.root / "data/x.jsonl").write_text(
         "".join(f'{{"user_prompt": "What is {n} * 2?", "ground_truth": "{n * 2}"}}\n' for n in range(3))
     )
 
-    result = plain_workspace.run(*COMMAND, "--osmosis-set=evaluation.agent_workflow_timeout_s=2")
+    result = workspace.run(*COMMAND, "--osmosis-set=evaluation.agent_workflow_timeout_s=2")
 
     result.assert_outcomes(passed=2, errors=1)
-    errors = [event for event in plain_workspace.events("rollout") if event.get("boundary")]
+    errors = [event for event in workspace.events("rollout") if event.get("boundary")]
     assert [event["boundary"] for event in errors] == ["timeout"]
 
 
@@ -172,18 +172,17 @@ def test_a_tool_that_hangs_costs_its_rollout_alone(plain_workspace: Workspace, b
     ids=["import", "none", "several", "empty", "run", "name"],
 )
 def test_a_server_that_cannot_be_used_is_an_error_before_any_request(
-    plain_workspace: Workspace, main: str, text: str
+    workspace: Workspace, main: str, text: str
 ) -> None:
-    make(plain_workspace, main=main)
+    make(workspace, main=main)
 
-    result = plain_workspace.run(*COMMAND)
+    result = workspace.run(*COMMAND)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert text in result.stderr.str()
 
 
-def test_the_server_of_a_commit(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_the_server_of_a_commit(workspace: Workspace) -> None:
     make(workspace)
     git(workspace.root, "init")
     early = commit(workspace.root, {})

@@ -30,12 +30,6 @@ def workspace(request: pytest.FixtureRequest, shell: Shell) -> Workspace:
 
 
 @pytest.fixture
-def plain_workspace(shell: Shell) -> Workspace:
-    """A workspace whose sessions run plain, for behaviour that xdist cannot change."""
-    return Workspace(shell, [])
-
-
-@pytest.fixture
 def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pytest print the whole lines of its short summary."""
     monkeypatch.setenv("COLUMNS", "200")

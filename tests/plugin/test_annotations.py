@@ -48,13 +48,13 @@ def test_a_gate_is_annotated_at_its_line_and_xfailed_runs_are_not(on_github: Wor
 
 
 def test_nothing_is_annotated_elsewhere_or_with_another_annotating_plugin(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain_workspace.eval(rows=ROWS)
-    plain_workspace.write("pytest_github_actions_annotate_failures.py", "")
+    workspace.eval(rows=ROWS)
+    workspace.write("pytest_github_actions_annotate_failures.py", "")
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
-    elsewhere = plain_workspace.run(NAMED)
+    elsewhere = workspace.run(NAMED)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    with_other_plugin = plain_workspace.run(NAMED, "-p", "pytest_github_actions_annotate_failures")
+    with_other_plugin = workspace.run(NAMED, "-p", "pytest_github_actions_annotate_failures")
 
     assert annotated(elsewhere) == annotated(with_other_plugin) == []

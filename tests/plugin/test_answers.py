@@ -57,8 +57,7 @@ def test_a_gate_that_decides_leaves_the_answers_in_the_reasons(workspace: Worksp
     )
 
 
-def test_what_is_long_is_shortened_and_whole_in_show(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_what_is_long_is_shortened_and_whole_in_show(workspace: Workspace) -> None:
     workspace.write("rewards.py", EXACT)
     answer, truth = LONG + "#### 14", LONG.replace("think", "talk") + "#### 15"
     with ChatServer(reply(answer)) as server:
@@ -76,8 +75,7 @@ def test_what_is_long_is_shortened_and_whole_in_show(plain_workspace: Workspace)
     assert f"  expected: {truth}" in workspace.show("row0-run0")
 
 
-def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(workspace: Workspace) -> None:
     workspace.write("rewards.py", EXACT)
     workspace.write(
         "agent.py",
@@ -96,8 +94,7 @@ def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(plain_wor
     assert f"  answered: {LONG.strip()}" in workspace.show("row0-run0")
 
 
-def test_rows_without_a_ground_truth_expect_nothing(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_rows_without_a_ground_truth_expect_nothing(workspace: Workspace) -> None:
     rows = [{"score": 0.0, "ground_truth": truth} for truth in (None, "")]
     workspace.eval(rows=rows)
 
@@ -109,8 +106,7 @@ def test_rows_without_a_ground_truth_expect_nothing(plain_workspace: Workspace) 
     assert "expected" not in (workspace.root / "page.md").read_text(encoding="utf-8")
 
 
-def test_a_run_that_was_not_scored_shows_no_answer_unless_its_function_broke(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_run_that_was_not_scored_shows_no_answer_unless_its_function_broke(workspace: Workspace) -> None:
     workspace.write(
         "agent.py",
         "async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n    if ctx.row_index: raise ValueError('broke')\n",
@@ -126,8 +122,7 @@ def test_a_run_that_was_not_scored_shows_no_answer_unless_its_function_broke(pla
     assert "  expected: truth of 0" in workspace.show("row0-run0")
 
 
-def test_a_rescored_run_is_shown_with_the_present_ground_truth(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_rescored_run_is_shown_with_the_present_ground_truth(workspace: Workspace) -> None:
     workspace.write("rewards.py", EXACT)
     workspace.eval(rows=[{"ground_truth": "0 * 2 = 0\n#### 0"}])
     workspace.run(NAMED).assert_outcomes(passed=1)
@@ -141,8 +136,7 @@ def test_a_rescored_run_is_shown_with_the_present_ground_truth(plain_workspace: 
     assert "  expected: 15" in workspace.show("row0-run0"), "a score that is reused keeps its ground truth"
 
 
-def test_a_secret_in_a_ground_truth_is_redacted(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = plain_workspace
+def test_a_secret_in_a_ground_truth_is_redacted(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVICE_KEY", "sk-very-secret-0123456789")
     workspace.eval(
         rows=[{"score": 0.0, "ground_truth": "x" * 100 + "sk-very-secret-0123456789"}],

@@ -115,8 +115,7 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
     assert results["baseline"]["regression"] is True
 
 
-def test_a_worse_baseline_fails_nothing(plain_workspace: Workspace, models: Models, server: ChatServer) -> None:
-    workspace = plain_workspace
+def test_a_worse_baseline_fails_nothing(workspace: Workspace, models: Models, server: ChatServer) -> None:
     models.wrong = {"new": (), "old": range(6)}
     eval_of(workspace, server)
 
@@ -129,9 +128,8 @@ def test_a_worse_baseline_fails_nothing(plain_workspace: Workspace, models: Mode
 
 
 def test_show_prints_a_run_of_the_baseline(
-    plain_workspace: Workspace, server: ChatServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, server: ChatServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = plain_workspace
     workspace.write("agent.py", SEEN)
     eval_of(workspace, server, rows=1, agent={"agent": "agent:rollout"}, prices={"old": {"input": 1e6, "output": 0}})
     workspace.run(CONFIG)
@@ -176,9 +174,8 @@ def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace:
 
 
 def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status(
-    plain_workspace: Workspace, server: ChatServer
+    workspace: Workspace, server: ChatServer
 ) -> None:
-    workspace = plain_workspace
     with ChatServer(status(401)) as closed:
         eval_of(workspace, server, rows=30, baseline={"model_path": "old", "base_url": closed.base_url})
 
@@ -191,11 +188,11 @@ def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status
     result.stdout.fnmatch_lines(["no further request is sent to the baseline's model: *401*"])
 
 
-def test_an_unreachable_model_ends_the_baseline_too(plain_workspace: Workspace, server: ChatServer) -> None:
+def test_an_unreachable_model_ends_the_baseline_too(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
-        eval_of(plain_workspace, server, model={"base_url": closed.base_url})
+        eval_of(workspace, server, model={"base_url": closed.base_url})
 
-        result = plain_workspace.run(CONFIG)
+        result = workspace.run(CONFIG)
 
     assert result.ret == 9
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
@@ -203,9 +200,8 @@ def test_an_unreachable_model_ends_the_baseline_too(plain_workspace: Workspace, 
 
 
 def test_each_server_gets_its_own_key_and_no_other(
-    plain_workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = plain_workspace
     monkeypatch.setenv("NEW_KEY", "the-key-of-the-new-model")
     with ChatServer(Models()) as other:
         baseline = {"model_path": "old", "base_url": other.base_url, "api_key_env": "OLD_KEY"}
@@ -226,10 +222,7 @@ def test_each_server_gets_its_own_key_and_no_other(
         assert not file.is_file() or "the-key-of" not in file.read_text()
 
 
-def test_selecting_one_model_alone_compares_nothing(
-    plain_workspace: Workspace, models: Models, server: ChatServer
-) -> None:
-    workspace = plain_workspace
+def test_selecting_one_model_alone_compares_nothing(workspace: Workspace, models: Models, server: ChatServer) -> None:
     models.wrong = {"new": range(6), "old": range(3)}
     eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.1"})
 
@@ -276,9 +269,8 @@ def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
 
 
 def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
-    plain_workspace: Workspace, server: ChatServer
+    workspace: Workspace, server: ChatServer
 ) -> None:
-    workspace = plain_workspace
     with ChatServer(status(400)) as refusing:
         eval_of(
             workspace,
@@ -299,23 +291,23 @@ def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
 
 
 def test_a_limit_that_stops_an_eval_without_a_gate_to_decide_is_not_measured(
-    plain_workspace: Workspace, server: ChatServer
+    workspace: Workspace, server: ChatServer
 ) -> None:
-    eval_of(plain_workspace, server, rows=20, gate=GATE, limits={"max_tokens": 50})
+    eval_of(workspace, server, rows=20, gate=GATE, limits={"max_tokens": 50})
 
-    result = plain_workspace.run(CONFIG, "-k", "not baseline", "--osmosis-no-probe")
+    result = workspace.run(CONFIG, "-k", "not baseline", "--osmosis-no-probe")
 
     assert result.ret == 9
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
 
 
 def test_with_granularity_row_each_model_has_a_test_per_row(
-    plain_workspace: Workspace, models: Models, server: ChatServer
+    workspace: Workspace, models: Models, server: ChatServer
 ) -> None:
     models.wrong = {"new": (), "old": [1]}
-    eval_of(plain_workspace, server, rows=2, evaluation={"n": 2}, execution={"granularity": "row"})
+    eval_of(workspace, server, rows=2, evaluation={"n": 2}, execution={"granularity": "row"})
 
-    result = plain_workspace.run(CONFIG, "-v")
+    result = workspace.run(CONFIG, "-v")
 
     assert result.ret == 0
     result.assert_outcomes(passed=3, xfailed=1)
@@ -323,23 +315,22 @@ def test_with_granularity_row_each_model_has_a_test_per_row(
 
 
 def test_rescoring_covers_both_models_and_sends_no_request(
-    plain_workspace: Workspace, models: Models, server: ChatServer
+    workspace: Workspace, models: Models, server: ChatServer
 ) -> None:
     models.wrong = {"new": range(6), "old": ()}
-    eval_of(plain_workspace, server)
-    assert plain_workspace.run(CONFIG, "--runxfail").ret == 1
+    eval_of(workspace, server)
+    assert workspace.run(CONFIG, "--runxfail").ret == 1
     n_asked = len(server.requests)
 
-    result = plain_workspace.run("--osmosis-from=latest", "--osmosis-gate=max_regression = 0.02")
+    result = workspace.run("--osmosis-from=latest", "--osmosis-gate=max_regression = 0.02")
 
     assert result.ret == 1
     assert len(server.requests) == n_asked
     result.stdout.fnmatch_lines(["gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)"])
-    assert [one["model"] for one in plain_workspace.results()["model_summaries"]] == ["new", "old"]
+    assert [one["model"] for one in workspace.results()["model_summaries"]] == ["new", "old"]
 
 
-def test_without_a_toml_options_name_the_baseline(plain_workspace: Workspace, server: ChatServer) -> None:
-    workspace = plain_workspace
+def test_without_a_toml_options_name_the_baseline(workspace: Workspace, server: ChatServer) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.write("rows.jsonl", json.dumps({"user_prompt": "What is 3 * 2?", "ground_truth": "6"}) + "\n")
 
@@ -357,10 +348,10 @@ def test_without_a_toml_options_name_the_baseline(plain_workspace: Workspace, se
     result.assert_outcomes(passed=2)
 
 
-def test_an_unknown_provider_of_the_baseline_is_reported(plain_workspace: Workspace, server: ChatServer) -> None:
-    eval_of(plain_workspace, server, baseline={"model_path": "opnai/gpt-5"})
+def test_an_unknown_provider_of_the_baseline_is_reported(workspace: Workspace, server: ChatServer) -> None:
+    eval_of(workspace, server, baseline={"model_path": "opnai/gpt-5"})
 
-    result = plain_workspace.run(CONFIG, "--osmosis-baseline-model=opnai/gpt-6")
+    result = workspace.run(CONFIG, "--osmosis-baseline-model=opnai/gpt-6")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(

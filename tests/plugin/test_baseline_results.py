@@ -40,10 +40,10 @@ def with_baseline(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
     assert (workspace.root / FILE).exists()
 
 
-def test_the_path_of_a_new_baseline_is_relative_to_the_current_folder(plain_workspace: Workspace) -> None:
-    eval_of(plain_workspace, [PASS])
+def test_the_path_of_a_new_baseline_is_relative_to_the_current_folder(workspace: Workspace) -> None:
+    eval_of(workspace, [PASS])
 
-    result = plain_workspace.run(CONFIG, UPDATE, "--osmosis-set=baseline.results=other.json", "--osmosis-dry-run")
+    result = workspace.run(CONFIG, UPDATE, "--osmosis-set=baseline.results=other.json", "--osmosis-dry-run")
 
     result.stdout.fnmatch_lines(["  baseline: other.json, which this run will write"])
 
@@ -87,9 +87,8 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
 
 
 def test_a_difference_within_chance_is_no_regression_and_differing_rows_are_reported(
-    plain_workspace: Workspace,
+    workspace: Workspace,
 ) -> None:
-    workspace = plain_workspace
     with_baseline(workspace, [PASS] * 8)
     ours = workspace.root / "data/x.jsonl"
     lines = ours.read_text().splitlines()
@@ -115,8 +114,7 @@ def test_a_difference_within_chance_is_no_regression_and_differing_rows_are_repo
     assert "a regression" not in out
 
 
-def test_a_gate_never_holds_on_unmeasured_runs(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_gate_never_holds_on_unmeasured_runs(workspace: Workspace) -> None:
     with_baseline(workspace, [PASS] * 8)
     eval_of(workspace, [BROKEN] * 6 + [PASS] * 2, limits={"max_errors": 8})
 
@@ -127,8 +125,7 @@ def test_a_gate_never_holds_on_unmeasured_runs(plain_workspace: Workspace) -> No
     result.stdout.fnmatch_lines(["gate max_regression <= 0.02: NOT MEASURED: *; 6 unmeasured runs could change that"])
 
 
-def test_several_evals_are_corrected_together(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_several_evals_are_corrected_together(workspace: Workspace) -> None:
     for name in ("x", "y"):
         workspace.eval(name, [PASS] * 7, baseline={"results": f"baselines/{name}.json"}, gate=GATE)
     both = "--osmosis-config=configs/eval"
@@ -151,15 +148,15 @@ def test_several_evals_are_corrected_together(plain_workspace: Workspace) -> Non
     ids=["a part", "unmeasured"],
 )
 def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
-    plain_workspace: Workspace, rows: list[Row], words: list[str], said: str
+    workspace: Workspace, rows: list[Row], words: list[str], said: str
 ) -> None:
-    eval_of(plain_workspace, rows)
+    eval_of(workspace, rows)
 
-    result = plain_workspace.run(CONFIG, UPDATE, *words)
+    result = workspace.run(CONFIG, UPDATE, *words)
 
     assert result.ret in (1, 9)
     result.stdout.fnmatch_lines(["*x?baseline?*", said])
-    assert not (plain_workspace.root / FILE).exists()
+    assert not (workspace.root / FILE).exists()
 
 
 @pytest.mark.parametrize(
@@ -188,49 +185,47 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
     ids=["missing", "none", "nowhere", "smoke", "decided", "output", "outside"],
 )
 def test_invalid_baselines_exit_with_4(
-    plain_workspace: Workspace, tables: dict[str, Any], words: list[str], said: str
+    workspace: Workspace, tables: dict[str, Any], words: list[str], said: str
 ) -> None:
-    eval_of(plain_workspace, [PASS], **tables)
+    eval_of(workspace, [PASS], **tables)
 
-    result = plain_workspace.run(CONFIG, *words)
+    result = workspace.run(CONFIG, *words)
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: {said}"])
 
 
-def test_an_environment_variable_never_writes_a_baseline(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    eval_of(plain_workspace, [PASS])
+def test_an_environment_variable_never_writes_a_baseline(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    eval_of(workspace, [PASS])
     monkeypatch.setenv("PYTEST_OSMOSIS_UPDATE_BASELINE", "1")
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; pass *"])
 
 
 @pytest.mark.parametrize("grader", ["", GRADER])
-def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(plain_workspace: Workspace, grader: str) -> None:
+def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, grader: str) -> None:
     code = "from pytest_osmosis import AgentWorkflow, Grader\n" + WORKFLOW + grader
-    plain_workspace.write("rollouts/mine/main.py", code)
-    with_baseline(plain_workspace, [PASS] * 3, experiment={"rollout": "mine", "entrypoint": "main.py"})
+    workspace.write("rollouts/mine/main.py", code)
+    with_baseline(workspace, [PASS] * 3, experiment={"rollout": "mine", "entrypoint": "main.py"})
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["against the baseline baselines/x.json *"])
     result.stdout.no_fnmatch_line("*the baseline differs in *")
 
 
-def test_a_run_of_the_baseline_that_passed_in_words_does_not_count(plain_workspace: Workspace) -> None:
-    with_baseline(plain_workspace, [PASS] * 7)
-    results = read_json(plain_workspace.root / FILE)
+def test_a_run_of_the_baseline_that_passed_in_words_does_not_count(workspace: Workspace) -> None:
+    with_baseline(workspace, [PASS] * 7)
+    results = read_json(workspace.root / FILE)
     for row in results["rows"]:
         row["runs"][0]["passed"] = "no"
-    plain_workspace.write(FILE, json.dumps(results))
+    workspace.write(FILE, json.dumps(results))
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*baselines/x.json: rows[[]0].runs[[]0].passed: 'no' is not a boolean; *"])

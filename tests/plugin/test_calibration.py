@@ -81,8 +81,7 @@ def test_scores_are_compared_with_a_column_that_nothing_else_sees(workspace: Wor
     assert "\n".join(agreement) in "\n".join(shown)
 
 
-def test_figures_that_are_not_defined_are_never_numbers(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_figures_that_are_not_defined_are_never_numbers(workspace: Workspace) -> None:
     functions = {"eval_fns": ["rewards:score", "rewards:one"], "decide": "rewards:one", "calibrate_within": 0.5}
     rows = [{"score": score, "human": 0.5} for score in (0.5, 0.75, 1.5)]
     fill(workspace, rows, scoring={**SCORING, **functions})
@@ -104,17 +103,16 @@ def test_figures_that_are_not_defined_are_never_numbers(plain_workspace: Workspa
     assert kappa == {"value": None, "interval": None, "undefined": "all human scores are equal"}
 
 
-def test_a_part_of_the_plan_shows_no_agreement(plain_workspace: Workspace) -> None:
-    fill(plain_workspace)
+def test_a_part_of_the_plan_shows_no_agreement(workspace: Workspace) -> None:
+    fill(workspace)
 
-    result = plain_workspace.run(CONFIG, "-k", "row0-")
+    result = workspace.run(CONFIG, "-k", "row0-")
 
     result.assert_outcomes(passed=1, deselected=6)
     result.stdout.no_fnmatch_line("*human scores*")
 
 
-def test_rows_may_get_human_scores_after_they_were_scored(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_rows_may_get_human_scores_after_they_were_scored(workspace: Workspace) -> None:
     blank = [{**row, "human": None} for row in RATED[:3]]
     fill(workspace, blank)
     first = workspace.run(CONFIG)
@@ -173,21 +171,20 @@ def test_rows_may_get_human_scores_after_they_were_scored(plain_workspace: Works
     ids=["values", "column", "tolerance", "judge", "absent"],
 )
 def test_bad_columns_are_named_before_anything_runs(
-    plain_workspace: Workspace, rows: list[dict[str, Any]], scoring: dict[str, Any], problem: list[str]
+    workspace: Workspace, rows: list[dict[str, Any]], scoring: dict[str, Any], problem: list[str]
 ) -> None:
     judge = {"judge": scoring["judge"]} if "judge" in scoring else {}
     own = {key: value for key, value in scoring.items() if key != "judge"}
-    fill(plain_workspace, rows, scoring={**SCORING, **own}, **judge)
+    fill(workspace, rows, scoring={**SCORING, **own}, **judge)
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: {problem[0]}", *(f"*{line}" for line in problem[1:])])
-    assert not plain_workspace.run_dirs()
+    assert not workspace.run_dirs()
 
 
-def test_csv_cells_and_other_columns_hold_human_scores(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_csv_cells_and_other_columns_hold_human_scores(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.write("answers.csv", "solution_str,label\n42,1\n41,\n40,0.0\n")
 

@@ -16,11 +16,11 @@ def problems(result: pytest.RunResult) -> list[str]:
     return [line.removeprefix("ERROR: ") for line in result.errlines if line]
 
 
-def test_contradictions_are_reported_all_at_once(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(baseline={"results": "base.json"})
+def test_contradictions_are_reported_all_at_once(workspace: Workspace) -> None:
+    workspace.eval(baseline={"results": "base.json"})
 
     words = ["--osmosis-record=new", "--osmosis-replay", "--osmosis-cache", "--osmosis-update-baseline"]
-    result = plain_workspace.run(CONFIG, *words, "--osmosis-n=0")
+    result = workspace.run(CONFIG, *words, "--osmosis-n=0")
 
     assert problems(result) == [
         f"--osmosis-replay: contradicts --osmosis-cache and --osmosis-record: {KEEP}",
@@ -31,13 +31,13 @@ def test_contradictions_are_reported_all_at_once(plain_workspace: Workspace) -> 
 
 
 def test_variables_contradict_each_other_but_not_the_command_line(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain_workspace.eval()
+    workspace.eval()
     monkeypatch.setenv("PYTEST_OSMOSIS_REPLAY", "1")
     monkeypatch.setenv("PYTEST_OSMOSIS_RECORD", "all")
 
-    assert problems(plain_workspace.run(CONFIG)) == [
+    assert problems(workspace.run(CONFIG)) == [
         f"PYTEST_OSMOSIS_REPLAY: contradicts PYTEST_OSMOSIS_RECORD: {KEEP}",
         f"PYTEST_OSMOSIS_RECORD: contradicts PYTEST_OSMOSIS_REPLAY: {KEEP}",
     ]
@@ -45,20 +45,20 @@ def test_variables_contradict_each_other_but_not_the_command_line(
         "--osmosis-record=new": "  records into cassettes/x.jsonl: only what is missing is asked for",
         "--osmosis-cache": "  cache .osmosis/cache/x.jsonl: a request that it answers is not sent",
     }.items():
-        assert line in plain_workspace.run(CONFIG, word, "--co").outlines
+        assert line in workspace.run(CONFIG, word, "--co").outlines
     replays = "  replays cassettes/x.jsonl: no model is asked"
-    assert replays in plain_workspace.run(CONFIG, "--osmosis-replay", "--co").outlines
+    assert replays in workspace.run(CONFIG, "--osmosis-replay", "--co").outlines
 
 
 @pytest.mark.parametrize("config", ['record = "new"', 'record = "all"\npath = "mine/y.jsonl"'])
-def test_the_config_records_unless_the_command_says_otherwise(plain_workspace: Workspace, config: str) -> None:
+def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspace, config: str) -> None:
     tables = dict(line.split(" = ") for line in config.splitlines())
-    plain_workspace.eval(cassette={key: value.strip('"') for key, value in tables.items()})
+    workspace.eval(cassette={key: value.strip('"') for key, value in tables.items()})
     path = "mine/y.jsonl" if "mine" in config else "cassettes/x.jsonl"
     rest = "only what is missing is asked for" if "new" in config else "every answer replaces the recorded one"
 
     def line(*words: str) -> str | None:
-        lines = plain_workspace.run(CONFIG, *words, "--co").outlines
+        lines = workspace.run(CONFIG, *words, "--co").outlines
         return next((each for each in lines if ".jsonl: " in each), None)
 
     assert line() == f"  records into {path}: {rest}"
@@ -66,34 +66,34 @@ def test_the_config_records_unless_the_command_says_otherwise(plain_workspace: W
     assert line("--osmosis-record=off") is None
 
 
-def test_record_without_a_value_leaves_the_next_argument_alone(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
+def test_record_without_a_value_leaves_the_next_argument_alone(workspace: Workspace) -> None:
+    workspace.eval()
 
-    result = plain_workspace.run("--osmosis-record", "configs/eval/x.toml", "--co")
+    result = workspace.run("--osmosis-record", "configs/eval/x.toml", "--co")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["  records into cassettes/x.jsonl: every answer replaces the recorded one"])
-    assert problems(plain_workspace.run("--osmosis-record=x", "configs/eval/x.toml")) == [
+    assert problems(workspace.run("--osmosis-record=x", "configs/eval/x.toml")) == [
         '--osmosis-record: must be one of "off", "all", "new", got "x"'
     ]
 
 
-def test_recording_needs_requests_of_rollouts(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
-    assert plain_workspace.run(CONFIG).ret == 0
+def test_recording_needs_requests_of_rollouts(workspace: Workspace) -> None:
+    workspace.eval()
+    assert workspace.run(CONFIG).ret == 0
 
-    assert problems(plain_workspace.run("--osmosis-from=latest", "--osmosis-record")) == [
+    assert problems(workspace.run("--osmosis-from=latest", "--osmosis-record")) == [
         "--osmosis-record: contradicts --osmosis-from, which does not change rollouts; leave out one of them"
     ]
-    assert problems(plain_workspace.run("--osmosis-source=reference", "--osmosis-record", "--osmosis-replay")) == [
+    assert problems(workspace.run("--osmosis-source=reference", "--osmosis-record", "--osmosis-replay")) == [
         "--osmosis-record, --osmosis-replay: --osmosis-source=reference requests no model, so no eval can run"
     ]
 
 
-def test_a_training_config_has_no_cassette(plain_workspace: Workspace) -> None:
-    plain_workspace.write("configs/training/t.toml", "[experiment]\n")
+def test_a_training_config_has_no_cassette(workspace: Workspace) -> None:
+    workspace.write("configs/training/t.toml", "[experiment]\n")
 
-    result = plain_workspace.run("--osmosis-config=configs/training/t.toml", "--osmosis-replay")
+    result = workspace.run("--osmosis-config=configs/training/t.toml", "--osmosis-replay")
 
     assert problems(result) == [
         "--osmosis-replay: does not apply to a training config, whose preflight rolls out single runs of a few rows"

@@ -30,11 +30,11 @@ def imported(workspace: Workspace) -> list[str]:
     [([], "configs/eval/x.toml"), (["--osmosis-engine=ray"], "--osmosis-engine")],
     ids=["config", "option"],
 )
-def test_ray_must_be_installed(plain_workspace: Workspace, options: list[str], where: str) -> None:
-    plain_workspace.eval("x", 2, execution={} if options else NOWHERE)
-    plain_workspace.write("conftest.py", WITHOUT_RAY)
+def test_ray_must_be_installed(workspace: Workspace, options: list[str], where: str) -> None:
+    workspace.eval("x", 2, execution={} if options else NOWHERE)
+    workspace.write("conftest.py", WITHOUT_RAY)
 
-    result = plain_workspace.run(CONFIG, *options)
+    result = workspace.run(CONFIG, *options)
 
     assert result.ret == 4
     assert [line for line in result.errlines if line] == [
@@ -43,43 +43,43 @@ def test_ray_must_be_installed(plain_workspace: Workspace, options: list[str], w
     ]
 
 
-def test_a_cluster_that_does_not_answer_ends_the_session_before_anything_is_paid(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x", 2, execution=NOWHERE)
+def test_a_cluster_that_does_not_answer_ends_the_session_before_anything_is_paid(workspace: Workspace) -> None:
+    workspace.eval("x", 2, execution=NOWHERE)
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 4
     assert any("127.0.0.1:9" in line for line in result.errlines), result.errlines
-    assert not plain_workspace.run_dirs()
+    assert not workspace.run_dirs()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["--collect-only", "--osmosis-dry-run"])
-def test_what_runs_nothing_connects_to_no_cluster(plain_workspace: Workspace, option: str) -> None:
-    plain_workspace.eval("x", 2, execution=NOWHERE)
-    plain_workspace.write("conftest.py", RECORD_MODULES)
+def test_what_runs_nothing_connects_to_no_cluster(workspace: Workspace, option: str) -> None:
+    workspace.eval("x", 2, execution=NOWHERE)
+    workspace.write("conftest.py", RECORD_MODULES)
 
-    assert plain_workspace.run_process(CONFIG, option).ret == 0
-    assert imported(plain_workspace) == []
+    assert workspace.run_process(CONFIG, option).ret == 0
+    assert imported(workspace) == []
 
 
 @pytest.mark.slow
-def test_options_win_over_the_toml_and_the_toml_over_pyproject(plain_workspace: Workspace) -> None:
-    plain_workspace.write("pyproject.toml", '[tool.pytest-osmosis]\nengine = "ray"\nhosts = 9\n')
-    plain_workspace.eval("x", 2, execution={"hosts": 1})
-    plain_workspace.write("conftest.py", RECORD_MODULES)
+def test_options_win_over_the_toml_and_the_toml_over_pyproject(workspace: Workspace) -> None:
+    workspace.write("pyproject.toml", '[tool.pytest-osmosis]\nengine = "ray"\nhosts = 9\n')
+    workspace.eval("x", 2, execution={"hosts": 1})
+    workspace.write("conftest.py", RECORD_MODULES)
 
-    result = plain_workspace.run_process(CONFIG, "--osmosis-engine=local", "--osmosis-hosts=2")
+    result = workspace.run_process(CONFIG, "--osmosis-engine=local", "--osmosis-hosts=2")
 
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(['  overridden: engine = "local" (--osmosis-engine), hosts = 2 (--osmosis-hosts)'])
-    assert imported(plain_workspace) == []
+    assert imported(workspace) == []
 
 
-def test_two_names_of_one_key_contradict_each_other(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x", 2)
+def test_two_names_of_one_key_contradict_each_other(workspace: Workspace) -> None:
+    workspace.eval("x", 2)
 
-    result = plain_workspace.run(CONFIG, "--osmosis-hosts=2", "--osmosis-num-workers=3", "--osmosis-engine=dask")
+    result = workspace.run(CONFIG, "--osmosis-hosts=2", "--osmosis-num-workers=3", "--osmosis-engine=dask")
 
     assert result.ret == 4
     assert "sets [execution] hosts, as --osmosis-hosts does; leave out one of them" in "\n".join(result.errlines)

@@ -97,8 +97,7 @@ def test_the_code_of_the_branch_runs_and_the_results_name_its_commit(workspace: 
     by_sha.assert_outcomes(passed=2)
 
 
-def test_a_rescoring_scores_with_the_code_of_the_commit(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_rescoring_scores_with_the_code_of_the_commit(workspace: Workspace) -> None:
     early = make(workspace)
     workspace.run(CONFIG).assert_outcomes(passed=2)
 
@@ -113,8 +112,7 @@ def test_a_rescoring_scores_with_the_code_of_the_commit(plain_workspace: Workspa
     assert left(workspace) == NOTHING
 
 
-def test_several_evals_of_a_workspace_in_a_folder_share_a_worktree(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_several_evals_of_a_workspace_in_a_folder_share_a_worktree(workspace: Workspace) -> None:
     early = make(workspace, folder="math")
     text = (workspace.root / "math/configs/eval/x.toml").read_text()
     (workspace.root / "math/configs/eval/y.toml").write_text(text)
@@ -128,8 +126,7 @@ def test_several_evals_of_a_workspace_in_a_folder_share_a_worktree(plain_workspa
     assert left(workspace, "math") == NOTHING
 
 
-def test_an_error_names_the_file_in_the_commit(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_an_error_names_the_file_in_the_commit(workspace: Workspace) -> None:
     make(workspace)
     broken = commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("raise ValueError(ctx.row_index)")})
 
@@ -142,8 +139,7 @@ def test_an_error_names_the_file_in_the_commit(plain_workspace: Workspace) -> No
     assert "worktrees" not in output
 
 
-def test_code_that_does_not_load_is_named_as_in_the_commit(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_code_that_does_not_load_is_named_as_in_the_commit(workspace: Workspace) -> None:
     make(workspace)
     main = git(workspace.root, "rev-parse", "--short", "main")
 
@@ -170,38 +166,37 @@ def test_code_that_does_not_load_is_named_as_in_the_commit(plain_workspace: Work
     ],
 )
 def test_what_cannot_be_had_is_an_error_before_anything_runs(
-    plain_workspace: Workspace, settings: Sequence[str], text: str
+    workspace: Workspace, settings: Sequence[str], text: str
 ) -> None:
-    make(plain_workspace)
+    make(workspace)
 
-    result = plain_workspace.run(CONFIG, *(f"--osmosis-set=experiment.{each}" for each in settings))
+    result = workspace.run(CONFIG, *(f"--osmosis-set=experiment.{each}" for each in settings))
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert text in result.stderr.str()
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert not (workspace.root / ".osmosis").exists()
 
 
-def test_outside_of_a_repository_a_branch_is_an_error(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(experiment={"branch": "main"})
+def test_outside_of_a_repository_a_branch_is_an_error(workspace: Workspace) -> None:
+    workspace.eval(experiment={"branch": "main"})
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "[experiment] branch: " in result.stderr.str()
     assert "is not in the work tree of a git repository" in result.stderr.str()
 
 
-def test_a_dry_run_checks_the_commit_and_checks_nothing_out(plain_workspace: Workspace) -> None:
-    early = make(plain_workspace)
+def test_a_dry_run_checks_the_commit_and_checks_nothing_out(workspace: Workspace) -> None:
+    early = make(workspace)
 
-    result = plain_workspace.run(CONFIG, "--osmosis-dry-run")
+    result = workspace.run(CONFIG, "--osmosis-dry-run")
 
     assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert not (workspace.root / ".osmosis").exists()
 
 
-def test_the_preflight_of_a_training_config_loads_the_code_of_the_branch(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_the_preflight_of_a_training_config_loads_the_code_of_the_branch(workspace: Workspace) -> None:
     early = make(workspace)
     workspace.write(
         "configs/training/t.toml",
@@ -218,8 +213,7 @@ def test_the_preflight_of_a_training_config_loads_the_code_of_the_branch(plain_w
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [Session.interrupt, Session.kill_only], ids=["ctrl-c", "kill-9"])
-def test_nothing_is_left_of_a_session_that_is_ended(plain_workspace: Workspace, end: Callable[[Session], None]) -> None:
-    workspace = plain_workspace
+def test_nothing_is_left_of_a_session_that_is_ended(workspace: Workspace, end: Callable[[Session], None]) -> None:
     make(workspace)
     commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("__import__('time').sleep(60)")})
     workspace.hurry()

@@ -14,11 +14,11 @@ CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 @pytest.mark.slow
-def test_a_killed_worker_changes_no_outcome(plain_workspace: Workspace) -> None:
+def test_a_killed_worker_changes_no_outcome(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         rows = [{}, {"score": 0.0}, {}, {}]
-        plain_workspace.eval(rows=rows, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
-        session = plain_workspace.start("-n2", CONFIG, "--osmosis-no-probe", "--junitxml=junit.xml")
+        workspace.eval(rows=rows, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        session = workspace.start("-n2", CONFIG, "--osmosis-no-probe", "--junitxml=junit.xml")
         wait_until(lambda: len(server.requests) == 2, "two requests")
 
         os.kill(session.workers[0], signal.SIGKILL)
@@ -27,7 +27,7 @@ def test_a_killed_worker_changes_no_outcome(plain_workspace: Workspace) -> None:
 
         assert session.wait() == 1, session.output
         assert len(server.requests) == 4
-    cases = junit_cases(plain_workspace.root / "junit.xml")
+    cases = junit_cases(workspace.root / "junit.xml")
     tags = {name: [child.tag for child in case if child.tag in ("failure", "error")] for name, case in cases.items()}
     assert tags == {f"x[row{row}-run0]": ["failure"] if row == 1 else [] for row in range(4)}
     assert "INTERNALERROR" not in session.output

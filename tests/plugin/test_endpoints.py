@@ -75,18 +75,18 @@ def test_a_replica_that_dies_in_the_middle_loses_nothing_and_repeats_no_answer(w
     ]
 
 
-def test_an_eval_run_goes_on_with_the_replicas_that_are_left(plain_workspace: Workspace) -> None:
+def test_an_eval_run_goes_on_with_the_replicas_that_are_left(workspace: Workspace) -> None:
     alive = Replica()
     with ChatServer(alive) as server:
-        plain_workspace.write("configs/endpoints.toml", registry("http://127.0.0.1:9/v1", server.base_url))
-        eval_of(plain_workspace, 3)
-        plain_workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-save-results", "-k", "row0").assert_outcomes(passed=1)
-        (metadata,) = plain_workspace.root.glob("outputs/evals/*/*/metadata.json")
+        workspace.write("configs/endpoints.toml", registry("http://127.0.0.1:9/v1", server.base_url))
+        eval_of(workspace, 3)
+        workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-save-results", "-k", "row0").assert_outcomes(passed=1)
+        (metadata,) = workspace.root.glob("outputs/evals/*/*/metadata.json")
         assert read_json(metadata)["base_url"] == f"http://127.0.0.1:9/v1,{server.base_url}"
-        results = read_json(plain_workspace.root / ".osmosis/runs/x/results.json")
+        results = read_json(workspace.root / ".osmosis/runs/x/results.json")
         assert set(results["summary"]["replicas"]) == {"http://127.0.0.1:9/v1", server.base_url}
-        plain_workspace.write("configs/endpoints.toml", registry(server.base_url))
-        result = plain_workspace.run(CONFIG, "--osmosis-run=x")
+        workspace.write("configs/endpoints.toml", registry(server.base_url))
+        result = workspace.run(CONFIG, "--osmosis-run=x")
 
     result.assert_outcomes(passed=3)
     assert {prompt: n for prompt, n in alive.answered.items() if prompt != "hi"} == {
@@ -94,40 +94,40 @@ def test_an_eval_run_goes_on_with_the_replicas_that_are_left(plain_workspace: Wo
     }
 
 
-def test_a_judge_and_a_baseline_by_id_are_not_asked_again_once_a_replica_is_gone(plain_workspace: Workspace) -> None:
+def test_a_judge_and_a_baseline_by_id_are_not_asked_again_once_a_replica_is_gone(workspace: Workspace) -> None:
     verdict = json.dumps({"score": 1, "explanation": "good"})
     with ChatServer(reply(verdict)) as server:
-        plain_workspace.write("configs/endpoints.toml", registry("http://127.0.0.1:9/v1", server.base_url))
+        workspace.write("configs/endpoints.toml", registry("http://127.0.0.1:9/v1", server.base_url))
         eval_of(
-            plain_workspace,
+            workspace,
             2,
             scoring={"rubric": "Is it JSON?", "eval_fns": []},
             judge={"model_path": "qwen"},
             baseline={"model_path": "qwen"},
         )
-        first = plain_workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe")
+        first = workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe")
         n_asked = len(server.requests)
-        plain_workspace.write("configs/endpoints.toml", registry(server.base_url))
-        second = plain_workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe")
+        workspace.write("configs/endpoints.toml", registry(server.base_url))
+        second = workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe")
 
         assert (n_asked, len(server.requests)) == (8, 8), "two rollouts of each model, and a verdict on each"
     assert (first.ret, second.ret) == (0, 0)
     first.stdout.fnmatch_lines(["judge qwen: 4 calls, *"])
 
 
-def test_headers_of_registry_config_and_state_are_sent_with_each_request(plain_workspace: Workspace) -> None:
+def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspace: Workspace) -> None:
     with ChatServer(Replica()) as server:
         more = 'key = "QWEN_KEY"\nheaders = {"X-Team" = "registry", "X-Of" = "registry"}\n'
-        plain_workspace.write("endpoints/endpoints.toml", registry(server.base_url, more=more))
+        workspace.write("endpoints/endpoints.toml", registry(server.base_url, more=more))
         model = {
             "endpoints_path": "endpoints",
             "headers": {"x-team": "config"},
             "headers_from_state": {"X-Row": "row_index", "X-Run": "run_index", "X-Rollout": "trajectory_id"},
         }
-        secrets = plain_workspace.write("secrets.env", "QWEN_KEY=sk-registry-7261\n")
-        eval_of(plain_workspace, 2, experiment={"model_path": "demo/arithmetic"}, model=model, evaluation={"n": 2})
+        secrets = workspace.write("secrets.env", "QWEN_KEY=sk-registry-7261\n")
+        eval_of(workspace, 2, experiment={"model_path": "demo/arithmetic"}, model=model, evaluation={"n": 2})
         asks = "--osmosis-set=model.endpoint_id=qwen"
-        result = plain_workspace.run(CONFIG, asks, "--osmosis-no-probe", f"--osmosis-secrets-file={secrets}")
+        result = workspace.run(CONFIG, asks, "--osmosis-no-probe", f"--osmosis-secrets-file={secrets}")
         seen = [request.headers for request in server.requests]
 
     result.assert_outcomes(passed=4)
@@ -138,20 +138,20 @@ def test_headers_of_registry_config_and_state_are_sent_with_each_request(plain_w
         ("0", "0", "0"), ("0", "1", "0"), ("1", "0", "1"), ("1", "1", "1"),
     ]  # fmt: skip
     assert len({headers["x-rollout"] for headers in seen}) == 4
-    assert plain_workspace.results()["config"]["model"] == "qwen"
+    assert workspace.results()["config"]["model"] == "qwen"
 
 
-def test_every_mistake_ends_the_session_before_anything_is_asked(plain_workspace: Workspace) -> None:
+def test_every_mistake_ends_the_session_before_anything_is_asked(workspace: Workspace) -> None:
     with ChatServer(Replica()) as server:
         broken = registry(server.base_url, more='key = "sk-live-0123456789abcdef"\nmodle = "m"')
-        plain_workspace.write("configs/endpoints.toml", broken)
-        eval_of(plain_workspace, 1, model={"base_url": server.base_url})
-        first = plain_workspace.run(CONFIG)
-        plain_workspace.write("configs/endpoints.toml", registry(server.base_url))
-        eval_of(plain_workspace, 1, model={"headers_from_state": {"X-Row": "row_indx"}})
-        second = plain_workspace.run(CONFIG)
-        eval_of(plain_workspace, 1, experiment={"model_path": "qwem"})
-        third = plain_workspace.run(CONFIG)
+        workspace.write("configs/endpoints.toml", broken)
+        eval_of(workspace, 1, model={"base_url": server.base_url})
+        first = workspace.run(CONFIG)
+        workspace.write("configs/endpoints.toml", registry(server.base_url))
+        eval_of(workspace, 1, model={"headers_from_state": {"X-Row": "row_indx"}})
+        second = workspace.run(CONFIG)
+        eval_of(workspace, 1, experiment={"model_path": "qwem"})
+        third = workspace.run(CONFIG)
 
     assert (first.ret, second.ret, third.ret) == (4, 4, 4)
     first.stderr.fnmatch_lines(

@@ -25,11 +25,11 @@ temperature = [0.0, 0.5]
 
 
 @pytest.fixture
-def many(plain_workspace: Workspace) -> Workspace:
+def many(workspace: Workspace) -> Workspace:
     """A workspace with a config of three evals over two rows."""
-    plain_workspace.eval("x", rows=2)
-    plain_workspace.write(PATH, MANY)
-    return plain_workspace
+    workspace.eval("x", rows=2)
+    workspace.write(PATH, MANY)
+    return workspace
 
 
 def names(workspace: Workspace) -> list[str]:
@@ -86,15 +86,15 @@ def test_a_named_run_is_one_of_each_entry_and_goes_on_alone(many: Workspace) -> 
     assert len(list(runs.iterdir())) == 3
 
 
-def test_problems_of_all_entries_are_reported_at_once_and_each_one_once(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x", rows=1)
-    plain_workspace.write(
+def test_problems_of_all_entries_are_reported_at_once_and_each_one_once(workspace: Workspace) -> None:
+    workspace.eval("x", rows=1)
+    workspace.write(
         PATH,
         MANY + 'batch_size = ["many"]\n[[eval]]\nnumm_examples = 1\n[[eval]]\nname = "b"\nmax_tokens = 0\n'
         '[[eval]]\nname = "c"\ndataset = "y"\n[[eval]]\nname = "d"\ndataset = "y"\n',
     )
 
-    result = plain_workspace.run(PATH)
+    result = workspace.run(PATH)
 
     assert result.ret == 4
     places = [line.removeprefix("ERROR: ") for line in result.errlines if line]
@@ -129,15 +129,15 @@ model = ["openai/small", "openai/large", "openai/new"]
 
 
 def test_three_models_and_two_prompts_are_six_evals_over_the_same_rows(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{"system_prompt": "The row's own."}, {}]
-    plain_workspace.eval("x", rows=rows)
-    plain_workspace.write("prompts/kind.md", "Be kind.\n")
-    plain_workspace.write(PATH, SWEEP)
+    workspace.eval("x", rows=rows)
+    workspace.write("prompts/kind.md", "Be kind.\n")
+    workspace.write(PATH, SWEEP)
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai-0123456789")
     with ChatServer(answered(lambda _: "42")) as server:
-        result = plain_workspace.run(PATH, f"--osmosis-base-url={server.base_url}", "--osmosis-no-probe")
+        result = workspace.run(PATH, f"--osmosis-base-url={server.base_url}", "--osmosis-no-probe")
 
     result.assert_outcomes(passed=12)
     bodies = [seen.body for seen in server.requests]
@@ -149,14 +149,14 @@ def test_three_models_and_two_prompts_are_six_evals_over_the_same_rows(
         for row in range(2)
     )
     names = [f"x~model=openai-new~prompt={prompt}" for prompt in ("Be-brief", "prompts-kind.md")]
-    brief, kind = map(plain_workspace.results, names)
+    brief, kind = map(workspace.results, names)
     assert (brief["config"]["system_prompt"], kind["config"]["system_prompt"]) == ("Be brief.", "Be kind.")
     assert [row["row_digest"] for row in brief["rows"]] == [row["row_digest"] for row in kind["rows"]]
-    (run,) = plain_workspace.run_dirs(names[1])
+    (run,) = workspace.run_dirs(names[1])
 
-    plain_workspace.write("prompts/kind.md", "Be kinder.\n")
+    workspace.write("prompts/kind.md", "Be kinder.\n")
     again = (f"{PATH}::{names[1]}", f"--osmosis-run={run.name}", f"--osmosis-base-url={server.base_url}")
-    changed = plain_workspace.run(*again)
+    changed = workspace.run(*again)
 
     assert changed.ret == 4
     changed.stderr.fnmatch_lines(["*agent*prompt: *Be kind.* -> *Be kinder.*"])

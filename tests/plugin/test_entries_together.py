@@ -76,24 +76,24 @@ def without_times(table: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.clock
-def test_an_option_lowers_the_cap_of_all(plain_workspace: Workspace) -> None:
+def test_an_option_lowers_the_cap_of_all(workspace: Workspace) -> None:
     with ChatServer(slow(0.01, reply("42"))) as server:
-        entries(plain_workspace, *[""] * 5, rows=4, base_url=server.base_url)
-        result = plain_workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-max-in-flight=2")
+        entries(workspace, *[""] * 5, rows=4, base_url=server.base_url)
+        result = workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-max-in-flight=2")
 
     assert result.ret == 1
     assert len(server.requests) == 5 * 4
     assert server.max_in_flight == 2
 
 
-def test_code_of_a_later_entry_that_does_not_load_is_an_error_of_that_entry(plain_workspace: Workspace) -> None:
-    plain_workspace.write("broken.py", "raise RuntimeError('broken module')\n")
+def test_code_of_a_later_entry_that_does_not_load_is_an_error_of_that_entry(workspace: Workspace) -> None:
+    workspace.write("broken.py", "raise RuntimeError('broken module')\n")
     with ChatServer(reply("42")) as server:
-        entries(plain_workspace, *[""] * 4, "broken:score", "", rows=2, base_url=server.base_url)
-        result = plain_workspace.run(SEVERAL)
-        inline = plain_workspace.run(SEVERAL, "--osmosis-inline")
-        entries(plain_workspace, "", "broken:score", "broken:score", rows=2, base_url=server.base_url)
-        at_once = plain_workspace.run(SEVERAL)
+        entries(workspace, *[""] * 4, "broken:score", "", rows=2, base_url=server.base_url)
+        result = workspace.run(SEVERAL)
+        inline = workspace.run(SEVERAL, "--osmosis-inline")
+        entries(workspace, "", "broken:score", "broken:score", rows=2, base_url=server.base_url)
+        at_once = workspace.run(SEVERAL)
 
     assert result.ret == inline.ret == 9, "what was not measured has no verdict"
     text = result.stdout.str()
@@ -103,71 +103,69 @@ def test_code_of_a_later_entry_that_does_not_load_is_an_error_of_that_entry(plai
     assert "raise RuntimeError('broken module')" in text
     assert "e4: not compared: not measured: broken:score: does not load: RuntimeError: broken module" in text
     assert models(server) == {f"model-{number}" for number in (0, 1, 2, 3, 5)}
-    results = plain_workspace.results("e4")
+    results = workspace.results("e4")
     assert (results["status"], len(results["pending"])) == ("failed", 2)
-    assert plain_workspace.results("e5")["comparison"]["compared"] == 4
+    assert workspace.results("e5")["comparison"]["compared"] == 4
     assert at_once.ret == 4, "nothing was spent yet"
     assert at_once.stderr.str().count("e1, e2: broken:score: does not load: RuntimeError: broken module") == 1
     assert at_once.stderr.str().count("Traceback") == 1
 
 
 @pytest.mark.slow
-def test_a_session_that_is_interrupted_goes_on_with_every_entry(plain_workspace: Workspace) -> None:
+def test_a_session_that_is_interrupted_goes_on_with_every_entry(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
-        plain_workspace.hurry()
-        entries(plain_workspace, *[""] * 6, rows=4, base_url=server.base_url)
-        session = plain_workspace.start(SEVERAL, "--osmosis-no-probe")
+        workspace.hurry()
+        entries(workspace, *[""] * 6, rows=4, base_url=server.base_url)
+        session = workspace.start(SEVERAL, "--osmosis-no-probe")
         wait_until(lambda: server.in_flight == 6, "six requests in flight")
         session.interrupt()
         assert session.wait() == 2, session.output
 
-        statuses = [plain_workspace.results(f"e{number}")["status"] for number in range(6)]
+        statuses = [workspace.results(f"e{number}")["status"] for number in range(6)]
         assert statuses == ["stopped"] * 6
-        assert [len(plain_workspace.results(f"e{number}")["pending"]) for number in range(6)] == [4] * 6
+        assert [len(workspace.results(f"e{number}")["pending"]) for number in range(6)] == [4] * 6
         server.release()
-        result = plain_workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-resume")
+        result = workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-resume")
 
     assert result.ret == 1
-    assert [len(plain_workspace.run_dirs(f"e{number}")) for number in range(6)] == [1] * 6
-    assert [plain_workspace.results(f"e{number}")["summary"]["measured"] for number in range(6)] == [4] * 6
-    assert plain_workspace.results("e5")["comparison"]["compared"] == 5
+    assert [len(workspace.run_dirs(f"e{number}")) for number in range(6)] == [1] * 6
+    assert [workspace.results(f"e{number}")["summary"]["measured"] for number in range(6)] == [4] * 6
+    assert workspace.results("e5")["comparison"]["compared"] == 5
 
 
-def test_a_session_that_stops_at_a_failure_reports_every_entry(plain_workspace: Workspace) -> None:
+def test_a_session_that_stops_at_a_failure_reports_every_entry(workspace: Workspace) -> None:
     async def first_alone(exchange: Exchange) -> web.StreamResponse:
         is_first = exchange.seen.body["model"] == "model-0"
         return await (reply("42") if is_first else held(reply("42")))(exchange)
 
     with ChatServer(first_alone) as server:
-        plain_workspace.hurry()
-        entries(plain_workspace, *[""] * 7, rows=6, cap=2, base_url=server.base_url)
-        result = plain_workspace.run(SEVERAL, "-x", "--osmosis-no-probe")
+        workspace.hurry()
+        entries(workspace, *[""] * 7, rows=6, cap=2, base_url=server.base_url)
+        result = workspace.run(SEVERAL, "-x", "--osmosis-no-probe")
 
     assert result.ret == 1
-    found = [plain_workspace.results(f"e{number}") for number in range(7)]
+    found = [workspace.results(f"e{number}") for number in range(7)]
     assert {results["status"] for results in found} <= {"stopped", "finished"}
     assert found[-1]["status"] == "stopped"
     assert found[-1]["stopped_by"] == "maxfail"
     assert len(found[-1]["pending"]) == 6
 
 
-def test_merged_shards_are_compared_over_all_their_rows(plain_workspace: Workspace) -> None:
+def test_merged_shards_are_compared_over_all_their_rows(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
-        entries(plain_workspace, "", "", rows=8, base_url=server.base_url)
+        entries(workspace, "", "", rows=8, base_url=server.base_url)
         for shard in (1, 2):
-            plain_workspace.run(
-                SEVERAL, "--osmosis-no-probe", f"--osmosis-shard={shard}/2", f"--osmosis-output=s{shard}/"
-            )
-        files = sorted(str(path) for path in plain_workspace.root.glob("s?/*.json"))
-        merged = plain_workspace.cli("merge", *reversed(files), "-o", "merged/")
-        part = plain_workspace.cli("merge", *files[:3], "-o", "part/")
-        alone = plain_workspace.cli("merge", "s1/comparison.json")
+            workspace.run(SEVERAL, "--osmosis-no-probe", f"--osmosis-shard={shard}/2", f"--osmosis-output=s{shard}/")
+        files = sorted(str(path) for path in workspace.root.glob("s?/*.json"))
+        merged = workspace.cli("merge", *reversed(files), "-o", "merged/")
+        part = workspace.cli("merge", *files[:3], "-o", "part/")
+        alone = workspace.cli("merge", "s1/comparison.json")
 
     assert merged.ret in (0, 1), merged.stderr.str()
-    table = read_json(plain_workspace.root / "merged/e1.json")["comparison"]
+    table = read_json(workspace.root / "merged/e1.json")["comparison"]
     assert [(entry["name"], entry["runs"]) for entry in table["entries"]] == [("e0", 8), ("e1", 8)]
     assert table["entries"][1]["difference"]["rows"] == 8
-    assert read_json(plain_workspace.root / "s1/e1.json")["comparison"]["entries"][1]["difference"]["rows"] == 4
+    assert read_json(workspace.root / "s1/e1.json")["comparison"]["entries"][1]["difference"]["rows"] == 4
     assert "over the 8 rows that both measured" in merged.stdout.str()
     assert "not compared: not all of its shards were merged" in part.stdout.str()
     assert alone.ret == 4

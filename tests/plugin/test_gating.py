@@ -74,8 +74,7 @@ def test_gates_on_every_statistic_and_on_a_single_function(workspace: Workspace)
     result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate rewards:score pass_hat_2 >= 0.6?*"])
 
 
-def test_two_conditions_on_one_metric_are_both_decided(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_two_conditions_on_one_metric_are_both_decided(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, PASS, FAIL], gate={"pass_rate": [">= 0.5", {"min": 0.6, "rule": "lower"}]})
 
     in_file = workspace.run(CONFIG)
@@ -94,10 +93,10 @@ def test_two_conditions_on_one_metric_are_both_decided(plain_workspace: Workspac
     assert len(workspace.results()["gates"]) == 2
 
 
-def test_a_mistyped_gate_on_the_command_line_is_a_usage_error(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
+def test_a_mistyped_gate_on_the_command_line_is_a_usage_error(workspace: Workspace) -> None:
+    workspace.eval()
 
-    result = plain_workspace.run(CONFIG, "--osmosis-gate=pass_rate > 0.7", "--osmosis-gate=pass_at_2 >= 0.5")
+    result = workspace.run(CONFIG, "--osmosis-gate=pass_rate > 0.7", "--osmosis-gate=pass_at_2 >= 0.5")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: --osmosis-gate gate.pass_rate: must be*"])
@@ -210,8 +209,7 @@ def test_a_key_that_is_rejected_later_stops_an_eval(workspace: Workspace) -> Non
     assert workspace.results()["summary"]["finished"] == 2
 
 
-def test_the_exit_status_of_not_measured_can_be_set(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_the_exit_status_of_not_measured_can_be_set(workspace: Workspace) -> None:
     workspace.ini("osmosis_not_measured_exit = 77")
     workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
 
@@ -221,11 +219,11 @@ def test_the_exit_status_of_not_measured_can_be_set(plain_workspace: Workspace) 
     result.assert_outcomes(errors=2)
 
 
-def test_an_invalid_exit_status_is_a_usage_error(plain_workspace: Workspace) -> None:
-    plain_workspace.ini("osmosis_not_measured_exit = 256")
-    plain_workspace.eval()
+def test_an_invalid_exit_status_is_a_usage_error(workspace: Workspace) -> None:
+    workspace.ini("osmosis_not_measured_exit = 256")
+    workspace.eval()
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: osmosis_not_measured_exit: must be an exit status from 1 to 255, got '256'"])

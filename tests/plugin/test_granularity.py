@@ -94,13 +94,13 @@ def test_a_gate_counts_runs_even_if_tests_report_rows(workspace: Workspace) -> N
     assert ran(workspace) == runs(1)
 
 
-def test_the_id_of_a_row_selects_all_its_runs(plain_workspace: Workspace) -> None:
-    prepare(plain_workspace, data={"rows": "0"})
+def test_the_id_of_a_row_selects_all_its_runs(workspace: Workspace) -> None:
+    prepare(workspace, data={"rows": "0"})
 
-    result = plain_workspace.run("configs/eval/x.toml::x[row3]", "configs/eval/x.toml::x[row0]", "-rA")
+    result = workspace.run("configs/eval/x.toml::x[row3]", "configs/eval/x.toml::x[row0]", "-rA")
 
     result.assert_outcomes(passed=2)
-    assert ran(plain_workspace) == runs(0, 3)
+    assert ran(workspace) == runs(0, 3)
     result.stdout.fnmatch_lines(["*Captured stdout (run1) call*", "rolling out 1"])
 
 
@@ -112,16 +112,16 @@ def test_the_id_of_a_row_selects_all_its_runs(plain_workspace: Workspace) -> Non
     ],
 )
 def test_an_id_of_the_other_granularity_is_an_error_with_advice(
-    plain_workspace: Workspace, unit: str, option: str, advice: str
+    workspace: Workspace, unit: str, option: str, advice: str
 ) -> None:
-    prepare(plain_workspace)
+    prepare(workspace)
 
-    result = plain_workspace.run(f"configs/eval/x.toml::x[{unit}]", option)
+    result = workspace.run(f"configs/eval/x.toml::x[{unit}]", option)
 
     assert result.ret == 4
     [line] = [line for line in result.errlines if line.startswith("ERROR")]
     assert advice in line
-    assert not plain_workspace.run_dirs()
+    assert not workspace.run_dirs()
 
 
 def test_lf_selects_rows_or_runs_that_failed_under_the_other_granularity(workspace: Workspace) -> None:
@@ -143,33 +143,33 @@ def test_lf_selects_rows_or_runs_that_failed_under_the_other_granularity(workspa
     assert len(workspace.last_failed()) == 3
 
 
-def test_stepwise_continues_under_the_other_granularity(plain_workspace: Workspace) -> None:
-    plain_workspace.write("test_python.py", "def test_python():\n    pass\n")
-    prepare(plain_workspace, execution={})
-    plain_workspace.run("test_python.py", CONFIG, "--sw", BY_ROW).assert_outcomes(passed=2, failed=1)
+def test_stepwise_continues_under_the_other_granularity(workspace: Workspace) -> None:
+    workspace.write("test_python.py", "def test_python():\n    pass\n")
+    prepare(workspace, execution={})
+    workspace.run("test_python.py", CONFIG, "--sw", BY_ROW).assert_outcomes(passed=2, failed=1)
 
-    of_runs = plain_workspace.run("test_python.py", CONFIG, "--sw")
+    of_runs = workspace.run("test_python.py", CONFIG, "--sw")
     of_runs.assert_outcomes(passed=1, failed=1, deselected=4)
-    assert ran(plain_workspace)[0] == "row1-run0"
+    assert ran(workspace)[0] == "row1-run0"
 
-    of_rows = plain_workspace.run("test_python.py", CONFIG, "--sw", BY_ROW)
+    of_rows = workspace.run("test_python.py", CONFIG, "--sw", BY_ROW)
     of_rows.assert_outcomes(failed=1, deselected=2)
 
 
 @pytest.mark.skipif(pytest.version_tuple < (8, 4), reason="--sw does not count tests before pytest 8.4")
-def test_stepwise_starts_over_if_more_than_the_granularity_changed(plain_workspace: Workspace) -> None:
-    prepare(plain_workspace, execution={})
-    plain_workspace.run(CONFIG, "--sw", BY_ROW).assert_outcomes(passed=1, failed=1)
+def test_stepwise_starts_over_if_more_than_the_granularity_changed(workspace: Workspace) -> None:
+    prepare(workspace, execution={})
+    workspace.run(CONFIG, "--sw", BY_ROW).assert_outcomes(passed=1, failed=1)
 
-    plain_workspace.run(CONFIG, "--sw", "--osmosis-limit=3").assert_outcomes(passed=4, failed=1)
+    workspace.run(CONFIG, "--sw", "--osmosis-limit=3").assert_outcomes(passed=4, failed=1)
 
 
-def test_rows_are_tests_inline(plain_workspace: Workspace) -> None:
-    prepare(plain_workspace)
+def test_rows_are_tests_inline(workspace: Workspace) -> None:
+    prepare(workspace)
 
-    plain_workspace.run(CONFIG, "--osmosis-inline").assert_outcomes(passed=2, failed=1, errors=1)
+    workspace.run(CONFIG, "--osmosis-inline").assert_outcomes(passed=2, failed=1, errors=1)
 
-    assert ran(plain_workspace) == runs(0, 1, 2, 3)
+    assert ran(workspace) == runs(0, 1, 2, 3)
 
 
 def test_the_header_recommends_rows_for_many_tests() -> None:

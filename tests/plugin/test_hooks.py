@@ -154,11 +154,11 @@ def pytest_osmosis_results(results):
 """
 
 
-def test_a_hook_that_is_not_executed_or_fails_like_a_test_is_reported(plain_workspace: Workspace) -> None:
-    plain_workspace.write("conftest.py", UNEXECUTED)
-    plain_workspace.eval(rows=2)
+def test_a_hook_that_is_not_executed_or_fails_like_a_test_is_reported(workspace: Workspace) -> None:
+    workspace.write("conftest.py", UNEXECUTED)
+    workspace.eval(rows=2)
 
-    done = plain_workspace.run(CONFIG)
+    done = workspace.run(CONFIG)
 
     assert done.ret == 9
     done.assert_outcomes(passed=2, errors=4)
@@ -170,8 +170,7 @@ def test_a_hook_that_is_not_executed_or_fails_like_a_test_is_reported(plain_work
 
 
 @pytest.mark.slow
-def test_after_ctrl_c_finished_rollouts_are_passed_on_but_no_gate_is_called(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_after_ctrl_c_finished_rollouts_are_passed_on_but_no_gate_is_called(workspace: Workspace) -> None:
     workspace.write(
         "conftest.py", RAISING.replace("row == 1", "row == 0").replace('return "yes"', "open('asked', 'w')")
     )

@@ -41,16 +41,16 @@ def test_a_report_holds_the_results_and_every_conversation(workspace: Workspace)
     assert report.html.endswith("</html>\n")
 
 
-def test_configs_name_reports_and_the_conversations_in_them(plain_workspace: Workspace) -> None:
+def test_configs_name_reports_and_the_conversations_in_them(workspace: Workspace) -> None:
     rows = [{}, {"score": 0.0}]
-    plain_workspace.eval("a", rows=rows, output={"html": "out/{name}.html", "html_conversations": "failed"})
-    plain_workspace.eval("b", rows=rows, output={"html": "out/b.html", "html_conversations": "none"})
+    workspace.eval("a", rows=rows, output={"html": "out/{name}.html", "html_conversations": "failed"})
+    workspace.eval("b", rows=rows, output={"html": "out/b.html", "html_conversations": "none"})
 
-    result = plain_workspace.run(CONFIGS, HTML)
+    result = workspace.run(CONFIGS, HTML)
 
     result.stdout.fnmatch_lines(["report: report.html*", "report: out/a.html*", "report: out/b.html*"])
-    a, b = Report(plain_workspace.root / "out/a.html"), Report(plain_workspace.root / "out/b.html")
-    both = Report(plain_workspace.root / "report.html")
+    a, b = Report(workspace.root / "out/a.html"), Report(workspace.root / "out/b.html")
+    both = Report(workspace.root / "report.html")
     for report in (a, both):
         run = report.run(a.runs[0])
         assert [report.conversation(run, at) is not None for at in range(2)] == [False, True]
@@ -62,73 +62,73 @@ def test_configs_name_reports_and_the_conversations_in_them(plain_workspace: Wor
     assert comparison["sentence"].split("(")[0] in both.static
 
 
-def test_the_evals_of_one_config_share_its_report(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x", rows=[{}, {"score": 0.0}])
-    toml = plain_workspace.root / "configs/eval/x.toml"
+def test_the_evals_of_one_config_share_its_report(workspace: Workspace) -> None:
+    workspace.eval("x", rows=[{}, {"score": 0.0}])
+    toml = workspace.root / "configs/eval/x.toml"
     blocks = "".join(f'\n[[eval]]\nname = "e{number}"\nmodel = "demo/arithmetic"\n' for number in range(2))
     toml.write_text(f'{toml.read_text()}\n[output]\nhtml = "report.html"\n{blocks}')
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     result.stdout.fnmatch_lines(["report: report.html*"])
-    report = Report(plain_workspace.root / "report.html")
+    report = Report(workspace.root / "report.html")
     assert len(report.runs) == 2
     assert [entry["name"] for entry in report.index["list"]["tables"][0]] == ["e0", "e1"]
 
 
-def test_a_report_on_a_part_does_not_replace_the_whole(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=2, output={"html": "report.html"})
-    plain_workspace.run(CONFIG)
-    whole = (plain_workspace.root / "report.html").read_text()
+def test_a_report_on_a_part_does_not_replace_the_whole(workspace: Workspace) -> None:
+    workspace.eval(rows=2, output={"html": "report.html"})
+    workspace.run(CONFIG)
+    whole = (workspace.root / "report.html").read_text()
 
-    result = plain_workspace.run("configs/eval/x.toml::x[row1-run0]")
+    result = workspace.run("configs/eval/x.toml::x[row1-run0]")
 
     result.stdout.fnmatch_lines(["report: report.partial.html*"])
-    assert (plain_workspace.root / "report.html").read_text() == whole
-    assert Report(plain_workspace.root / "report.partial.html").run()["rows"]["index"] == [1]
+    assert (workspace.root / "report.html").read_text() == whole
+    assert Report(workspace.root / "report.partial.html").run()["rows"]["index"] == [1]
 
 
 @pytest.mark.slow
-def test_after_an_interrupt_the_report_has_what_ended(plain_workspace: Workspace) -> None:
+def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> None:
     with ChatServer(reply("42"), never()) as server:
-        plain_workspace.hurry()
-        plain_workspace.eval(rows=3, model={"base_url": server.base_url}, evaluation={"batch_size": 2})
-        session = plain_workspace.start(CONFIG, HTML, "--osmosis-no-probe")
+        workspace.hurry()
+        workspace.eval(rows=3, model={"base_url": server.base_url}, evaluation={"batch_size": 2})
+        session = workspace.start(CONFIG, HTML, "--osmosis-no-probe")
         wait_until(lambda: len(server.requests) == 3, "the requests")
         session.interrupt()
 
         assert session.wait() == 2, session.output
 
-    report = Report(plain_workspace.root / "report.html")
+    report = Report(workspace.root / "report.html")
     run = report.run()
     assert run["head"]["row"]["status"] == "stopped"
     assert [report.conversation(run, at) is not None for at in range(3)].count(True) >= 1
 
 
-def test_a_report_that_cannot_be_written_costs_nothing_else(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=1)
-    plain_workspace.write(
+def test_a_report_that_cannot_be_written_costs_nothing_else(workspace: Workspace) -> None:
+    workspace.eval(rows=1)
+    workspace.write(
         "conftest.py",
         "import pathlib\n\ndef pytest_osmosis_results(path):\n    pathlib.Path('out').write_text('a file')\n",
     )
 
-    result = plain_workspace.run(CONFIG, "--osmosis-html=out/report.html")
+    result = workspace.run(CONFIG, "--osmosis-html=out/report.html")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["the HTML report out/report.html could not be written: *; pytest-osmosis html RUN*"])
-    assert plain_workspace.results()["summary"]["pass_rate"] == 1.0
+    assert workspace.results()["summary"]["pass_rate"] == 1.0
 
 
-def test_a_journal_that_cannot_be_read_back_costs_only_the_report(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=1)
+def test_a_journal_that_cannot_be_read_back_costs_only_the_report(workspace: Workspace) -> None:
+    workspace.eval(rows=1)
     hook = "def pytest_osmosis_results(path):\n    path.with_name('journal.jsonl').unlink()\n"
-    plain_workspace.write("conftest.py", hook)
+    workspace.write("conftest.py", hook)
 
-    result = plain_workspace.run(CONFIG, HTML, "-q")
+    result = workspace.run(CONFIG, HTML, "-q")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["the HTML report report.html could not be written: *journal.jsonl*"])
-    assert not (plain_workspace.root / "report.html").exists()
+    assert not (workspace.root / "report.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -140,24 +140,24 @@ def test_a_journal_that_cannot_be_read_back_costs_only_the_report(plain_workspac
         ("out/{name}.html", "*--osmosis-html=out/{name}.html: *of each eval, pass --osmosis-set='output.html=out/*"),
     ],
 )
-def test_a_file_of_others_is_kept(plain_workspace: Workspace, path: str, problem: str) -> None:
-    plain_workspace.eval(rows=1)
-    plain_workspace.write("mine.html", "<!doctype html>\n<p>mine")
+def test_a_file_of_others_is_kept(workspace: Workspace, path: str, problem: str) -> None:
+    workspace.eval(rows=1)
+    workspace.write("mine.html", "<!doctype html>\n<p>mine")
 
-    result = plain_workspace.run(CONFIG, f"--osmosis-html={path}")
+    result = workspace.run(CONFIG, f"--osmosis-html={path}")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([problem])
 
 
-def test_reports_hold_no_secret(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_hold_no_secret(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", SECRET)
     with ChatServer(reply(f"your key is {SECRET}, or {SECRET[:10]} {SECRET[10:]}")) as server:
         model = {"base_url": server.base_url, "api_key_env": "MY_API_KEY"}
-        plain_workspace.eval(rows=[{"score": 0.0, "reward": SECRET}], model=model)
+        workspace.eval(rows=[{"score": 0.0, "reward": SECRET}], model=model)
 
-        plain_workspace.run(CONFIG, HTML)
+        workspace.run(CONFIG, HTML)
 
-    everything = Report(plain_workspace.root / "report.html").everything()
+    everything = Report(workspace.root / "report.html").everything()
     assert "[MY_API_KEY]" in everything
     assert SECRET not in everything.replace(" ", "")

@@ -86,8 +86,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     server.server_close()
 
 
-def test_results_are_pushed_by_a_command_that_says_so(plain_workspace: Workspace, hub: Hub) -> None:
-    workspace = plain_workspace
+def test_results_are_pushed_by_a_command_that_says_so(workspace: Workspace, hub: Hub) -> None:
     workspace.eval("x", [{"score": 1.0}, {"score": 1.0}], evaluation={"n": 2}, output={"save_to_hf_hub": True})
     config = workspace.run(COMMAND[0])
     config.stdout.fnmatch_lines(["*not pushed to the Hugging Face Hub: only --osmosis-save-to-hf-hub*"])

@@ -52,10 +52,10 @@ class VSCode:
 
 
 @pytest.fixture
-def vscode(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> VSCode:
+def vscode(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> VSCode:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    plain_workspace.ini(LISTED)
-    return VSCode(plain_workspace)
+    workspace.ini(LISTED)
+    return VSCode(workspace)
 
 
 def named(tests: list[Shown], name: str) -> list[Shown]:

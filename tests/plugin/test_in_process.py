@@ -46,12 +46,12 @@ def cleaned() -> Iterator[None]:
 
 @pytest.mark.usefixtures("cleaned")
 @pytest.mark.parametrize("kind", LEFT_BEHIND)
-def test_what_a_session_leaves_behind_fails_its_test(plain_workspace: Workspace, kind: str) -> None:
-    plain_workspace.write("conftest.py", f"def pytest_sessionfinish():\n    {LEFT_BEHIND[kind]}\n")
-    plain_workspace.write("test_python.py", "def test_python(): ...\n")
+def test_what_a_session_leaves_behind_fails_its_test(workspace: Workspace, kind: str) -> None:
+    workspace.write("conftest.py", f"def pytest_sessionfinish():\n    {LEFT_BEHIND[kind]}\n")
+    workspace.write("test_python.py", "def test_python(): ...\n")
 
     with pytest.raises(AssertionError, match=f"the session left behind: .*{kind}"):
-        plain_workspace.run()
+        workspace.run()
 
     assert "LEFT_BEHIND" not in os.environ
 
@@ -73,63 +73,63 @@ def test_modules_of_users_are_forgotten_and_others_kept(tmp_path: Path) -> None:
         assert (sys.path, Path.cwd()) == (path, folder)
 
 
-def test_warnings_are_not_those_of_the_tests(plain_workspace: Workspace) -> None:
-    plain_workspace.write("test_python.py", "import warnings\ndef test_python(): warnings.warn('seen', UserWarning)\n")
+def test_warnings_are_not_those_of_the_tests(workspace: Workspace) -> None:
+    workspace.write("test_python.py", "import warnings\ndef test_python(): warnings.warn('seen', UserWarning)\n")
 
-    result = plain_workspace.run()
+    result = workspace.run()
 
     result.assert_outcomes(passed=1, warnings=1)
     with pytest.raises(UserWarning):
         warnings.warn("an error in these tests", UserWarning, stacklevel=1)
 
 
-def test_a_session_that_hangs_fails_its_test(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_hangs_fails_its_test(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.plugin.in_process.DEADLINE_S", 0.5)
-    plain_workspace.write("test_python.py", "import threading\ndef test_python(): threading.Event().wait()\n")
+    workspace.write("test_python.py", "import threading\ndef test_python(): threading.Event().wait()\n")
 
     with pytest.raises(AssertionError, match="the session did not end"):
-        plain_workspace.run()
+        workspace.run()
 
 
-def test_usage_errors_are_on_standard_error(plain_workspace: Workspace) -> None:
-    result = plain_workspace.run("--no-such-option")
+def test_usage_errors_are_on_standard_error(workspace: Workspace) -> None:
+    result = workspace.run("--no-such-option")
 
     assert (result.ret, result.outlines) == (4, [])
     result.stderr.fnmatch_lines(["*unrecognized arguments: --no-such-option"])
 
 
-def test_a_session_reads_what_it_is_given(plain_workspace: Workspace) -> None:
+def test_a_session_reads_what_it_is_given(workspace: Workspace) -> None:
     text = "import sys\ndef pytest_report_header(): return f'read {sys.stdin.buffer.read()}'\n"
-    plain_workspace.write("conftest.py", text)
+    workspace.write("conftest.py", text)
 
-    assert "read b'given'" in plain_workspace.run("-s", stdin=b"given").outlines
-    assert "read b''" in plain_workspace.run("-s").outlines
+    assert "read b'given'" in workspace.run("-s", stdin=b"given").outlines
+    assert "read b''" in workspace.run("-s").outlines
 
 
-def test_a_session_in_process_starts_no_workers(plain_workspace: Workspace) -> None:
-    plain_workspace.ini("addopts = -n2")
+def test_a_session_in_process_starts_no_workers(workspace: Workspace) -> None:
+    workspace.ini("addopts = -n2")
 
-    result = plain_workspace.run()
+    result = workspace.run()
 
     result.stdout.fnmatch_lines(["*RuntimeError: xdist needs a process of its own*"])
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
 
 
-def test_only_marked_tests_start_processes(plain_workspace: Workspace) -> None:
+def test_only_marked_tests_start_processes(workspace: Workspace) -> None:
     if RUNNING.wants_processes:
         pytest.skip("every session is a process")
-    for start in (plain_workspace.run_process, plain_workspace.start):
+    for start in (workspace.run_process, workspace.start):
         with pytest.raises(pytest.fail.Exception, match="mark the test slow"):
             start("--version")
     with pytest.raises(pytest.fail.Exception, match="mark the test slow"):
-        plain_workspace.run("-n2")
+        workspace.run("-n2")
 
 
 @pytest.mark.journey
-def test_a_journey_runs_in_processes(plain_workspace: Workspace) -> None:
-    plain_workspace.write("test_python.py", "import os\ndef test_python(): print(os.getpid())\n")
+def test_a_journey_runs_in_processes(workspace: Workspace) -> None:
+    workspace.write("test_python.py", "import os\ndef test_python(): print(os.getpid())\n")
 
-    lines = plain_workspace.run("-s", "-q").outlines
+    lines = workspace.run("-s", "-q").outlines
 
     assert lines
     assert str(os.getpid()) not in "\n".join(lines)

@@ -70,8 +70,7 @@ def comparable(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.journey
-def test_outcomes_scores_and_journal_equal_those_of_a_host(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_outcomes_scores_and_journal_equal_those_of_a_host(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.write("agent.py", UNRULY)
     workspace.eval(
@@ -115,10 +114,9 @@ async def cancels():
 
 
 def test_a_run_cancelled_before_it_starts_fails_and_keeps_nothing(
-    plain_workspace: Workspace,
+    workspace: Workspace,
 ) -> None:
     """Let row 0 leave a task behind that cancels row 1."""
-    workspace = plain_workspace
     workspace.write("agent.py", CANCELS)
     workspace.write("rewards.py", "async def score(solution_str):\n    return 1.0\n")
     workspace.eval(rows=[{}] * 4, agent={"agent": "agent:rollout"})
@@ -149,8 +147,7 @@ def test_the_process_is_as_it_was():
 """
 
 
-def test_output_belongs_to_the_item_and_process_state_to_the_user_code(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_output_belongs_to_the_item_and_process_state_to_the_user_code(workspace: Workspace) -> None:
     for folder, colour in (("space", "green"), ("other/space", "blue")):
         workspace.write(f"{folder}/helper.py", "seen = 0\n")
         workspace.write(f"{folder}/agent.py", LOOKING)
@@ -167,29 +164,29 @@ def test_output_belongs_to_the_item_and_process_state_to_the_user_code(plain_wor
     done.assert_outcomes(failed=4, passed=1)
 
 
-def test_code_that_does_not_load_is_a_usage_error(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", "import nothing_of_that_name\n")
-    plain_workspace.eval()
+def test_code_that_does_not_load_is_a_usage_error(workspace: Workspace) -> None:
+    workspace.write("rewards.py", "import nothing_of_that_name\n")
+    workspace.eval()
 
-    done = plain_workspace.run(CONFIG, INLINE)
+    done = workspace.run(CONFIG, INLINE)
 
     assert done.ret == 4
     done.stderr.fnmatch_lines(["*rewards:score: does not load: ModuleNotFoundError: No module*", "*rewards.py*line 1*"])
-    assert not plain_workspace.run_dirs()
+    assert not workspace.run_dirs()
 
 
 @pytest.mark.slow
-def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(plain_workspace: Workspace) -> None:
+def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
-        plain_workspace.eval(rows=4, evaluation={"batch_size": 3}, model={"base_url": server.base_url})
-        session = plain_workspace.start(CONFIG, INLINE, "--osmosis-no-probe")
+        workspace.eval(rows=4, evaluation={"batch_size": 3}, model={"base_url": server.base_url})
+        session = workspace.start(CONFIG, INLINE, "--osmosis-no-probe")
         wait_until(lambda: len(server.requests) == 2, "the second request")
 
         session.interrupt()
 
         assert session.wait() == 2, session.output
         assert server.max_in_flight == 1
-    results = plain_workspace.results()
+    results = workspace.results()
     assert results["status"] == "stopped"
     assert results["summary"]["total_runs"] == 1
     assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 3
@@ -198,24 +195,24 @@ def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(plain_workspace: W
     assert "never awaited" not in session.output
 
 
-def test_maxfail_and_a_failed_probe_stop_an_inline_eval(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[{"score": 0.0}, {}, {}])
+def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) -> None:
+    workspace.eval(rows=[{"score": 0.0}, {}, {}])
 
-    assert plain_workspace.run(CONFIG, INLINE, "-x").ret == 1
-    assert plain_workspace.results()["summary"]["total_runs"] == 1
+    assert workspace.run(CONFIG, INLINE, "-x").ret == 1
+    assert workspace.results()["summary"]["total_runs"] == 1
 
-    plain_workspace.eval("y", model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
-    done = plain_workspace.run("--osmosis-config=configs/eval/y.toml", INLINE)
+    workspace.eval("y", model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
+    done = workspace.run("--osmosis-config=configs/eval/y.toml", INLINE)
     assert done.ret == 9
     done.assert_outcomes(skipped=3, errors=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flag", [INLINE, "--trace"])
-def test_inline_is_refused_with_workers(plain_workspace: Workspace, flag: str) -> None:
-    plain_workspace.eval()
+def test_inline_is_refused_with_workers(workspace: Workspace, flag: str) -> None:
+    workspace.eval()
 
-    done = plain_workspace.run(CONFIG, flag, "-n2")
+    done = workspace.run(CONFIG, flag, "-n2")
 
     assert done.ret == 4
     done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *; add -n0"])

@@ -117,28 +117,25 @@ def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> Non
     assert workspace.results()["summary"]["judges"]["calls"] == 2
 
 
-def test_a_gate_may_be_on_the_judge(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x", 3, ".", **JUDGED, gate={"rubric": {"mean": ">= 0.9"}})
-    result = plain_workspace.run(NAMED)
+def test_a_gate_may_be_on_the_judge(workspace: Workspace) -> None:
+    workspace.eval("x", 3, ".", **JUDGED, gate={"rubric": {"mean": ">= 0.9"}})
+    result = workspace.run(NAMED)
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*rubric mean >= 0.9*"])
 
 
-def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x", [{"ground_truth": "3"}], ".", **JUDGED)
-    inline = plain_workspace.run(NAMED, "--osmosis-inline")
-    replayed = plain_workspace.run(NAMED, "--pdb", stdin=b"p score\nq\n")
+def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(workspace: Workspace) -> None:
+    workspace.eval("x", [{"ground_truth": "3"}], ".", **JUDGED)
+    inline = workspace.run(NAMED, "--osmosis-inline")
+    replayed = workspace.run(NAMED, "--pdb", stdin=b"p score\nq\n")
 
     inline.assert_outcomes(failed=1)
     inline.stdout.fnmatch_lines(["judge demo/judge: 1 call, *"])
     replayed.stdout.fnmatch_lines(["*the judge is not asked again*"])
 
 
-def test_a_rubric_function_of_the_sdk_runs_unmodified(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = plain_workspace
+def test_a_rubric_function_of_the_sdk_runs_unmodified(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.write("reward_rubric/openai_judge.py", RUBRIC_FUNCTION)
     functions = ["reward_rubric.openai_judge:compute_score"]
     workspace.eval("x", 2, ".", scoring={"eval_fns": functions, "thresholds": {functions[0]: 0.5}})
@@ -154,8 +151,7 @@ def test_a_rubric_function_of_the_sdk_runs_unmodified(
 
 
 @pytest.mark.parametrize("options", [[], ["--osmosis-inline"]], ids=["host", "inline"])
-def test_a_key_that_a_function_passes_to_a_judge_is_redacted(plain_workspace: Workspace, options: list[str]) -> None:
-    workspace = plain_workspace
+def test_a_key_that_a_function_passes_to_a_judge_is_redacted(workspace: Workspace, options: list[str]) -> None:
     workspace.write("own_key.py", FUNCTION_WITH_A_KEY)
     workspace.write("key.txt", OWN_KEY)
     with ChatServer(reply(json.dumps({"score": 1, "explanation": "right"}))) as server:
@@ -170,21 +166,21 @@ def test_a_key_that_a_function_passes_to_a_judge_is_redacted(plain_workspace: Wo
     assert not any(OWN_KEY in text for text in [*written, result.stdout.str()])
 
 
-def test_unit_tests_of_reward_functions_may_ask_a_judge(plain_workspace: Workspace) -> None:
-    plain_workspace.write("test_rewards.py", UNIT_TEST)
+def test_unit_tests_of_reward_functions_may_ask_a_judge(workspace: Workspace) -> None:
+    workspace.write("test_rewards.py", UNIT_TEST)
 
-    plain_workspace.run("test_rewards.py", "-Werror").assert_outcomes(passed=3)
+    workspace.run("test_rewards.py", "-Werror").assert_outcomes(passed=3)
 
 
 @pytest.mark.parametrize("sdk", [False, True])
-def test_a_rubric_function_is_no_test_and_is_never_probed(plain_workspace: Workspace, sdk: bool) -> None:
+def test_a_rubric_function_is_no_test_and_is_never_probed(workspace: Workspace, sdk: bool) -> None:
     if sdk:
-        plain_workspace.write("osmosis_ai/__init__.py", "from osmosis_ai.utils import osmosis_rubric\n")
-        plain_workspace.write("osmosis_ai/utils.py", SDK_RUBRIC)
-    plain_workspace.write("judging.py", ASKS)
+        workspace.write("osmosis_ai/__init__.py", "from osmosis_ai.utils import osmosis_rubric\n")
+        workspace.write("osmosis_ai/utils.py", SDK_RUBRIC)
+    workspace.write("judging.py", ASKS)
 
-    result = plain_workspace.run("judging.py", "--osmosis-lab")
+    result = workspace.run("judging.py", "--osmosis-lab")
 
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     result.stdout.fnmatch_lines(["osmosis: judging.py:5: score(*) is not tested: each call asks a judge; *"])
-    assert not (plain_workspace.root / "asked").exists()
+    assert not (workspace.root / "asked").exists()

@@ -51,8 +51,7 @@ def test_lf_selects_runs_below_their_threshold_if_a_gate_decides(workspace: Work
     assert workspace.last_failed() == ids(1, 2)
 
 
-def test_a_run_that_passes_is_removed_from_lastfailed(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_run_that_passes_is_removed_from_lastfailed(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4})
     workspace.run(CONFIG)
     workspace.eval(rows=[{}, {}, {"score": 0.0}, {}])
@@ -75,8 +74,7 @@ def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> 
     assert node_ids == ([] if workspace.distributed else ["test_python.py::test_python"])
 
 
-def test_ff_runs_everything(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_ff_runs_everything(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4})
     cache = workspace.root / ".pytest_cache" / "v" / "cache"
     cache.mkdir(parents=True)

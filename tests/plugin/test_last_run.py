@@ -68,29 +68,29 @@ def test_rows_that_changed_are_named_with_a_command_that_shows_one(workspace: Wo
     assert "| row0 (was row3) | 3/3 | 0/3 |" in (workspace.root / "summary.md").read_text()
 
 
-def test_another_plan_or_a_partial_run_is_compared_with_nothing(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=4)
-    plain_workspace.run(NAMED)
+def test_another_plan_or_a_partial_run_is_compared_with_nothing(workspace: Workspace) -> None:
+    workspace.eval(rows=4)
+    workspace.run(NAMED)
 
-    other = plain_workspace.run(NAMED, "--osmosis-n=2")
-    partial = plain_workspace.run(NAMED, "-k", "row1-")
+    other = workspace.run(NAMED, "--osmosis-n=2")
+    partial = workspace.run(NAMED, "-k", "row1-")
 
     assert "last run" not in other.stdout.str()
     assert "against the last run" not in partial.stdout.str()
-    assert plain_workspace.results()["last_run"] is None
+    assert workspace.results()["last_run"] is None
 
 
 def rows(numbers: Iterable[int]) -> list[dict[str, object]]:
     return [{"user_prompt": f"What is {number} + 2?", "ground_truth": str(number)} for number in numbers]
 
 
-def test_rows_are_matched_by_their_content(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=rows(range(3)))
-    plain_workspace.run(NAMED)
-    plain_workspace.eval(rows=rows(reversed(range(3))))
-    moved = plain_workspace.run(NAMED)
-    plain_workspace.eval(rows=rows([0, 1, 7]))
-    changed = plain_workspace.run(NAMED)
+def test_rows_are_matched_by_their_content(workspace: Workspace) -> None:
+    workspace.eval(rows=rows(range(3)))
+    workspace.run(NAMED)
+    workspace.eval(rows=rows(reversed(range(3))))
+    moved = workspace.run(NAMED)
+    workspace.eval(rows=rows([0, 1, 7]))
+    changed = workspace.run(NAMED)
 
     moved.stdout.fnmatch_lines(["against the last run (*): no row of 3 changed"])
     assert "last run" not in changed.stdout.str()

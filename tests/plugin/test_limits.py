@@ -31,9 +31,9 @@ def test_an_eval_stops_when_its_tokens_are_spent(workspace: Workspace) -> None:
     assert results["summary"]["total_runs"] == results["summary"]["finished"]  # what was in flight was finished
 
 
-def test_an_eval_stops_when_its_time_is_used_up(plain_workspace: Workspace) -> None:
+def test_an_eval_stops_when_its_time_is_used_up(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
-        workspace = plain_workspace
+        workspace = workspace
         workspace.eval(rows=40, limits={"max_duration_s": 1e-6}, model={"base_url": server.base_url})
 
         result = workspace.run(CONFIG)
@@ -43,19 +43,19 @@ def test_an_eval_stops_when_its_time_is_used_up(plain_workspace: Workspace) -> N
     assert workspace.results()["pending"]
 
 
-def test_a_gate_that_the_missing_runs_cannot_change_still_decides(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=40, limits={"max_tokens": 30}, gate={"pass_rate": ">= 0.01"})
+def test_a_gate_that_the_missing_runs_cannot_change_still_decides(workspace: Workspace) -> None:
+    workspace.eval(rows=40, limits={"max_tokens": 30}, gate={"pass_rate": ">= 0.01"})
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.01: HOLDS: *not measured and counted as not passed*"])
 
 
 @pytest.mark.parametrize("prices", [{}, {"vendor/m": {"input": 1.0, "output": 1e6}}])
-def test_a_cost_limit_needs_a_known_price(plain_workspace: Workspace, prices: dict[str, object]) -> None:
+def test_a_cost_limit_needs_a_known_price(workspace: Workspace, prices: dict[str, object]) -> None:
     with ChatServer(reply("42")) as server:
-        plain_workspace.eval(
+        workspace.eval(
             rows=40,
             limits={"max_cost_usd": 2.5},
             model={"base_url": server.base_url},
@@ -63,7 +63,7 @@ def test_a_cost_limit_needs_a_known_price(plain_workspace: Workspace, prices: di
             prices=prices,
         )
 
-        result = plain_workspace.run(CONFIG, "--osmosis-no-probe")
+        result = workspace.run(CONFIG, "--osmosis-no-probe")
 
         if not prices:
             assert result.ret == 4
@@ -75,20 +75,20 @@ def test_a_cost_limit_needs_a_known_price(plain_workspace: Workspace, prices: di
             assert len(server.requests) < 40
 
 
-def test_limits_hold_inline_too(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=10, limits={"max_tokens": 30})
+def test_limits_hold_inline_too(workspace: Workspace) -> None:
+    workspace.eval(rows=10, limits={"max_tokens": 30})
 
-    result = plain_workspace.run(CONFIG, "--osmosis-inline")
+    result = workspace.run(CONFIG, "--osmosis-inline")
 
     assert result.ret == 9
-    assert 2 <= plain_workspace.results()["summary"]["total_runs"] < 10
+    assert 2 <= workspace.results()["summary"]["total_runs"] < 10
 
 
 @pytest.mark.clock
-def test_waits_for_provider_limits_are_reported(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=4, evaluation={"batch_size": 4}, execution={"requests_per_minute": 150})
+def test_waits_for_provider_limits_are_reported(workspace: Workspace) -> None:
+    workspace.eval(rows=4, evaluation={"batch_size": 4}, execution={"requests_per_minute": 150})
 
-    result = plain_workspace.run(CONFIG, "--osmosis-set=execution.tokens_per_minute=1000000")
+    result = workspace.run(CONFIG, "--osmosis-set=execution.tokens_per_minute=1000000")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(
@@ -98,22 +98,22 @@ def test_waits_for_provider_limits_are_reported(plain_workspace: Workspace) -> N
             "?execution? requests_per_minute delayed requests by *",
         ]
     )
-    assert plain_workspace.results()["summary"]["throttling"]["held_s"]["requests_per_minute"] > 0
-    assert took_s(plain_workspace) > 0.5
+    assert workspace.results()["summary"]["throttling"]["held_s"]["requests_per_minute"] > 0
+    assert took_s(workspace) > 0.5
 
-    again = plain_workspace.run(CONFIG, "--osmosis-set=execution.tokens_per_minute=1000000", "--co")
+    again = workspace.run(CONFIG, "--osmosis-set=execution.tokens_per_minute=1000000", "--co")
 
     again.stdout.fnmatch_lines(["  limit: 1,000,000 tokens a minute: about * by the last run's tokens"])
 
 
-def test_provider_limits_hold_inline_too(plain_workspace: Workspace) -> None:
+def test_provider_limits_hold_inline_too(workspace: Workspace) -> None:
     """The second request waits for about 0.8 s, less the time of the first rollout, which is long on a busy machine."""
-    plain_workspace.eval(rows=2, execution={"requests_per_minute": 60})
+    workspace.eval(rows=2, execution={"requests_per_minute": 60})
 
-    result = plain_workspace.run(CONFIG, "--osmosis-inline")
+    result = workspace.run(CONFIG, "--osmosis-inline")
 
     assert result.ret == 0
-    assert took_s(plain_workspace) > 0.7
+    assert took_s(workspace) > 0.7
 
 
 def took_s(workspace: Workspace) -> float:
@@ -122,13 +122,13 @@ def took_s(workspace: Workspace) -> float:
     return (max(times) - min(times)).total_seconds()
 
 
-def test_bounds_of_each_rollout_are_shown_kept_and_told_apart(plain_workspace: Workspace) -> None:
-    plain_workspace.write(
+def test_bounds_of_each_rollout_are_shown_kept_and_told_apart(workspace: Workspace) -> None:
+    workspace.write(
         "agent.py", "async def rollout(ctx):\n    while True:\n        await ctx.chat(ctx.prompt, tools=[])\n"
     )
-    plain_workspace.eval(rows=2, agent={"agent": "agent:rollout"}, limits={"rollout": {"tokens": 5000}})
+    workspace.eval(rows=2, agent={"agent": "agent:rollout"}, limits={"rollout": {"tokens": 5000}})
 
-    result = plain_workspace.run(CONFIG, "--osmosis-max-turns=3", "--osmosis-set=limits.rollout.cost_usd=1")
+    result = workspace.run(CONFIG, "--osmosis-max-turns=3", "--osmosis-set=limits.rollout.cost_usd=1")
 
     assert result.ret == 1
     result.stdout.fnmatch_lines(
@@ -139,15 +139,15 @@ def test_bounds_of_each_rollout_are_shown_kept_and_told_apart(plain_workspace: W
     )
 
 
-def test_a_bound_on_the_dollars_of_a_rollout_needs_a_known_price(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(
+def test_a_bound_on_the_dollars_of_a_rollout_needs_a_known_price(workspace: Workspace) -> None:
+    workspace.eval(
         rows=2,
         limits={"rollout": {"cost_usd": 1.0}},
         model={"base_url": "http://127.0.0.1:9/v1"},
         experiment={"model_path": "vendor/m"},
     )
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(

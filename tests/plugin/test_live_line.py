@@ -89,11 +89,11 @@ def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(on_50_columns
 
 
 @pytest.mark.slow
-def test_failed_runs_leave_the_line_intact(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=8)
-    plain_workspace.write("rewards.py", WAITING_REWARDS.replace("1.0", "0.0"))
+def test_failed_runs_leave_the_line_intact(workspace: Workspace) -> None:
+    workspace.eval(rows=8)
+    workspace.write("rewards.py", WAITING_REWARDS.replace("1.0", "0.0"))
 
-    written = on_a_terminal(plain_workspace, "--osmosis-config=configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, "--osmosis-config=configs/eval/x.toml", columns=80)
 
     collected, summary = written.index("collected"), written.index("FAILURES")
     screen = re.sub(r"\x1b\[[\d;]*m|[^\r\n]*\r(?!\n)", "", written[collected:summary])
@@ -113,26 +113,26 @@ def on_screen(written: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_slow_workers_are_reported_on_a_clean_line(plain_workspace: Workspace) -> None:
+def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None:
     """Rollouts begin when the first xdist worker has collected; xdist continues to count the others."""
-    plain_workspace.eval(rows=8)
-    plain_workspace.write("rewards.py", SLOW_REWARDS)
+    workspace.eval(rows=8)
+    workspace.write("rewards.py", SLOW_REWARDS)
     late = "import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n    time.sleep(1)\n"
-    plain_workspace.write("conftest.py", late)
+    workspace.write("conftest.py", late)
 
-    written = on_a_terminal(plain_workspace, "-n2", "--osmosis-config=configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, "-n2", "--osmosis-config=configs/eval/x.toml", columns=80)
 
     assert live_lines(written)
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
 
 
 @pytest.mark.slow
-def test_output_of_a_python_test_stays(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=4)
-    plain_workspace.write("rewards.py", SLOW_REWARDS)
-    plain_workspace.write("test_python.py", PYTHON_TEST)
+def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
+    workspace.eval(rows=4)
+    workspace.write("rewards.py", SLOW_REWARDS)
+    workspace.write("test_python.py", PYTHON_TEST)
 
-    written = on_a_terminal(plain_workspace, "-s", "test_python.py", "configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, "-s", "test_python.py", "configs/eval/x.toml", columns=80)
 
     assert "never hidden\nF" in written.replace("\r\n", "\n").replace("\x1b[31m", "")
     assert live_lines(written)
@@ -147,25 +147,23 @@ def test_wide_characters_do_not_break_the_line(on_50_columns: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("option", "shown"), [("-q", True), ("-qq", False)])
-def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(
-    plain_workspace: Workspace, option: str, shown: bool
-) -> None:
-    plain_workspace.eval(rows=6)
-    plain_workspace.write("rewards.py", SLOW_REWARDS)
+def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace, option: str, shown: bool) -> None:
+    workspace.eval(rows=6)
+    workspace.write("rewards.py", SLOW_REWARDS)
 
-    written = on_a_terminal(plain_workspace, option, "--osmosis-config=configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, option, "--osmosis-config=configs/eval/x.toml", columns=80)
 
     assert bool(live_lines(written)) == shown
     assert "osmosis: x (configs" not in written
     assert "......" not in written
 
 
-def test_quiet_writes_no_line_to_a_log(plain_workspace: Workspace) -> None:
-    plain_workspace.hurry()
-    plain_workspace.eval(rows=16)  # 1.6 s, and a line would be due after one
-    plain_workspace.write("rewards.py", SLOW_REWARDS)
+def test_quiet_writes_no_line_to_a_log(workspace: Workspace) -> None:
+    workspace.hurry()
+    workspace.eval(rows=16)  # 1.6 s, and a line would be due after one
+    workspace.write("rewards.py", SLOW_REWARDS)
 
-    normal, quiet = (plain_workspace.run(*options, CONFIG).stdout.str() for options in ([], ["-q"]))
+    normal, quiet = (workspace.run(*options, CONFIG).stdout.str() for options in ([], ["-q"]))
 
     assert "/16, 100% passed" in normal
     assert "/16, 100% passed" not in quiet
@@ -220,12 +218,12 @@ def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> Non
 
 
 @pytest.mark.slow
-def test_an_eval_that_was_stopped_is_done_and_its_missing_runs_do_not_count(plain_workspace: Workspace) -> None:
+def test_an_eval_that_was_stopped_is_done_and_its_missing_runs_do_not_count(workspace: Workspace) -> None:
     with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
-        plain_workspace.hurry()
-        plain_workspace.eval("down", rows=5, model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
-        plain_workspace.eval("up", rows=4, model={"base_url": server.base_url})
-        session = plain_workspace.start("--osmosis-config=configs/eval")
+        workspace.hurry()
+        workspace.eval("down", rows=5, model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
+        workspace.eval("up", rows=4, model={"base_url": server.base_url})
+        session = workspace.start("--osmosis-config=configs/eval")
 
         session.wait_for("osmosis: 1/2 evals, 1/4 runs, up 1/4, ")
         server.release()
@@ -234,15 +232,15 @@ def test_an_eval_that_was_stopped_is_done_and_its_missing_runs_do_not_count(plai
 
 
 @pytest.mark.slow
-def test_several_evals_on_a_terminal_have_one_line_at_a_time(plain_workspace: Workspace) -> None:
+def test_several_evals_on_a_terminal_have_one_line_at_a_time(workspace: Workspace) -> None:
     for number in (1, 2):
         rows = [{"reward": "raises"}, *[{"waits_for": f"shown-{number}"}] * 5]
-        plain_workspace.eval(f"{number}x", rows=rows, limits={"max_errors": 3})
-    plain_workspace.write("rewards.py", WAITING_REWARDS)
+        workspace.eval(f"{number}x", rows=rows, limits={"max_errors": 3})
+    workspace.write("rewards.py", WAITING_REWARDS)
 
     wanted = {f"shown-{number}": f"{number}x [1-9]/6, " for number in (1, 2)}
     words = ("--color=yes", "--osmosis-config=configs/eval")
-    written = on_a_terminal(plain_workspace, *words, columns=100, wanted=wanted)
+    written = on_a_terminal(workspace, *words, columns=100, wanted=wanted)
 
     lines = live_lines(written)
     assert any(re.match(r"\[#*-*\] 0/2 evals, \d/12 runs, 1x \d/6, ", line) for line in lines)

@@ -68,11 +68,11 @@ def test_ten_failures_are_shown_and_the_others_counted(workspace: Workspace) -> 
     ],
 )
 def test_options_set_how_many_failures_are_shown(
-    plain_workspace: Workspace, args: list[str], n_blocks: int, n_lines: int
+    workspace: Workspace, args: list[str], n_blocks: int, n_lines: int
 ) -> None:
-    plain_workspace.eval(rows=WRONG)
+    workspace.eval(rows=WRONG)
 
-    lines = plain_workspace.run(CONFIG, *args).outlines
+    lines = workspace.run(CONFIG, *args).outlines
 
     assert (len(blocks(lines)), len(summary(lines))) == (n_blocks, n_lines)
     first = "13 failures not listed" if "--osmosis-show-failures=0" in args else "and {} more"
@@ -82,29 +82,29 @@ def test_options_set_how_many_failures_are_shown(
     assert notes == [f"{first.format(n)}: pytest-osmosis show" for n in hidden if n]
 
 
-def test_tb_line_is_bounded_too(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=WRONG)
+def test_tb_line_is_bounded_too(workspace: Workspace) -> None:
+    workspace.eval(rows=WRONG)
 
-    lines = section(plain_workspace.run(CONFIG, "--tb=line").outlines, "FAILURES")
+    lines = section(workspace.run(CONFIG, "--tb=line").outlines, "FAILURES")
 
     assert sum("data/x.jsonl:" in line and "score 0 < 1" in line for line in lines) == 10
     assert lines[-1] == MORE.format(3)
 
 
-def test_errors_and_failures_share_the_bound(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[{"score": 0.0}] * 9 + [{"reward": "raises"}] * 9, limits={"max_errors": "100%"})
+def test_errors_and_failures_share_the_bound(workspace: Workspace) -> None:
+    workspace.eval(rows=[{"score": 0.0}] * 9 + [{"reward": "raises"}] * 9, limits={"max_errors": "100%"})
 
-    lines = plain_workspace.run(CONFIG).outlines
+    lines = workspace.run(CONFIG).outlines
 
     assert [len(blocks(section(lines, title))) for title in ("ERRORS", "FAILURES")] == [5, 5]
     assert section(lines, "ERRORS")[-1] == section(lines, "FAILURES")[-1] == MORE.format(4)
     assert section(lines, "short test summary info")[-1] == MORE.format(8)
 
 
-def test_a_failed_gate_is_always_listed_and_runs_that_it_excuses_are_bounded(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=WRONG, gate={"pass_rate": ">= 0.9"})
+def test_a_failed_gate_is_always_listed_and_runs_that_it_excuses_are_bounded(workspace: Workspace) -> None:
+    workspace.eval(rows=WRONG, gate={"pass_rate": ">= 0.9"})
 
-    lines = plain_workspace.run(CONFIG, "-rfx").outlines
+    lines = workspace.run(CONFIG, "-rfx").outlines
 
     assert blocks(lines)[-1:] != ["x[row12-run0]"]
     assert [line.partition(" - ")[0] for line in summary(lines)] == [
@@ -114,9 +114,9 @@ def test_a_failed_gate_is_always_listed_and_runs_that_it_excuses_are_bounded(pla
     assert section(lines, "short test summary info")[-1] == MORE.format(3)
 
 
-def test_other_plugins_see_every_report(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=WRONG)
-    plain_workspace.write(
+def test_other_plugins_see_every_report(workspace: Workspace) -> None:
+    workspace.eval(rows=WRONG)
+    workspace.write(
         "conftest.py",
         """
 def pytest_terminal_summary(terminalreporter):
@@ -124,14 +124,14 @@ def pytest_terminal_summary(terminalreporter):
 """,
     )
 
-    plain_workspace.run(CONFIG).stdout.fnmatch_lines(["conftest sees 13", "* osmosis: x *"])
+    workspace.run(CONFIG).stdout.fnmatch_lines(["conftest sees 13", "* osmosis: x *"])
 
 
 @pytest.mark.parametrize("bad", ["many", "-1", "1.5"])
-def test_a_bad_number_of_failures_is_a_usage_error(plain_workspace: Workspace, bad: str) -> None:
-    plain_workspace.eval()
+def test_a_bad_number_of_failures_is_a_usage_error(workspace: Workspace, bad: str) -> None:
+    workspace.eval()
 
-    result = plain_workspace.run(CONFIG, f"--osmosis-show-failures={bad}")
+    result = workspace.run(CONFIG, f"--osmosis-show-failures={bad}")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(['*--osmosis-show-failures: must be an integer of at least 0, or "all", got *'])
@@ -176,14 +176,12 @@ def test_the_verdict_is_printed_right_above_pytests_last_line(workspace: Workspa
 
 
 @pytest.mark.parametrize("broken", ["raise RuntimeError('broken')", "pytest.exit('bye', 7)"])
-def test_after_an_internal_error_the_verdict_is_still_above_the_last_line(
-    plain_workspace: Workspace, broken: str
-) -> None:
-    plain_workspace.eval(rows=2)
+def test_after_an_internal_error_the_verdict_is_still_above_the_last_line(workspace: Workspace, broken: str) -> None:
+    workspace.eval(rows=2)
     hook = f"import pytest\n@pytest.hookimpl(trylast=True)\ndef pytest_runtestloop(session):\n    {broken}\n"
-    plain_workspace.write("conftest.py", hook)
+    workspace.write("conftest.py", hook)
 
-    lines = [line for line in plain_workspace.run(CONFIG).outlines if line]
+    lines = [line for line in workspace.run(CONFIG).outlines if line]
 
     ours = next(number for number, line in enumerate(lines) if re.fullmatch("-+ osmosis: x -+", line))
     last = next(number for number, line in enumerate(lines) if re.match(r"=+ .* in [\d.]+s", line))

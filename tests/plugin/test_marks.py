@@ -82,13 +82,13 @@ def test_a_strict_xfail_that_passes_fails_even_if_a_gate_decides(workspace: Work
     result.stdout.fnmatch_lines(["*XPASS(strict)* known*"])
 
 
-def test_a_mark_that_changes_its_mind_after_the_collection_is_an_error(plain_workspace: Workspace) -> None:
-    marking(plain_workspace, row0="""pytest.mark.skipif("__import__('os').environ.pop('ONCE', None)", reason='once')""")
-    plain_workspace.write("once.py", "import os\nos.environ['ONCE'] = '1'\n")
-    plain_workspace.plugins = ["-ponce"]
-    plain_workspace.eval(rows=2)
+def test_a_mark_that_changes_its_mind_after_the_collection_is_an_error(workspace: Workspace) -> None:
+    marking(workspace, row0="""pytest.mark.skipif("__import__('os').environ.pop('ONCE', None)", reason='once')""")
+    workspace.write("once.py", "import os\nos.environ['ONCE'] = '1'\n")
+    workspace.plugins = ["-ponce"]
+    workspace.eval(rows=2)
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 1
     result.assert_outcomes(passed=1, errors=1)
@@ -96,12 +96,12 @@ def test_a_mark_that_changes_its_mind_after_the_collection_is_an_error(plain_wor
 
 
 @pytest.mark.parametrize("plugin", ["skipping", "debugging"])
-def test_an_eval_runs_without_pytests_own_plugins(plain_workspace: Workspace, plugin: str) -> None:
+def test_an_eval_runs_without_pytests_own_plugins(workspace: Workspace, plugin: str) -> None:
     """Without `skipping`, marks have no meaning."""
-    marking(plain_workspace, row0="pytest.mark.skip")
-    plain_workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.9"})
+    marking(workspace, row0="pytest.mark.skip")
+    workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.9"})
 
-    result = plain_workspace.run(CONFIG, f"-pno:{plugin}")
+    result = workspace.run(CONFIG, f"-pno:{plugin}")
 
     assert result.ret == 1
     result.assert_outcomes(

@@ -12,22 +12,22 @@ ARGUMENTS = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("fastmcp") is not None, reason="fastmcp is installed")
-def test_without_fastmcp_the_extra_is_named(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
-    plain_workspace.write("mcp/main.py", "from fastmcp import FastMCP\n")
+def test_without_fastmcp_the_extra_is_named(workspace: Workspace) -> None:
+    workspace.eval()
+    workspace.write("mcp/main.py", "from fastmcp import FastMCP\n")
 
-    result = plain_workspace.run("--osmosis-mcp=mcp", *ARGUMENTS)
+    result = workspace.run("--osmosis-mcp=mcp", *ARGUMENTS)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "[agent] mcp: fastmcp is not installed; pip install 'pytest-osmosis[mcp]'" in result.stderr.str()
-    assert plain_workspace.run_dirs("x") == []
+    assert workspace.run_dirs("x") == []
 
 
-def test_an_option_replaces_the_agent_of_a_config(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(agent={"agent": "chat"})
-    plain_workspace.write("mcp/main.py", "")
+def test_an_option_replaces_the_agent_of_a_config(workspace: Workspace) -> None:
+    workspace.eval(agent={"agent": "chat"})
+    workspace.write("mcp/main.py", "")
 
-    result = plain_workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-mcp=mcp", "--osmosis-dry-run")
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-mcp=mcp", "--osmosis-dry-run")
 
     assert result.ret == 0
     assert '  overridden: mcp = "mcp" (--osmosis-mcp)' in result.outlines
@@ -41,18 +41,18 @@ def test_an_option_replaces_the_agent_of_a_config(plain_workspace: Workspace) ->
         (["--osmosis-mcp=mcp", "--osmosis-agent=chat"], "--osmosis-mcp: cannot be used with agent; keep one of them"),
     ],
 )
-def test_folders_and_options_that_do_not_fit(plain_workspace: Workspace, arguments: list[str], text: str) -> None:
-    plain_workspace.eval()
-    plain_workspace.write("mcp/main.py", "")
+def test_folders_and_options_that_do_not_fit(workspace: Workspace, arguments: list[str], text: str) -> None:
+    workspace.eval()
+    workspace.write("mcp/main.py", "")
 
-    result = plain_workspace.run(*arguments, *ARGUMENTS)
+    result = workspace.run(*arguments, *ARGUMENTS)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert text in result.stderr.str()
 
 
-def test_a_variable_never_starts_an_eval(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_never_starts_an_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_OSMOSIS_MCP", "mcp")
-    plain_workspace.write("test_x.py", "def test_x(): pass\n")
+    workspace.write("test_x.py", "def test_x(): pass\n")
 
-    plain_workspace.run("test_x.py").assert_outcomes(passed=1)
+    workspace.run("test_x.py").assert_outcomes(passed=1)

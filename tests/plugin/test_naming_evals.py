@@ -51,21 +51,21 @@ def test_osmosis_config_runs_alongside_positional_tests(workspace: Workspace) ->
 @pytest.mark.parametrize(
     ("path", "suggestion"), [("configs/eval/sum.toml", "configs/eval/sums.toml"), ("configs/evals", "configs/eval")]
 )
-def test_a_misspelt_path_suggests_an_existing_one(plain_workspace: Workspace, path: str, suggestion: str) -> None:
-    plain_workspace.eval("sums")
+def test_a_misspelt_path_suggests_an_existing_one(workspace: Workspace, path: str, suggestion: str) -> None:
+    workspace.eval("sums")
 
-    result = plain_workspace.run(f"--osmosis-config={path}")
+    result = workspace.run(f"--osmosis-config={path}")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: --osmosis-config={path}: no such file, did you mean {suggestion}?"])
 
 
-def test_every_path_that_names_no_eval_is_reported(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
-    (plain_workspace.root / "empty").mkdir()
+def test_every_path_that_names_no_eval_is_reported(workspace: Workspace) -> None:
+    workspace.eval()
+    (workspace.root / "empty").mkdir()
     paths = ["configs/eval/y.toml", "configs/eval/x.toml", "empty", "nowhere"]
 
-    result = plain_workspace.run(*(f"--osmosis-config={path}" for path in paths))
+    result = workspace.run(*(f"--osmosis-config={path}" for path in paths))
 
     assert result.ret == 4
     assert [line.partition(": ")[2] for line in result.errlines if line] == [
@@ -76,8 +76,7 @@ def test_every_path_that_names_no_eval_is_reported(plain_workspace: Workspace) -
 
 
 @pytest.mark.parametrize("path", ["missing.toml", "empty"])
-def test_a_path_without_an_eval_is_exit_4_with_one_line(plain_workspace: Workspace, path: str) -> None:
-    workspace = plain_workspace
+def test_a_path_without_an_eval_is_exit_4_with_one_line(workspace: Workspace, path: str) -> None:
     (workspace.root / "empty").mkdir()
 
     result = workspace.run(f"--osmosis-config={path}")
@@ -88,8 +87,8 @@ def test_a_path_without_an_eval_is_exit_4_with_one_line(plain_workspace: Workspa
     assert lines[0].startswith(f"ERROR: --osmosis-config={path}: ")
 
 
-def test_a_missing_positional_toml_is_exit_4(plain_workspace: Workspace) -> None:
-    result = plain_workspace.run("configs/eval/missing.toml")
+def test_a_missing_positional_toml_is_exit_4(workspace: Workspace) -> None:
+    result = workspace.run("configs/eval/missing.toml")
 
     assert result.ret == 4
     assert "configs/eval/missing.toml" in result.stderr.str() + result.stdout.str()
@@ -138,8 +137,7 @@ def test_a_config_can_be_outside_the_rootdir(workspace: Workspace, monkeypatch: 
     ("testpaths", "args"),
     [(".", []), ("configs", []), ("configs/eval/x.toml", []), ("tests", ["configs"]), ("tests", ["."])],
 )
-def test_a_folder_or_testpaths_never_start_an_eval(plain_workspace: Workspace, testpaths: str, args: list[str]) -> None:
-    workspace = plain_workspace
+def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace, testpaths: str, args: list[str]) -> None:
     workspace.eval()
     workspace.ini(f"testpaths = {testpaths}")
 
@@ -152,13 +150,13 @@ def test_a_folder_or_testpaths_never_start_an_eval(plain_workspace: Workspace, t
 
 
 @pytest.mark.journey
-def test_a_folder_never_starts_an_eval_under_xdist(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
+def test_a_folder_never_starts_an_eval_under_xdist(workspace: Workspace) -> None:
+    workspace.eval()
 
-    result = plain_workspace.run("-n2", "configs")
+    result = workspace.run("-n2", "configs")
 
     assert result.ret == 5
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert not (workspace.root / ".osmosis").exists()
     assert "osmosis: x" not in result.stdout.str()
 
 
@@ -172,8 +170,7 @@ def test_a_folder_next_to_a_named_eval_starts_no_other_eval(workspace: Workspace
     assert not workspace.run_dirs("y")
 
 
-def test_the_header_shows_a_named_eval(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_the_header_shows_a_named_eval(workspace: Workspace) -> None:
     workspace.eval(gate={"pass_rate": ">= 0.5"}, sampling={"temperature": 1.0, "seed": 0})
 
     result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-n=2", "--osmosis-limit=2")

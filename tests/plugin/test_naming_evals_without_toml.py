@@ -81,12 +81,12 @@ def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
     again.assert_outcomes(failed=1)
 
 
-def test_a_dataset_argument_needs_no_option(plain_workspace: Workspace) -> None:
-    fill(plain_workspace)
+def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
+    fill(workspace)
     others = [word for word in COMMAND if "dataset" not in word]
 
-    plain_workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
-    alone = plain_workspace.run("test_data.jsonl::test_data[row3-run0]")
+    workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
+    alone = workspace.run("test_data.jsonl::test_data[row3-run0]")
 
     assert alone.ret == 4
     alone.stderr.fnmatch_lines(
@@ -104,9 +104,8 @@ def test_node_ids_select_runs_again(workspace: Workspace) -> None:
 
 
 def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = plain_workspace
     fill(workspace, "deep/er")
     (workspace.root / "deep/er/test_data.jsonl").rename(workspace.root / "rows.jsonl")
     monkeypatch.chdir(workspace.root / "deep/er")
@@ -118,8 +117,7 @@ def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
     assert (workspace.root / "deep/er/.osmosis/runs").is_dir()
 
 
-def test_collect_only_loads_and_writes_nothing(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
     fill(workspace)
     (workspace.root / "server.py").unlink()
 
@@ -180,9 +178,8 @@ def test_collect_only_loads_and_writes_nothing(plain_workspace: Workspace) -> No
     ],
 )
 def test_problems_name_the_options_of_the_command(
-    plain_workspace: Workspace, options: list[str], expected: list[str]
+    workspace: Workspace, options: list[str], expected: list[str]
 ) -> None:
-    workspace = plain_workspace
     fill(workspace)
     workspace.write("loops.py", "class RolloutAgentLoop: pass\n\nclass Loop(RolloutAgentLoop): pass\n")
 

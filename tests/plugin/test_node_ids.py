@@ -14,13 +14,13 @@ def listed(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if "::" in line]
 
 
-def test_an_id_depends_on_row_and_run_alone(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(data={"rows": "1-2"})
+def test_an_id_depends_on_row_and_run_alone(workspace: Workspace) -> None:
+    workspace.eval(data={"rows": "1-2"})
 
-    ids = listed(plain_workspace.run(CONFIG, "--osmosis-n=2", "--co", "-q"))
+    ids = listed(workspace.run(CONFIG, "--osmosis-n=2", "--co", "-q"))
 
     assert ids == [f"configs/eval/x.toml::x[row{row}-run{run}]" for row in (1, 2) for run in (0, 1)]
-    assert listed(plain_workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-batch-size=7", "--co", "-q")) == ids
+    assert listed(workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-batch-size=7", "--co", "-q")) == ids
 
 
 @pytest.mark.journey
@@ -86,41 +86,41 @@ def test_ids_of_missing_tests_are_usage_errors_with_the_nearest_that_exists(work
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_what_is_reported_for_the_whole_eval_cannot_be_selected(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(gate={"pass_rate": ">= 0.5"})
+def test_what_is_reported_for_the_whole_eval_cannot_be_selected(workspace: Workspace) -> None:
+    workspace.eval(gate={"pass_rate": ">= 0.5"})
 
-    result = plain_workspace.run(f"{X}[gate pass_rate >= 0.5]")
+    result = workspace.run(f"{X}[gate pass_rate >= 0.5]")
 
     assert result.ret == 4
     text = "is reported at the end of the whole eval and cannot be selected; type configs/eval/x.toml for all of it"
     assert errors(result) == [f"ERROR: {X}[gate pass_rate >= 0.5]: {text}"]
 
 
-def test_the_nearest_test_has_the_granularity_of_the_eval(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(execution={"granularity": "row"})
+def test_the_nearest_test_has_the_granularity_of_the_eval(workspace: Workspace) -> None:
+    workspace.eval(execution={"granularity": "row"})
 
-    result = plain_workspace.run(f"{X}[row7]", f"{X}[row7-run0]")
+    result = workspace.run(f"{X}[row7]", f"{X}[row7-run0]")
 
     assert result.ret == 4
     assert [line.partition("did you mean ")[2] for line in errors(result)] == [f"'{X}[row2]'?"] * 2
 
 
-def test_an_id_of_a_row_that_is_not_stored_is_a_usage_error(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(data={"rows": "0-1"})
-    plain_workspace.run(CONFIG)
+def test_an_id_of_a_row_that_is_not_stored_is_a_usage_error(workspace: Workspace) -> None:
+    workspace.eval(data={"rows": "0-1"})
+    workspace.run(CONFIG)
 
-    result = plain_workspace.run(f"{X}[row2-run0]", "--osmosis-from=latest")
+    result = workspace.run(f"{X}[row2-run0]", "--osmosis-from=latest")
 
     assert result.ret == 4
     text = f"not found: row2 is not among the rows of this eval; did you mean '{X}[row1-run0]'?"
     assert errors(result) == [f"ERROR: {X}[row2-run0]: {text}"]
 
 
-def test_an_id_of_a_missing_test_without_a_toml_is_a_usage_error(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
+def test_an_id_of_a_missing_test_without_a_toml_is_a_usage_error(workspace: Workspace) -> None:
+    workspace.eval()
     arguments = ["--osmosis-agent=chat", "--osmosis-model=demo/arithmetic", "--osmosis-eval-fn=rewards:score"]
 
-    result = plain_workspace.run("data/x.jsonl::x[row8-run0]", *arguments)
+    result = workspace.run("data/x.jsonl::x[row8-run0]", *arguments)
 
     assert result.ret == 4
     text = "not found: data/x.jsonl has 3 rows, the last of which is row2; did you mean 'data/x.jsonl::x[row2-run0]'?"

@@ -34,20 +34,20 @@ def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: 
     ]
 
 
-def test_nothing_is_said_if_something_was_collected(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x")
-    plain_workspace.write("test_python.py", "def test_python(): pass\n")
+def test_nothing_is_said_if_something_was_collected(workspace: Workspace) -> None:
+    workspace.eval("x")
+    workspace.write("test_python.py", "def test_python(): pass\n")
 
-    assert hints(plain_workspace.run()) == []
-    assert hints(plain_workspace.run("-k", "nothing")) == []
+    assert hints(workspace.run()) == []
+    assert hints(workspace.run("-k", "nothing")) == []
 
 
-def test_nothing_is_said_where_nothing_is_ours(plain_workspace: Workspace) -> None:
-    plain_workspace.write("app.py", OTHER)
-    plain_workspace.write("configs/eval/endpoints.toml", "")
+def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
+    workspace.write("app.py", OTHER)
+    workspace.write("configs/eval/endpoints.toml", "")
 
     for arguments in ((), ("app.py",), ("configs",)):
-        result = plain_workspace.run(*arguments)
+        result = workspace.run(*arguments)
 
         assert (result.ret, hints(result)) == (5, [])
 
@@ -89,14 +89,14 @@ def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace, co
     assert hints(result) == [f"osmosis: {said}"]
 
 
-def test_under_the_lab_the_files_of_a_folder_are_searched(plain_workspace: Workspace) -> None:
-    plain_workspace.write("fns/a.py", OURS)
-    plain_workspace.write("fns/deep/b.py", TRL)
-    plain_workspace.write("fns/.hidden/c.py", TRL)
-    plain_workspace.write("fns/d.py", "def broken(:\n")
-    plain_workspace.write("fns/e.py", "def _private(completions): pass\n")
+def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) -> None:
+    workspace.write("fns/a.py", OURS)
+    workspace.write("fns/deep/b.py", TRL)
+    workspace.write("fns/.hidden/c.py", TRL)
+    workspace.write("fns/d.py", "def broken(:\n")
+    workspace.write("fns/e.py", "def _private(completions): pass\n")
 
-    result = plain_workspace.run("--osmosis-lab", "fns")
+    result = workspace.run("--osmosis-lab", "fns")
 
     assert result.ret == 5
     assert [line.partition(" is not tested")[0] for line in hints(result)] == [
@@ -104,24 +104,24 @@ def test_under_the_lab_the_files_of_a_folder_are_searched(plain_workspace: Works
         "osmosis: fns/deep/b.py:1: accuracy(completions)",
     ]
     result.stdout.fnmatch_lines(["*because only files that are named are: pytest fns/a.py"])
-    assert plain_workspace.run("--osmosis-lab", "fns/a.py").ret == 0
+    assert workspace.run("--osmosis-lab", "fns/a.py").ret == 0
 
 
-def test_many_functions_are_counted(plain_workspace: Workspace) -> None:
-    plain_workspace.write("mine.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
+def test_many_functions_are_counted(workspace: Workspace) -> None:
+    workspace.write("mine.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
 
-    lines = hints(plain_workspace.run("--osmosis-lab", "mine.py"))
+    lines = hints(workspace.run("--osmosis-lab", "mine.py"))
 
     assert len(lines) == 6
     assert lines[-1] == "osmosis: and 3 more functions like these"
 
 
-def test_a_file_of_the_ini_key_names_the_library_of_its_functions(plain_workspace: Workspace) -> None:
-    plain_workspace.ini("osmosis_rewards = mine.py")
-    plain_workspace.write("mine.py", TRL)
+def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Workspace) -> None:
+    workspace.ini("osmosis_rewards = mine.py")
+    workspace.write("mine.py", TRL)
 
-    result = plain_workspace.run("mine.py")
-    named = plain_workspace.run()
+    result = workspace.run("mine.py")
+    named = workspace.run()
 
     assert hints(result)[0].startswith("osmosis: mine.py:1: accuracy(completions) is not tested: a reward function of")
     assert named.ret == 2
@@ -152,11 +152,11 @@ def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace
     )
 
 
-def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(scoring={"eval_fns": ["rewards:accuracy", "rewards:compute_score"]})
-    plain_workspace.write("rewards.py", TRL + VERL)
+def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(workspace: Workspace) -> None:
+    workspace.eval(scoring={"eval_fns": ["rewards:accuracy", "rewards:compute_score"]})
+    workspace.write("rewards.py", TRL + VERL)
 
-    result = plain_workspace.run("--osmosis-config=configs/eval/x.toml")
+    result = workspace.run("--osmosis-config=configs/eval/x.toml")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(

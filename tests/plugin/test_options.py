@@ -24,8 +24,7 @@ def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
     assert workspace.results()["partial"] is False
 
 
-def test_limit_all_overrides_the_limit_of_the_config(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_limit_all_overrides_the_limit_of_the_config(workspace: Workspace) -> None:
     workspace.eval(rows=12, data={"rows": None})
 
     result = workspace.run(CONFIG, "--osmosis-limit=all", "--osmosis-batch-size=8")
@@ -45,8 +44,7 @@ def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
         assert len(server.requests) == 12 + 1  # the probe
 
 
-def test_no_probe_sends_only_the_requests_of_rollouts(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_no_probe_sends_only_the_requests_of_rollouts(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
 
@@ -55,8 +53,7 @@ def test_no_probe_sends_only_the_requests_of_rollouts(plain_workspace: Workspace
         assert len(server.requests) == 2
 
 
-def test_invalid_values_are_exit_4_and_name_their_options(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_invalid_values_are_exit_4_and_name_their_options(workspace: Workspace) -> None:
     workspace.eval()
 
     result = workspace.run(CONFIG, "--osmosis-n=0", "--osmosis-limit=some", "--osmosis-batch-size=1.5")
@@ -72,19 +69,18 @@ def test_invalid_values_are_exit_4_and_name_their_options(plain_workspace: Works
     ("output", "written"),
     [("made/out.json", "made/out.json"), ("made/", "made/x.json"), ("data", "data/x.json")],
 )
-def test_output_is_a_file_or_a_folder(plain_workspace: Workspace, output: str, written: str) -> None:
-    plain_workspace.eval(rows=1)
+def test_output_is_a_file_or_a_folder(workspace: Workspace, output: str, written: str) -> None:
+    workspace.eval(rows=1)
 
-    result = plain_workspace.run(CONFIG, f"--osmosis-output={output}")
+    result = workspace.run(CONFIG, f"--osmosis-output={output}")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines([f"results: {written}"])
-    assert read_json(plain_workspace.root / written) == plain_workspace.results()
+    assert read_json(workspace.root / written) == workspace.results()
 
 
 @pytest.mark.parametrize("output", ["out/{name}-1.json", "out/"])
-def test_outputs_of_several_evals_are_named_after_them(plain_workspace: Workspace, output: str) -> None:
-    workspace = plain_workspace
+def test_outputs_of_several_evals_are_named_after_them(workspace: Workspace, output: str) -> None:
     workspace.eval("x", rows=1)
     workspace.eval("y", rows=2)
 
@@ -96,8 +92,7 @@ def test_outputs_of_several_evals_are_named_after_them(plain_workspace: Workspac
         assert read_json(workspace.root / path)["config"]["name"] == name
 
 
-def test_one_output_for_several_evals_is_exit_4(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_one_output_for_several_evals_is_exit_4(workspace: Workspace) -> None:
     workspace.eval("x")
     workspace.eval("y")
 
@@ -144,8 +139,7 @@ def test_secrets_come_from_a_file_or_stdin_and_then_the_environment(
     workspace.run(*BOTH, "--osmosis-secrets-file=-", stdin=b"FIRST_SECRET='one two'\n").assert_outcomes(passed=2)
 
 
-def test_all_missing_secrets_are_named(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_all_missing_secrets_are_named(workspace: Workspace) -> None:
     workspace.eval("x", secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]})
     workspace.eval("y", secrets={"required": ["SECOND_SECRET", "THIRD_SECRET"]})
     workspace.write(".env", "SECOND_SECRET=\n")
@@ -162,11 +156,11 @@ BLANK = "has an empty value; give it one, or leave it out (is it a variable that
 
 
 @pytest.mark.parametrize("value", ["", "  "])
-def test_every_option_with_an_empty_value_is_exit_4(plain_workspace: Workspace, value: str) -> None:
-    plain_workspace.eval()
+def test_every_option_with_an_empty_value_is_exit_4(workspace: Workspace, value: str) -> None:
+    workspace.eval()
     valued = [option for option in options.ALL if option.metavar is not None]
 
-    result = plain_workspace.run(CONFIG, *(f"{option.flag}={value}" for option in valued))
+    result = workspace.run(CONFIG, *(f"{option.flag}={value}" for option in valued))
 
     assert result.ret == 4
     said = [line for line in result.stderr.lines if line]
@@ -174,33 +168,33 @@ def test_every_option_with_an_empty_value_is_exit_4(plain_workspace: Workspace, 
 
 
 @pytest.mark.parametrize("name", ["config", "agent", "from", "env", "source", "output"])
-def test_an_empty_value_never_starts_an_eval(plain_workspace: Workspace, name: str) -> None:
-    plain_workspace.eval()
-    plain_workspace.write("eval.toml", (plain_workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8"))
+def test_an_empty_value_never_starts_an_eval(workspace: Workspace, name: str) -> None:
+    workspace.eval()
+    workspace.write("eval.toml", (workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8"))
 
-    result = plain_workspace.run(f"--osmosis-{name}=")
+    result = workspace.run(f"--osmosis-{name}=")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: --osmosis-{name}: has an empty value; *"])
-    assert not plain_workspace.run_dirs()
+    assert not workspace.run_dirs()
 
 
 def test_ini_keys_and_variables_with_empty_values_are_exit_4(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain_workspace.eval()
-    plain_workspace.ini("osmosis_secrets_file =")
+    workspace.eval()
+    workspace.ini("osmosis_secrets_file =")
 
-    result = plain_workspace.run(CONFIG, "-oosmosis_max_in_flight=")
+    result = workspace.run(CONFIG, "-oosmosis_max_in_flight=")
 
     assert result.ret == 4
     said = [line for line in result.stderr.lines if line]
     assert sorted(said) == [f"ERROR: ini osmosis_{name}: {BLANK}" for name in ("max_in_flight", "secrets_file")]
 
-    plain_workspace.ini()
+    workspace.ini()
     monkeypatch.setenv("PYTEST_OSMOSIS_OUTPUT", "")  # CI sets variables to nothing
     monkeypatch.setenv("PYTEST_OSMOSIS_MODEL", " ")
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: PYTEST_OSMOSIS_MODEL: {BLANK}"])

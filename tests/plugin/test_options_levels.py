@@ -33,8 +33,7 @@ def test_every_help_text_is_a_sentence() -> None:
     assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
 
 
-def test_the_header_names_the_origin_of_overrides(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = plain_workspace
+def test_the_header_names_the_origin_of_overrides(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval(rows=4, evaluation={"n": 7}, data={"rows": None})
     workspace.ini("osmosis_set = evaluation.pass_threshold=0.5", "    agent.max_turns=4")
     workspace.write("pyproject.toml", "[tool.pytest-osmosis]\nmax_turns = 5\n[tool.pytest-osmosis.eval.x]\nlimit = 1\n")
@@ -56,10 +55,7 @@ def test_the_header_names_the_origin_of_overrides(plain_workspace: Workspace, mo
     )
 
 
-def test_unknown_and_invalid_variables_are_reported(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = plain_workspace
+def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
     for name, value in {
         "MODLE": "x",
@@ -86,9 +82,8 @@ def test_unknown_and_invalid_variables_are_reported(
 
 
 def test_variables_start_no_eval_and_do_not_affect_other_runs(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = plain_workspace
     workspace.eval()
     workspace.write("test_python.py", "def test_python(): pass\n")
     monkeypatch.setenv("PYTEST_OSMOSIS_AGENT", "chat")
@@ -115,16 +110,15 @@ def test_addopts_start_no_eval(workspace: Workspace, addopts: str) -> None:
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_options_of_addopts_apply_to_an_eval_that_the_command_names(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
-    plain_workspace.ini("addopts = --osmosis-n=2")
+def test_options_of_addopts_apply_to_an_eval_that_the_command_names(workspace: Workspace) -> None:
+    workspace.eval()
+    workspace.ini("addopts = --osmosis-n=2")
 
-    plain_workspace.run(CONFIG).assert_outcomes(passed=6)
+    workspace.run(CONFIG).assert_outcomes(passed=6)
 
 
 @pytest.mark.clock
-def test_max_in_flight_limits_every_eval(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_max_in_flight_limits_every_eval(workspace: Workspace) -> None:
     with ChatServer(slow(0.05, reply("42"))) as server:
         workspace.eval(rows=12, model={"base_url": server.base_url}, evaluation={"batch_size": 8})
 
@@ -154,8 +148,7 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
 
 
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
-def test_a_setup_plan_requests_no_model(plain_workspace: Workspace, workers: tuple[str, ...]) -> None:
-    workspace = plain_workspace
+def test_a_setup_plan_requests_no_model(workspace: Workspace, workers: tuple[str, ...]) -> None:
     workspace.write("tests/test_python.py", "import pytest\n@pytest.fixture\ndef a(): 1 / 0\ndef test_python(a): ...\n")
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
@@ -168,9 +161,8 @@ def test_a_setup_plan_requests_no_model(plain_workspace: Workspace, workers: tup
 
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
 def test_setup_only_requests_no_model_and_reports_no_passed_test(
-    plain_workspace: Workspace, workers: tuple[str, ...]
+    workspace: Workspace, workers: tuple[str, ...]
 ) -> None:
-    workspace = plain_workspace
     workspace.write(
         "tests/test_python.py",
         f"""
@@ -198,17 +190,16 @@ def test_over_a_rollout(rollout):
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_a_dry_run_counts_selected_and_deselected_tests(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
+def test_a_dry_run_counts_selected_and_deselected_tests(workspace: Workspace) -> None:
+    workspace.eval()
 
-    result = plain_workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-")
+    result = workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*= 2 deselected, 1 not run (dry run) in *"])
 
 
-def test_a_dry_run_reports_missing_secrets_and_prices_as_the_run_does(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_dry_run_reports_missing_secrets_and_prices_as_the_run_does(workspace: Workspace) -> None:
     experiment = {"model_path": "openai/nobodys-model", "dataset": "x"}
     workspace.eval(experiment=experiment, secrets={"required": ["MISSING_TOKEN"]}, limits={"max_cost_usd": 1})
 
@@ -225,10 +216,10 @@ def test_a_dry_run_reports_missing_secrets_and_prices_as_the_run_does(plain_work
     )
 
 
-def test_a_dry_run_of_a_broken_config_is_exit_4(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(evaluation={"n": 0})
+def test_a_dry_run_of_a_broken_config_is_exit_4(workspace: Workspace) -> None:
+    workspace.eval(evaluation={"n": 0})
 
-    assert plain_workspace.run(CONFIG, "--osmosis-dry-run").ret == 4
+    assert workspace.run(CONFIG, "--osmosis-dry-run").ret == 4
 
 
 # -- --osmosis-confirm-above -------------------------------------------------------------------------------
@@ -262,8 +253,7 @@ def test_without_a_terminal_high_or_unknown_costs_are_refused(workspace: Workspa
 
 @pytest.mark.journey
 @pytest.mark.parametrize(("answer", "status", "runs"), [("y", 0, 1), ("n", 2, 0)])
-def test_on_a_terminal_the_user_is_asked(plain_workspace: Workspace, answer: str, status: int, runs: int) -> None:
-    workspace = plain_workspace
+def test_on_a_terminal_the_user_is_asked(workspace: Workspace, answer: str, status: int, runs: int) -> None:
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
         ours, theirs = os.openpty()
@@ -278,9 +268,8 @@ def test_on_a_terminal_the_user_is_asked(plain_workspace: Workspace, answer: str
 
 
 @pytest.mark.slow
-def test_the_question_does_not_change_the_terminals_width(plain_workspace: Workspace) -> None:
+def test_the_question_does_not_change_the_terminals_width(workspace: Workspace) -> None:
     """pytest suspends its capturing between tests; if it stayed resumed, the terminal would seem 80 columns wide."""
-    workspace = plain_workspace
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
         ours, theirs = os.openpty()
@@ -307,10 +296,10 @@ def until_it_ends(terminal: int) -> str:
     return b"".join(pieces).decode()
 
 
-def test_a_free_eval_starts_without_a_question(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
+def test_a_free_eval_starts_without_a_question(workspace: Workspace) -> None:
+    workspace.eval()
 
-    plain_workspace.run(CONFIG, "--osmosis-confirm-above=0").assert_outcomes(passed=3)
+    workspace.run(CONFIG, "--osmosis-confirm-above=0").assert_outcomes(passed=3)
 
 
 # -- osmosis_collect ---------------------------------------------------------------------------------------
@@ -329,8 +318,7 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
     workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)
 
 
-def test_collect_list_shows_evals_but_runs_none(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_collect_list_shows_evals_but_runs_none(workspace: Workspace) -> None:
     workspace.eval("x", rows=1)
     workspace.eval("broken", rows=1, evaluation={"n": 0})
     workspace.write("tests/test_python.py", "def test_python(): pass\n")
@@ -345,10 +333,10 @@ def test_collect_list_shows_evals_but_runs_none(plain_workspace: Workspace) -> N
     assert len(workspace.run_dirs("x")) == 1
 
 
-def test_collect_accepts_three_values(plain_workspace: Workspace) -> None:
-    plain_workspace.ini("osmosis_collect = always")
+def test_collect_accepts_three_values(workspace: Workspace) -> None:
+    workspace.ini("osmosis_collect = always")
 
-    result = plain_workspace.run()
+    result = workspace.run()
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(['ERROR: osmosis_collect: must be "never", "list" or "run", got "always"'])

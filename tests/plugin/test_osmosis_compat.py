@@ -73,12 +73,12 @@ def test_an_eval_scores_with_functions_that_import_the_sdk(workspace: Workspace,
     result.stdout.fnmatch_lines([NOTE])
 
 
-def test_it_can_be_turned_off(plain_workspace: Workspace) -> None:
-    write_eval(plain_workspace)
-    plain_workspace.ini("osmosis_rewards = rewards.py", "osmosis_compat = false")
+def test_it_can_be_turned_off(workspace: Workspace) -> None:
+    write_eval(workspace)
+    workspace.ini("osmosis_rewards = rewards.py", "osmosis_compat = false")
 
-    tested = plain_workspace.run()
-    evaluated = plain_workspace.run(EVAL)
+    tested = workspace.run()
+    evaluated = workspace.run(EVAL)
 
     assert (tested.ret, evaluated.ret) == (2, 4)
     tested.stdout.fnmatch_lines(["osmosis: no module osmosis_ai: *osmosis_compat = false*"])

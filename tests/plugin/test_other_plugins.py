@@ -183,11 +183,11 @@ def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) ->
 
 
 @pytest.mark.slow
-def test_an_internal_error_is_reported_to_a_terminal_of_another_plugin(plain_workspace: Workspace) -> None:
-    plain_workspace.write("conftest.py", TERMINAL + "\ndef pytest_runtest_logreport():\n    raise OSError('disk')\n")
-    plain_workspace.eval(rows=2)
+def test_an_internal_error_is_reported_to_a_terminal_of_another_plugin(workspace: Workspace) -> None:
+    workspace.write("conftest.py", TERMINAL + "\ndef pytest_runtest_logreport():\n    raise OSError('disk')\n")
+    workspace.eval(rows=2)
 
-    done = plain_workspace.run(CONFIG)
+    done = workspace.run(CONFIG)
 
     assert done.ret == pytest.ExitCode.INTERNAL_ERROR
     assert done.stderr.str().count("Error: disk") == 1
@@ -199,36 +199,36 @@ def test_an_internal_error_is_reported_to_a_terminal_of_another_plugin(plain_wor
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dist", ["each", "loadgroup", "worksteal", "loadscope", "loadfile"])
-def test_every_dist_mode_rolls_out_each_run_once(plain_workspace: Workspace, dist: str) -> None:
-    plain_workspace.eval(rows=6, evaluation={"batch_size": 3})
+def test_every_dist_mode_rolls_out_each_run_once(workspace: Workspace, dist: str) -> None:
+    workspace.eval(rows=6, evaluation={"batch_size": 3})
 
-    done = plain_workspace.run(CONFIG, "-n2", f"--dist={dist}")
+    done = workspace.run(CONFIG, "-n2", f"--dist={dist}")
 
     done.assert_outcomes(passed=12 if dist == "each" else 6)
-    assert sorted(event["row"] for event in plain_workspace.events("start")) == list(range(6))
+    assert sorted(event["row"] for event in workspace.events("start")) == list(range(6))
 
 
 @pytest.mark.slow
-def test_groups_of_xdist_are_not_part_of_a_tests_name(plain_workspace: Workspace) -> None:
+def test_groups_of_xdist_are_not_part_of_a_tests_name(workspace: Workspace) -> None:
     """Before 9.2, pytest lets xdist append groups to node ids."""
-    plain_workspace.eval(rows=[{}, {"score": 0.0}])
-    plain_workspace.write("conftest.py", GROUPED)
-    plain_workspace.write("test_rollouts.py", OVER_ROLLOUTS)
+    workspace.eval(rows=[{}, {"score": 0.0}])
+    workspace.write("conftest.py", GROUPED)
+    workspace.write("test_rollouts.py", OVER_ROLLOUTS)
 
-    done = plain_workspace.run(CONFIG, "test_rollouts.py", "--osmosis-source=model", "-n2", "--dist=loadgroup")
+    done = workspace.run(CONFIG, "test_rollouts.py", "--osmosis-source=model", "-n2", "--dist=loadgroup")
 
     done.assert_outcomes(passed=2, failed=2)
     hints = [line for line in done.outlines if line.startswith("run it again: ")]
     assert [hint.partition("[")[2].partition("]")[2][:1] for hint in hints] == ["'", "'"]
 
 
-def test_stepwise_keeps_the_order_of_collection(plain_workspace: Workspace) -> None:
+def test_stepwise_keeps_the_order_of_collection(workspace: Workspace) -> None:
     with ChatServer(slow(0.5, reply("slow")), reply("42")) as server:
         rows = [{}, {}, {"score": 0.0}, {}]
-        plain_workspace.eval(rows=rows, evaluation={"batch_size": 4}, model={"base_url": server.base_url})
+        workspace.eval(rows=rows, evaluation={"batch_size": 4}, model={"base_url": server.base_url})
 
-        first = plain_workspace.run(CONFIG, "--sw", "--osmosis-no-probe", "-v")
-        again = plain_workspace.run(CONFIG, "--sw", "--osmosis-no-probe")
+        first = workspace.run(CONFIG, "--sw", "--osmosis-no-probe", "-v")
+        again = workspace.run(CONFIG, "--sw", "--osmosis-no-probe")
 
     first.assert_outcomes(passed=2, failed=1)
     first.stdout.fnmatch_lines(["*x[[]row0-run0[]] PASSED*", "*x[[]row1-run0[]] PASSED*", "*x[[]row2-run0[]] FAILED*"])

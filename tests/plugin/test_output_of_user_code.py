@@ -92,8 +92,7 @@ def test_v_shows_a_line_for_each_run(workspace: Workspace) -> None:
         assert lines, (row, result.stdout.str())
 
 
-def test_the_summary_is_a_table_for_each_eval(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_the_summary_is_a_table_for_each_eval(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}], evaluation={"n": 2})
 
     result = workspace.run(CONFIG)

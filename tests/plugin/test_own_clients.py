@@ -68,13 +68,13 @@ def test_requests_of_own_clients_are_counted(workspace: Workspace, agent: str, e
 
 @pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("on_the_loop", "url"), ("by_environment", "env")])
 def test_own_clients_work_in_a_debuggers_process(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "of-the-user")
-    write(plain_workspace)
+    write(workspace)
     with ChatServer(reply("15")) as server:
-        configure(plain_workspace, server, agent, endpoint)
-        result = plain_workspace.run(NAMED, "--osmosis-output=results.json", "--osmosis-inline", "-Werror")
+        configure(workspace, server, agent, endpoint)
+        result = workspace.run(NAMED, "--osmosis-output=results.json", "--osmosis-inline", "-Werror")
 
     result.assert_outcomes(passed=2)
-    assert total_tokens(plain_workspace) == 20
+    assert total_tokens(workspace) == 20

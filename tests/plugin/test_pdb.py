@@ -63,8 +63,7 @@ def printed(result: pytest.RunResult) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_breakpoint_in_an_async_agent_and_in_a_reward(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_breakpoint_in_an_async_agent_and_in_a_reward(workspace: Workspace) -> None:
     workspace.write("helper.py", HELPER)
     workspace.write("agent.py", AGENT.format(first="breakpoint()"))
     workspace.write("rewards.py", REWARDS.replace("result = 0.25", "breakpoint(); result = 1.0"))
@@ -79,8 +78,7 @@ def test_a_breakpoint_in_an_async_agent_and_in_a_reward(plain_workspace: Workspa
 
 
 @pytest.mark.slow
-def test_trace_stops_at_the_entry_of_agent_and_rewards(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_trace_stops_at_the_entry_of_agent_and_rewards(workspace: Workspace) -> None:
     workspace.write("helper.py", HELPER)
     workspace.write("agent.py", AGENT.format(first="pass"))
     workspace.write("rewards.py", REWARDS)
@@ -98,8 +96,7 @@ def test_trace_stops_at_the_entry_of_agent_and_rewards(plain_workspace: Workspac
 
 
 @pytest.mark.slow
-def test_pdb_opens_where_an_agent_raised_inline(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_pdb_opens_where_an_agent_raised_inline(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="asked / 0"))
     workspace.eval(rows=2, agent={"agent": "agent:rollout"})
 
@@ -111,8 +108,7 @@ def test_pdb_opens_where_an_agent_raised_inline(plain_workspace: Workspace) -> N
 
 
 @pytest.mark.slow
-def test_quitting_the_debugger_ends_the_session_and_fails_no_run(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_quitting_the_debugger_ends_the_session_and_fails_no_run(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="breakpoint()"))
     workspace.eval(rows=3, agent={"agent": "agent:rollout"})
 
@@ -141,9 +137,8 @@ def test_quitting_the_debugger_ends_the_session_and_fails_no_run(plain_workspace
     ],
 )
 def test_pdb_opens_in_the_frame_of_a_reward_that_failed(
-    plain_workspace: Workspace, functions: list[str], row: dict[str, str], expression: str, value: str, place: str
+    workspace: Workspace, functions: list[str], row: dict[str, str], expression: str, value: str, place: str
 ) -> None:
-    workspace = plain_workspace
     workspace.write("helper.py", HELPER)
     workspace.write("rewards.py", REWARDS)
     with ChatServer(reply("The answer is 0.\n#### 0")) as server:
@@ -162,35 +157,35 @@ def test_pdb_opens_in_the_frame_of_a_reward_that_failed(
 
 
 @pytest.mark.journey
-def test_pdb_opens_where_a_grader_returned(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rollouts/x/main.py", GRADER)
+def test_pdb_opens_where_a_grader_returned(workspace: Workspace) -> None:
+    workspace.write("rollouts/x/main.py", GRADER)
     experiment = {"rollout": "x", "entrypoint": "main.py"}
-    plain_workspace.eval(rows=1, experiment=experiment, scoring={"eval_fns": None})
+    workspace.eval(rows=1, experiment=experiment, scoring={"eval_fns": None})
 
-    done = plain_workspace.run_process(CONFIG, "--pdb", stdin=say("wanted, ctx.sample.reward"))
+    done = workspace.run_process(CONFIG, "--pdb", stdin=say("wanted, ctx.sample.reward"))
 
     assert printed(done) == ["('say', '0', 0.0)"]
     done.assert_outcomes(failed=1)
 
 
 @pytest.mark.slow
-def test_pdb_does_not_repeat_a_rollout_that_failed(plain_workspace: Workspace) -> None:
-    plain_workspace.write("agent.py", AGENT.format(first="asked / 0"))
-    plain_workspace.eval(rows=1, agent={"agent": "agent:rollout"})
+def test_pdb_does_not_repeat_a_rollout_that_failed(workspace: Workspace) -> None:
+    workspace.write("agent.py", AGENT.format(first="asked / 0"))
+    workspace.eval(rows=1, agent={"agent": "agent:rollout"})
 
-    done = plain_workspace.run_process(CONFIG, "--pdb", stdin=say("record.error, messages[0]['role'], ground_truth"))
+    done = workspace.run_process(CONFIG, "--pdb", stdin=say("record.error, messages[0]['role'], ground_truth"))
 
     assert printed(done) == ["('say', 'ZeroDivisionError: division by zero', 'user', '0')"]
     done.stdout.fnmatch_lines(["osmosis: --pdb does not repeat a rollout; `--osmosis-inline --pdb` *"])
-    assert len(plain_workspace.events("start")) == 1
+    assert len(workspace.events("start")) == 1
 
 
 @pytest.mark.slow
-def test_a_reward_that_ended_its_process_is_not_called_again(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", "import os\n\ndef score(solution_str, **kwargs):\n    os._exit(3)\n")
-    plain_workspace.eval(rows=1)
+def test_a_reward_that_ended_its_process_is_not_called_again(workspace: Workspace) -> None:
+    workspace.write("rewards.py", "import os\n\ndef score(solution_str, **kwargs):\n    os._exit(3)\n")
+    workspace.eval(rows=1)
 
-    done = plain_workspace.run_process(CONFIG, "--pdb", stdin=say("str(record.run)"))
+    done = workspace.run_process(CONFIG, "--pdb", stdin=say("str(record.run)"))
 
     assert done.ret == 9
     done.stdout.fnmatch_lines(["osmosis: rewards:score is not called again in pytest's process: it ended its process*"])
@@ -210,8 +205,7 @@ def test_python():
 
 
 @pytest.mark.slow
-def test_no_run_starts_while_a_prompt_is_open(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_no_run_starts_while_a_prompt_is_open(workspace: Workspace) -> None:
     workspace.write("test_python.py", AT_A_PROMPT)
     with ChatServer(held(reply("42"))) as server:
         workspace.eval(rows=60, evaluation={"batch_size": 2}, model={"base_url": server.base_url})

@@ -23,8 +23,7 @@ def files_in(workspace: Workspace) -> tuple[Path, list[dict[str, Any]], dict[str
     return folder, [json.loads(line) for line in lines], json.loads((folder / "metadata.json").read_text())
 
 
-def test_each_session_leaves_the_files_of_prime_eval(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, evaluation={"n": 2}, output=OUTPUT, limits={"max_errors": 9})
     result = workspace.run("--osmosis-config=configs/eval/x.toml", "-k", "not row2")
     result.stdout.fnmatch_lines(["results as prime eval has them: outputs/evals/x--demo--arithmetic/x-*"])
@@ -56,10 +55,10 @@ def test_each_session_leaves_the_files_of_prime_eval(plain_workspace: Workspace)
     assert (metadata["num_examples"], round(metadata["avg_error"], 3)) == (3, 0.333)
 
 
-def test_the_page_names_every_member(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x", [{"score": 1.0}, {"reward": "raises"}], output=OUTPUT, limits={"max_errors": 9})
-    plain_workspace.run("--osmosis-config=configs/eval/x.toml")
-    _, lines, metadata = files_in(plain_workspace)
+def test_the_page_names_every_member(workspace: Workspace) -> None:
+    workspace.eval("x", [{"score": 1.0}, {"reward": "raises"}], output=OUTPUT, limits={"max_errors": 9})
+    workspace.run("--osmosis-config=configs/eval/x.toml")
+    _, lines, metadata = files_in(workspace)
     lines_part, _, metadata_part = PAGE.read_text().partition("## metadata.json")
     members = {key for line in lines for key in line} - {"rewards:score"}
     for text, keys in ((lines_part, members), (metadata_part, metadata.keys())):
@@ -67,9 +66,9 @@ def test_the_page_names_every_member(plain_workspace: Workspace) -> None:
         assert keys - named == set()
 
 
-def test_a_folder_outside_the_workspace_is_refused(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x", ROWS, output={**OUTPUT, "output_dir": "../elsewhere"})
-    result = plain_workspace.run("--osmosis-config=configs/eval/x.toml")
+def test_a_folder_outside_the_workspace_is_refused(workspace: Workspace) -> None:
+    workspace.eval("x", ROWS, output={**OUTPUT, "output_dir": "../elsewhere"})
+    result = workspace.run("--osmosis-config=configs/eval/x.toml")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*output_dir: must be inside the workspace*"])
 
@@ -78,12 +77,12 @@ PATIENT = constants({"evals.heartbeat.LAST_S": 60.0})
 """The end of an eval waits for a heartbeat as long as it takes on a loaded machine."""
 
 
-def test_an_abbreviated_summary_shows_no_conversation(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("x", ROWS, limits={"max_errors": 9})
-    plain_workspace.write("patient.py", PATIENT)
+def test_an_abbreviated_summary_shows_no_conversation(workspace: Workspace) -> None:
+    workspace.eval("x", ROWS, limits={"max_errors": 9})
+    workspace.write("patient.py", PATIENT)
     command = "--osmosis-config=configs/eval/x.toml"
-    whole = plain_workspace.run(command, "-rfE").stdout.str()
-    brief = plain_workspace.run(
+    whole = workspace.run(command, "-rfE").stdout.str()
+    brief = workspace.run(
         *("-ppatient", command, "--osmosis-abbreviated-summary"),
         *("--osmosis-heartbeat-url=http://127.0.0.1:9/", "-rfE"),
     )
@@ -114,8 +113,7 @@ def foreign(folder: Path, to: Path, change: Any = None) -> list[dict[str, Any]]:
     return lines
 
 
-def test_a_run_goes_on_from_its_files(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
     command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(command, "-k", "row0-")
@@ -129,8 +127,7 @@ def test_a_run_goes_on_from_its_files(plain_workspace: Workspace) -> None:
     assert [path.name for path in workspace.run_dirs("x")] == [folder.name]
 
 
-def test_files_of_another_program_begin_a_new_run(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(command, "--osmosis-run=first", "-k", "row0- or row1-")
@@ -173,8 +170,7 @@ def test_files_of_another_program_begin_a_new_run(plain_workspace: Workspace) ->
     )
 
 
-def test_a_run_with_imported_rollouts_goes_on_without_the_files(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_run_with_imported_rollouts_goes_on_without_the_files(workspace: Workspace) -> None:
     command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", 3, output=OUTPUT)
     workspace.run(command, "-k", "row0-")
@@ -189,8 +185,7 @@ def test_a_run_with_imported_rollouts_goes_on_without_the_files(plain_workspace:
     assert result.ret == 0
 
 
-def test_files_of_another_eval_are_refused_with_the_differences(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_files_of_another_eval_are_refused_with_the_differences(workspace: Workspace) -> None:
     command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", 2, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(command)

@@ -22,8 +22,7 @@ def test_every_setting_has_an_option() -> None:
     ] == ["sampling-args"]
 
 
-def test_names_of_prime_eval_set_our_keys(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = plain_workspace
+def test_names_of_prime_eval_set_our_keys(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_OSMOSIS_HEADER", "X-A: from a variable\nX-C: c: d")
     monkeypatch.setenv("PYTEST_OSMOSIS_NO_INTERLEAVE_SCORING", "1")
     with ChatServer(reply("42")) as server:
@@ -53,10 +52,7 @@ def test_names_of_prime_eval_set_our_keys(plain_workspace: Workspace, monkeypatc
     )
 
 
-def test_two_names_of_one_key_contradict_each_other(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = plain_workspace
+def test_two_names_of_one_key_contradict_each_other(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
     monkeypatch.setenv("PYTEST_OSMOSIS_BATCH_SIZE", "2")
     monkeypatch.setenv("PYTEST_OSMOSIS_MAX_CONCURRENT", "2")
@@ -76,8 +72,7 @@ def test_two_names_of_one_key_contradict_each_other(
     ]
 
 
-def test_values_that_do_not_fit_name_their_options(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = plain_workspace
+def test_values_that_do_not_fit_name_their_options(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
     monkeypatch.setenv("PYTEST_OSMOSIS_SAVE_TO_HF_HUB", "1")
     monkeypatch.setenv("PYTEST_OSMOSIS_SAVE_RESULTS", "maybe")

@@ -92,8 +92,7 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
     assert "  reason: exact" in workspace.show("row1-run0"), "passed runs have reasons too"
 
 
-def test_each_of_several_functions_has_its_reason(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_each_of_several_functions_has_its_reason(workspace: Workspace) -> None:
     prepare(workspace, OFF, scoring={"eval_fns": ["rewards:score", "rewards:other"]})
 
     result = workspace.run(NAMED)
@@ -123,8 +122,7 @@ def test_a_wrong_mapping_is_an_error_of_its_run_alone(workspace: Workspace) -> N
     assert workspace.results()["rows"][2]["runs"][0]["passed"]
 
 
-def test_a_grader_reports_through_its_sample(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_grader_reports_through_its_sample(workspace: Workspace) -> None:
     prepare(workspace, "0", "0", scoring={"grader": "judge:Judge", "eval_fns": []})
     workspace.write("judge.py", GRADER)
     data = (workspace.root / "data/x.jsonl").read_text(encoding="utf-8").splitlines()
@@ -140,8 +138,7 @@ def test_a_grader_reports_through_its_sample(plain_workspace: Workspace) -> None
     assert (removed["status"], removed["fields"]["reward"]) == ("skipped", {"judge": "strict"})
 
 
-def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(workspace: Workspace) -> None:
     prepare(workspace, "1.0")
     workspace.write("agent.py", AGENT.replace("ctx.row_index + 1", "float('nan')"))
 
@@ -150,8 +147,7 @@ def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(plain_workspace
     )
 
 
-def test_rescoring_keeps_what_the_agent_reported_and_replaces_what_functions_did(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_rescoring_keeps_what_the_agent_reported_and_replaces_what_functions_did(workspace: Workspace) -> None:
     prepare(workspace, OFF, EXACT)
     workspace.run(NAMED)
     workspace.run("--osmosis-from=latest")
@@ -171,8 +167,7 @@ def test_rescoring_keeps_what_the_agent_reported_and_replaces_what_functions_did
         assert run["fields"] == {"rollout": {"plan": ["multiply"]}}
 
 
-def test_a_baselines_model_has_metrics_of_its_own(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_baselines_model_has_metrics_of_its_own(workspace: Workspace) -> None:
     prepare(workspace, EXACT, baseline={"model_path": "demo/arithmetic"})
 
     workspace.run(NAMED).stdout.fnmatch_lines(
@@ -182,10 +177,7 @@ def test_a_baselines_model_has_metrics_of_its_own(plain_workspace: Workspace) ->
     assert [model["metrics"]["rollout"]["turns"]["runs"] for model in models] == [1, 1]
 
 
-def test_secrets_and_controls_in_reports_are_made_safe(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = plain_workspace
+def test_secrets_and_controls_in_reports_are_made_safe(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "sk-very-secret-0123456789"
     monkeypatch.setenv("SERVICE_KEY", secret)
     returned = '{"score": 0.0, "reason": KEY + "\\x1b[2J", "metrics": {"of " + KEY + "\\x1b[2J": 1}}'
@@ -204,8 +196,7 @@ def test_secrets_and_controls_in_reports_are_made_safe(
 
 
 @pytest.mark.parametrize("workers", [[], pytest.param(["-n1"], marks=pytest.mark.slow)], ids=["plain", "-n1"])
-def test_tests_over_rollouts_read_them(plain_workspace: Workspace, workers: list[str]) -> None:
-    workspace = plain_workspace
+def test_tests_over_rollouts_read_them(workspace: Workspace, workers: list[str]) -> None:
     prepare(workspace, OFF)
     workspace.write(
         "test_it.py",

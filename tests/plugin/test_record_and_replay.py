@@ -27,13 +27,13 @@ AGENTS: Mapping[str, Sequence[str]] = {
 
 
 @pytest.fixture
-def multiply(plain_workspace: Workspace) -> Workspace:
+def multiply(workspace: Workspace) -> Workspace:
     """A copy of examples/multiply, with agents that have a client of their own."""
     ignored = shutil.ignore_patterns(".osmosis", "__pycache__", "cassettes")
-    shutil.copytree(REPOSITORY / "examples/multiply", plain_workspace.root, ignore=ignored, dirs_exist_ok=True)
+    shutil.copytree(REPOSITORY / "examples/multiply", workspace.root, ignore=ignored, dirs_exist_ok=True)
     for client in ("openai", "anthropic"):
-        shutil.copy(REPOSITORY / f"examples/agents/{client}/agent.py", plain_workspace.root / f"{client}_agent.py")
-    return plain_workspace
+        shutil.copy(REPOSITORY / f"examples/agents/{client}/agent.py", workspace.root / f"{client}_agent.py")
+    return workspace
 
 
 def run(workspace: Workspace, server: DemoServer | None, *words: str) -> pytest.RunResult:
@@ -222,11 +222,11 @@ def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspac
 
 
 @pytest.mark.journey
-def test_the_example_replays_what_it_holds(plain_workspace: Workspace) -> None:
+def test_the_example_replays_what_it_holds(workspace: Workspace) -> None:
     ignored = shutil.ignore_patterns(".osmosis", "__pycache__")
-    shutil.copytree(REPOSITORY / "examples/record-and-replay", plain_workspace.root, ignore=ignored, dirs_exist_ok=True)
+    shutil.copytree(REPOSITORY / "examples/record-and-replay", workspace.root, ignore=ignored, dirs_exist_ok=True)
 
-    result = plain_workspace.run("--osmosis-config=configs/eval/products.toml", "--osmosis-replay")
+    result = workspace.run("--osmosis-config=configs/eval/products.toml", "--osmosis-replay")
 
     assert result.ret == 0, result.stdout.str()
-    assert plain_workspace.results("products")["summary"]["measured"] == 8
+    assert workspace.results("products")["summary"]["measured"] == 8

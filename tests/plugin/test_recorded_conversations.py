@@ -82,8 +82,7 @@ def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: 
     assert published["rows"][0]["runs"][0]["metrics"] == {"rewards:turns": {"turns": 4}}
 
 
-def test_a_toml_scores_with_a_grader_shows_and_scores_again(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace) -> None:
     fill(workspace, "data")
     workspace.write("graders.py", GRADER)
     workspace.write("configs/eval/answers.toml", TOML.format(model='model_path = "openai/gpt-5"'))
@@ -114,19 +113,18 @@ def test_a_toml_scores_with_a_grader_shows_and_scores_again(plain_workspace: Wor
     )
 
 
-def test_runs_repeat_the_scoring_and_say_nothing_of_equal_answers(plain_workspace: Workspace) -> None:
+def test_runs_repeat_the_scoring_and_say_nothing_of_equal_answers(workspace: Workspace) -> None:
     wrong = [{"user_prompt": f"{n}?", "solution_str": "?", "ground_truth": "!"} for n in range(4)]
-    fill(plain_workspace, rows=wrong)
+    fill(workspace, rows=wrong)
 
-    result = plain_workspace.run(*TYPED, "--osmosis-n=2")
+    result = workspace.run(*TYPED, "--osmosis-n=2")
 
     result.assert_outcomes(failed=8)
     result.stdout.fnmatch_lines(["  4 rows x 2 runs: the rows hold the conversations, nothing is rolled out, *"])
     result.stdout.no_fnmatch_line("*equal answers*")
 
 
-def test_other_answers_to_the_same_prompts_are_compared_with_a_baseline(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_other_answers_to_the_same_prompts_are_compared_with_a_baseline(workspace: Workspace) -> None:
     rows = [{"user_prompt": f"{n}?", "solution_str": "no", "ground_truth": "yes"} for n in range(7)]
     fill(workspace, rows=rows)
     workspace.run(*TYPED, "--osmosis-output=earlier.json")
@@ -143,8 +141,7 @@ def test_other_answers_to_the_same_prompts_are_compared_with_a_baseline(plain_wo
     )
 
 
-def test_bad_rows_and_settings_are_named_before_anything_runs(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_bad_rows_and_settings_are_named_before_anything_runs(workspace: Workspace) -> None:
     fill(workspace, rows=[ROWS[2], {"user_prompt": "What?"}])
 
     rows = workspace.run(*TYPED)

@@ -57,16 +57,16 @@ def test_a_problem_of_one_kind_hides_none_of_another(workspace: Workspace) -> No
     assert len([line for line in result.errlines if line]) == 7
 
 
-def test_a_faulty_key_leads_to_no_further_problem(plain_workspace: Workspace) -> None:
+def test_a_faulty_key_leads_to_no_further_problem(workspace: Workspace) -> None:
     """Neither a dataset nor rows are looked for by a wrong name, and no provider by a wrong model."""
-    plain_workspace.eval(
+    workspace.eval(
         experiment={"model_path": 5, "dataset": 5},
         data={"rows": "x"},
         secrets={"required": []},
         rows=[{"user_prompt": 5}],
     )
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 4
     found = sorted(line.partition("] ")[2].partition(":")[0] for line in result.errlines if line)
@@ -99,9 +99,8 @@ def test_code_that_does_not_load_shows_the_users_traceback_and_leaves_no_run(wor
 
 
 def test_the_last_output_of_a_host_that_dies_while_loading_is_redacted(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = plain_workspace
     monkeypatch.setenv("TEAM_TOKEN", "tell-nobody-of-this")
     workspace.eval(secrets={"required": ["TEAM_TOKEN"]})
     workspace.write("rewards.py", "import os\nos.system('echo $TEAM_TOKEN is what I have')\nos._exit(4)\n")
@@ -137,8 +136,7 @@ def test_all_load_errors_are_reported_at_once_each_module_once(workspace: Worksp
     assert (workspace.root / "tries.txt").read_text() == "x"
 
 
-def test_a_load_error_in_one_eval_keeps_the_others_from_starting(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_load_error_in_one_eval_keeps_the_others_from_starting(workspace: Workspace) -> None:
     workspace.eval("x")
     workspace.eval("y", scoring={"eval_fns": ["rewards:scores"]})
 
@@ -164,27 +162,27 @@ def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:
     assert not list((workspace.root / "runs").iterdir())
 
 
-def test_a_collection_error_in_a_python_test_starts_no_eval(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
-    plain_workspace.write("test_broken.py", "raise RuntimeError\n")
+def test_a_collection_error_in_a_python_test_starts_no_eval(workspace: Workspace) -> None:
+    workspace.eval()
+    workspace.write("test_broken.py", "raise RuntimeError\n")
 
-    result = plain_workspace.run(CONFIG, "test_broken.py")
+    result = workspace.run(CONFIG, "test_broken.py")
 
     assert result.ret == 2
     result.assert_outcomes(errors=1)
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert not (workspace.root / ".osmosis").exists()
 
 
-def test_a_session_that_ends_before_the_first_run_leaves_no_run(plain_workspace: Workspace) -> None:
-    plain_workspace.write(
+def test_a_session_that_ends_before_the_first_run_leaves_no_run(workspace: Workspace) -> None:
+    workspace.write(
         "conftest.py",
         "import pytest\n\n\n@pytest.hookimpl(trylast=True)\n"
         "def pytest_collection_finish():\n    raise pytest.UsageError('another plugin refuses')\n",
     )
-    plain_workspace.eval()
+    workspace.eval()
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert "another plugin refuses" in result.stdout.str() + result.stderr.str()
     assert "pass rate" not in result.stdout.str()
-    assert plain_workspace.run_dirs() == []
+    assert workspace.run_dirs() == []

@@ -77,33 +77,33 @@ def test_judges_are_replayed(workspace: Workspace) -> None:
     assert (use(workspace)["requests"], use(workspace)["replayed"]) == (asked, asked)
 
 
-def test_rescoring_replays_judges(plain_workspace: Workspace) -> None:
-    judged(plain_workspace)
+def test_rescoring_replays_judges(workspace: Workspace) -> None:
+    judged(workspace)
     with demo_server() as server:
-        assert run(plain_workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
-    recorded = scores(plain_workspace)
+        assert run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
+    recorded = scores(workspace)
 
     words = ("--osmosis-from=latest", "--osmosis-rescore", f"--osmosis-set=judge.base_url={GONE.base_url}")
-    again = plain_workspace.run(*words, "--osmosis-replay")
+    again = workspace.run(*words, "--osmosis-replay")
 
     assert again.ret == 0, again.stdout.str()
-    assert scores(plain_workspace) == recorded
-    assert use(plain_workspace)["replayed"] == 3 * 2
+    assert scores(workspace) == recorded
+    assert use(workspace)["replayed"] == 3 * 2
 
 
-def test_the_model_of_the_baseline_is_replayed(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=3)
+def test_the_model_of_the_baseline_is_replayed(workspace: Workspace) -> None:
+    workspace.eval(rows=3)
     with demo_server("--model=other") as server:
         words = ["--osmosis-baseline-model=other", f"--osmosis-baseline-base-url={server.base_url}"]
-        run(plain_workspace, server, CONFIG, *words, "--osmosis-record")
-    recorded = scores(plain_workspace)
+        run(workspace, server, CONFIG, *words, "--osmosis-record")
+    recorded = scores(workspace)
 
     words = ["--osmosis-baseline-model=other", f"--osmosis-baseline-base-url={GONE.base_url}"]
-    replay = run(plain_workspace, GONE, CONFIG, *words, "--osmosis-replay")
+    replay = run(workspace, GONE, CONFIG, *words, "--osmosis-replay")
 
     assert replay.ret == 0, replay.stdout.str()
-    assert scores(plain_workspace) == recorded
-    assert use(plain_workspace)["replayed"] == 6
+    assert scores(workspace) == recorded
+    assert use(workspace)["replayed"] == 6
 
 
 def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
@@ -120,32 +120,32 @@ def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("words", [["--osmosis-inline"], ["--pdb"]])
-def test_debuggers_replay(plain_workspace: Workspace, words: list[str]) -> None:
-    plain_workspace.eval(rows=2)
+def test_debuggers_replay(workspace: Workspace, words: list[str]) -> None:
+    workspace.eval(rows=2)
     with demo_server() as server:
-        run(plain_workspace, server, CONFIG, "--osmosis-record").assert_outcomes(passed=2)
+        run(workspace, server, CONFIG, "--osmosis-record").assert_outcomes(passed=2)
 
-    run(plain_workspace, GONE, CONFIG, "--osmosis-replay", *words).assert_outcomes(passed=2)
+    run(workspace, GONE, CONFIG, "--osmosis-replay", *words).assert_outcomes(passed=2)
 
 
-def test_debuggers_record(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=2)
+def test_debuggers_record(workspace: Workspace) -> None:
+    workspace.eval(rows=2)
     with demo_server() as server:
-        run(plain_workspace, server, CONFIG, "--osmosis-record", "--osmosis-inline").assert_outcomes(passed=2)
+        run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-inline").assert_outcomes(passed=2)
 
-    run(plain_workspace, GONE, CONFIG, "--osmosis-replay").assert_outcomes(passed=2)
+    run(workspace, GONE, CONFIG, "--osmosis-replay").assert_outcomes(passed=2)
 
 
-def test_a_cassette_that_cannot_be_written_fails_the_session(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=2)
-    plain_workspace.write("conftest.py", IN_THE_WAY)
+def test_a_cassette_that_cannot_be_written_fails_the_session(workspace: Workspace) -> None:
+    workspace.eval(rows=2)
+    workspace.write("conftest.py", IN_THE_WAY)
 
-    result = plain_workspace.run(CONFIG, "--osmosis-record")
+    result = workspace.run(CONFIG, "--osmosis-record")
 
     assert result.ret == 1
-    log = f".osmosis/runs/{plain_workspace.run_dirs()[-1].name}/exchanges.jsonl"
+    log = f".osmosis/runs/{workspace.run_dirs()[-1].name}/exchanges.jsonl"
     result.stdout.fnmatch_lines([f"*the cassette was not written: cassettes/x.jsonl: *; its exchanges are in {log}*"])
-    assert (plain_workspace.root / log).stat().st_mode & 0o777 == 0o600
+    assert (workspace.root / log).stat().st_mode & 0o777 == 0o600
 
 
 SWALLOWS = """
@@ -164,17 +164,17 @@ RAISES = SWALLOWS.replace("        pass", "        messages = []").replace(
 
 @pytest.mark.parametrize("agent", [SWALLOWS, RAISES])
 def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes_of_it(
-    plain_workspace: Workspace, agent: str
+    workspace: Workspace, agent: str
 ) -> None:
-    plain_workspace.write("agents.py", agent)
-    plain_workspace.eval(rows=2, agent={"agent": "agents:rollout"}, gate={"pass_rate": ">= 0.1"})
-    assert plain_workspace.run(CONFIG, "--osmosis-record").ret == 0
-    plain_workspace.write("agents.py", agent.replace("Go on?", "Go on!"))
+    workspace.write("agents.py", agent)
+    workspace.eval(rows=2, agent={"agent": "agents:rollout"}, gate={"pass_rate": ">= 0.1"})
+    assert workspace.run(CONFIG, "--osmosis-record").ret == 0
+    workspace.write("agents.py", agent.replace("Go on?", "Go on!"))
 
-    result = plain_workspace.run(CONFIG, "--osmosis-replay")
+    result = workspace.run(CONFIG, "--osmosis-replay")
 
     assert result.ret == 1
-    assert plain_workspace.results()["summary"]["boundaries"] == {"provider": 2}
+    assert workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
     result.stdout.fnmatch_lines(["-Go on[?]", "+Go on!"], consecutive=True)
 
@@ -192,63 +192,63 @@ def score(solution_str, ground_truth, **kwargs):
 
 
 def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_makes_of_it(
-    plain_workspace: Workspace,
+    workspace: Workspace,
 ) -> None:
-    plain_workspace.eval(rows=2, gate={"pass_rate": ">= 0.1"})
+    workspace.eval(rows=2, gate={"pass_rate": ">= 0.1"})
     with demo_server() as server:
         lenient = LENIENT.replace("BASE_URL", server.base_url)
-        plain_workspace.write("rewards.py", lenient)
-        run(plain_workspace, server, CONFIG, "--osmosis-record")
-    assert use(plain_workspace)["requests"] == 4
-    plain_workspace.write("rewards.py", lenient.replace("Is it right?", "Is it good?"))
+        workspace.write("rewards.py", lenient)
+        run(workspace, server, CONFIG, "--osmosis-record")
+    assert use(workspace)["requests"] == 4
+    workspace.write("rewards.py", lenient.replace("Is it right?", "Is it good?"))
 
-    result = run(plain_workspace, GONE, CONFIG, "--osmosis-replay")
+    result = run(workspace, GONE, CONFIG, "--osmosis-replay")
 
     assert result.ret == 1
-    assert plain_workspace.results()["summary"]["boundaries"] == {"provider": 2}
+    assert workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
     result.stdout.fnmatch_lines(["-Is it right[?]", "+Is it good[?]"], consecutive=True)
 
 
-def test_a_baseline_is_measured(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=2, baseline={"results": "base.json"})
+def test_a_baseline_is_measured(workspace: Workspace) -> None:
+    workspace.eval(rows=2, baseline={"results": "base.json"})
     words = (CONFIG, "--osmosis-record=new", "--osmosis-update-baseline")
-    assert plain_workspace.run(*words).ret == 0
-    assert plain_workspace.run(CONFIG, "--osmosis-replay").ret == 0
+    assert workspace.run(*words).ret == 0
+    assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
-    again = plain_workspace.run(*words)
+    again = workspace.run(*words)
 
     assert again.ret == 1
     again.stdout.fnmatch_lines(["the baseline is not updated: 2 of 2 requests came from the cassette"])
-    replayed = plain_workspace.run_dirs()[1] / "results.json"
-    refused = plain_workspace.run(CONFIG, f"--osmosis-set=baseline.results={replayed}")
+    replayed = workspace.run_dirs()[1] / "results.json"
+    refused = workspace.run(CONFIG, f"--osmosis-set=baseline.results={replayed}")
     assert refused.ret == 4
     refused.stderr.fnmatch_lines(["ERROR: *: was replayed from a cassette, not measured; *"])
 
 
-def test_a_replay_stays_one_when_it_is_scored_again(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=2)
-    assert plain_workspace.run(CONFIG, "--osmosis-record").ret == 0
-    assert plain_workspace.run(CONFIG, "--osmosis-replay").ret == 0
+def test_a_replay_stays_one_when_it_is_scored_again(workspace: Workspace) -> None:
+    workspace.eval(rows=2)
+    assert workspace.run(CONFIG, "--osmosis-record").ret == 0
+    assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
-    again = plain_workspace.run("--osmosis-from=latest")
+    again = workspace.run("--osmosis-from=latest")
 
     assert again.ret == 0
     again.stdout.fnmatch_lines(["replayed from cassettes/x.jsonl: no model was asked"])
-    assert use(plain_workspace)["mode"] == "replay"
+    assert use(workspace)["mode"] == "replay"
 
 
-def test_the_page_and_the_properties_of_a_replay_say_so(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=1)
-    assert plain_workspace.run(CONFIG, "--osmosis-record", "--junitxml=junit.xml").ret == 0
-    assert "osmosis.replayed" not in (plain_workspace.root / "junit.xml").read_text(encoding="utf-8")
+def test_the_page_and_the_properties_of_a_replay_say_so(workspace: Workspace) -> None:
+    workspace.eval(rows=1)
+    assert workspace.run(CONFIG, "--osmosis-record", "--junitxml=junit.xml").ret == 0
+    assert "osmosis.replayed" not in (workspace.root / "junit.xml").read_text(encoding="utf-8")
 
     words = ("--osmosis-markdown=page.md", "--junitxml=junit.xml")
-    assert plain_workspace.run(CONFIG, "--osmosis-replay", *words).ret == 0
+    assert workspace.run(CONFIG, "--osmosis-replay", *words).ret == 0
 
-    page = (plain_workspace.root / "page.md").read_text(encoding="utf-8")
+    page = (workspace.root / "page.md").read_text(encoding="utf-8")
     assert "replayed from cassettes/x.jsonl: no model was asked" in page
-    properties = (plain_workspace.root / "junit.xml").read_text(encoding="utf-8")
+    properties = (workspace.root / "junit.xml").read_text(encoding="utf-8")
     assert '<property name="osmosis.replayed" value="true"' in properties
 
 
@@ -262,36 +262,36 @@ async def rollout(ctx):
 
 
 @pytest.mark.slow
-def test_what_a_killed_session_recorded_is_not_asked_again(plain_workspace: Workspace) -> None:
-    plain_workspace.write("agents.py", TURNS)
+def test_what_a_killed_session_recorded_is_not_asked_again(workspace: Workspace) -> None:
+    workspace.write("agents.py", TURNS)
     words = (CONFIG, "--osmosis-record", "--osmosis-no-probe")
     with ChatServer(reply("1"), reply("2"), never(), reply("3")) as server:
-        plain_workspace.eval(rows=1, agent={"agent": "agents:rollout"}, model={"base_url": server.base_url})
-        session = plain_workspace.start(*words)
+        workspace.eval(rows=1, agent={"agent": "agents:rollout"}, model={"base_url": server.base_url})
+        session = workspace.start(*words)
         wait_until(lambda: len(server.requests) == 3)
-        log = plain_workspace.run_dirs()[-1] / "exchanges.jsonl"
+        log = workspace.run_dirs()[-1] / "exchanges.jsonl"
         wait_until(lambda: log.exists() and '"2"' in log.read_text(encoding="utf-8"))  # stored after the host has it
         session.kill()
 
-        assert plain_workspace.run(*words, "--osmosis-resume").ret == 0
+        assert workspace.run(*words, "--osmosis-resume").ret == 0
         assert len(server.requests) == 4, "only the request that was in flight is repeated"
 
-    assert plain_workspace.run(CONFIG, "--osmosis-replay").ret == 0
+    assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
 
 @pytest.mark.slow
-def test_an_interrupted_session_writes_what_it_has(plain_workspace: Workspace) -> None:
+def test_an_interrupted_session_writes_what_it_has(workspace: Workspace) -> None:
     with ChatServer(reply("1"), reply("2"), never()) as server:
-        plain_workspace.eval(rows=4, model={"base_url": server.base_url})
-        session = plain_workspace.start(CONFIG, "--osmosis-record", "--osmosis-no-probe")
+        workspace.eval(rows=4, model={"base_url": server.base_url})
+        session = workspace.start(CONFIG, "--osmosis-record", "--osmosis-no-probe")
         wait_until(lambda: len(server.requests) == 3)
-        wait_until(lambda: len(plain_workspace.events("score")) == 2)
+        wait_until(lambda: len(workspace.events("score")) == 2)
         session.interrupt()
         assert session.wait() == 2
 
     assert "2 answers recorded in cassettes/x.jsonl" in session.output
     assert "1 of 2 rollouts is not in the cassette: 1 not ended" in session.output
-    result = plain_workspace.run(CONFIG, "--osmosis-replay", "-k", "row0- or row1-")
+    result = workspace.run(CONFIG, "--osmosis-replay", "-k", "row0- or row1-")
     result.assert_outcomes(passed=2, deselected=2)
 
 
@@ -302,23 +302,23 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_two_evals_do_not_record_into_one_cassette(plain_workspace: Workspace) -> None:
+def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None:
     for name in ("x", "y"):
-        plain_workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})
+        workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})
 
-    result = plain_workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml")
+    result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml")
 
     assert result.ret == 4
     text = "would be written for the cassette of configs/eval/x.toml and for the cassette of configs/eval/y.toml"
     result.stderr.fnmatch_lines([f"ERROR: cassette all.jsonl: {text}; give each a path of its own"])
 
 
-def test_a_file_of_others_is_no_cassette(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(cassette={"path": "notes.jsonl"})
-    plain_workspace.write("notes.jsonl", '{"mine": 1}\n')
+def test_a_file_of_others_is_no_cassette(workspace: Workspace) -> None:
+    workspace.eval(cassette={"path": "notes.jsonl"})
+    workspace.write("notes.jsonl", '{"mine": 1}\n')
 
     for word in ("--osmosis-record", "--osmosis-record=new", "--osmosis-replay"):
-        result = plain_workspace.run(CONFIG, word)
+        result = workspace.run(CONFIG, word)
         assert result.ret == 4
         result.stderr.fnmatch_lines(["ERROR: notes.jsonl:1: is not a cassette: *"])
-    assert (plain_workspace.root / "notes.jsonl").read_text(encoding="utf-8") == '{"mine": 1}\n'
+    assert (workspace.root / "notes.jsonl").read_text(encoding="utf-8") == '{"mine": 1}\n'

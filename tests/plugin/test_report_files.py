@@ -81,8 +81,7 @@ def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) 
         assert {key: value for each in listed for key, value in each.items()} == properties
 
 
-def test_a_markdown_summary_that_cannot_be_written_is_refused_before_anything_runs(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_markdown_summary_that_cannot_be_written_is_refused_before_anything_runs(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("a-file", "")
 

@@ -59,12 +59,12 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stored_workspace(plain_workspace: Workspace, two_runs: Path) -> Workspace:
+def stored_workspace(workspace: Workspace, two_runs: Path) -> Workspace:
     """A workspace with a stored run of two rows that passed. The manifest names its folder."""
-    shutil.copytree(two_runs, plain_workspace.root, dirs_exist_ok=True)
-    manifest = plain_workspace.run_dirs()[0] / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(str(two_runs), str(plain_workspace.root)))
-    return plain_workspace
+    shutil.copytree(two_runs, workspace.root, dirs_exist_ok=True)
+    manifest = workspace.run_dirs()[0] / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(str(two_runs), str(workspace.root)))
+    return workspace
 
 
 @pytest.mark.journey
@@ -103,8 +103,7 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
     assert workspace.last_failed() == {"configs/eval/x.toml::x[row0-run0]"}
 
 
-def test_new_thresholds_and_gates_apply_to_stored_scores(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_new_thresholds_and_gates_apply_to_stored_scores(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}, {"score": 1.0}])
     workspace.run(NAMED)
 
@@ -202,9 +201,8 @@ def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatS
     assert results["gates"][0]["state"] == "partial"
 
 
-def test_a_stopped_eval_run_that_is_rescored_stays_stopped(plain_workspace: Workspace) -> None:
+def test_a_stopped_eval_run_that_is_rescored_stays_stopped(workspace: Workspace) -> None:
     """The whole plan was selected, and a limit stopped it: no gate is measured without the missing rollouts."""
-    workspace = plain_workspace
     workspace.eval(rows=3, limits={"max_tokens": 30})
     workspace.run(NAMED)
     stopped = workspace.results()
@@ -237,9 +235,8 @@ async def score(solution_str, extra_info, **kwargs):
 
 @pytest.mark.slow
 def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice(
-    plain_workspace: Workspace,
+    workspace: Workspace,
 ) -> None:
-    workspace = plain_workspace
     workspace.eval(rows=[{"name": name} for name in "abc"])
     workspace.run(NAMED)
     (run_dir,) = workspace.run_dirs()
@@ -267,8 +264,7 @@ def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice
     workspace.cli("show", "row0-run0").stdout.fnmatch_lines(["*: did not pass"])
 
 
-def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Workspace) -> None:
     workspace.write("rewards.py", BY_TRUTH)
     workspace.eval(rows=[{"ground_truth": "0"}, {}, {}, {}])
     workspace.run(NAMED)
@@ -290,8 +286,7 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(plain_workspace
     )
 
 
-def test_rescoring_needs_neither_key_nor_server(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = plain_workspace
+def test_rescoring_needs_neither_key_nor_server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(reply("42")) as server:
         workspace.eval(
             rows=2, model={"base_url": server.base_url, "api_key_env": "A_KEY"}, secrets={"required": ["A_KEY"]}
@@ -316,8 +311,7 @@ class Removes(Grader):
 """
 
 
-def test_runs_that_a_grader_removed_stay_removed_until_its_code_changes(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_runs_that_a_grader_removed_stay_removed_until_its_code_changes(workspace: Workspace) -> None:
     workspace.write("graders.py", GRADER)
     workspace.eval(rows=[{}, {"grader": "removes"}], scoring={"eval_fns": None, "grader": "graders:Removes"})
     workspace.run(NAMED)
@@ -327,8 +321,7 @@ def test_runs_that_a_grader_removed_stay_removed_until_its_code_changes(plain_wo
     workspace.run(FROM, "--osmosis-inline").assert_outcomes(passed=2)
 
 
-def test_a_change_between_two_inline_sessions_of_a_process_is_seen(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_change_between_two_inline_sessions_of_a_process_is_seen(workspace: Workspace) -> None:
     workspace.write("rewards.py", COUNTING)
     workspace.write("helpers.py", "given = 1.0\n")
     workspace.eval(rows=1)
@@ -338,8 +331,7 @@ def test_a_change_between_two_inline_sessions_of_a_process_is_seen(plain_workspa
     workspace.run(FROM, "--osmosis-inline").assert_outcomes(failed=1)
 
 
-def test_an_eval_without_a_toml_is_rescored_with_the_same_options(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}])
     typed = ("chat", "data/x.jsonl", "rewards:score", "demo/arithmetic", "0.5")
     names = ("agent", "dataset", "eval-fn", "model", "pass-threshold")
@@ -361,8 +353,7 @@ def test_a_results_file_names_its_run(stored_workspace: Workspace) -> None:
     result.stdout.fnmatch_lines([f"  from run {run_dir.name} of *"])
 
 
-def test_another_config_applies_its_own_gates(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_another_config_applies_its_own_gates(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {}])
     workspace.run(NAMED, "--osmosis-n=2")
     workspace.eval("y", rows=[{"score": 0.25}, {}], gate={"pass_at_2": ">= 0.9"})
@@ -473,8 +464,7 @@ def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:
     assert sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file()) == before
 
 
-def test_the_session_does_not_wait_for_a_run_without_a_rollout(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_the_session_does_not_wait_for_a_run_without_a_rollout(workspace: Workspace) -> None:
     workspace.eval(rows=3, limits={"max_tokens": 30})
     workspace.run(NAMED)
 

@@ -47,12 +47,12 @@ def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> N
     assert workspace.results()["provenance"]["git_dirty"] is True
 
 
-def test_outside_of_a_repository_the_commit_is_unknown(plain_workspace: Workspace) -> None:
-    make(plain_workspace)
+def test_outside_of_a_repository_the_commit_is_unknown(workspace: Workspace) -> None:
+    make(workspace)
 
-    plain_workspace.run(CONFIG)
+    workspace.run(CONFIG)
 
-    provenance = plain_workspace.results()["provenance"]
+    provenance = workspace.results()["provenance"]
     assert (provenance["git_commit"], provenance["git_dirty"]) == (None, None)
 
 
@@ -98,15 +98,15 @@ def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
 
 
 @pytest.mark.journey
-def test_results_are_the_same_under_xdist(plain_workspace: Workspace) -> None:
-    make(plain_workspace)
+def test_results_are_the_same_under_xdist(workspace: Workspace) -> None:
+    make(workspace)
 
-    plain_workspace.run(CONFIG)
-    plain = plain_workspace.results()
-    plain_workspace.run(CONFIG, "-n2")
+    workspace.run(CONFIG)
+    plain = workspace.results()
+    workspace.run(CONFIG, "-n2")
 
-    assert len(plain_workspace.run_dirs()) == 2
-    assert without_times(plain_workspace.results()) == without_times(plain)
+    assert len(workspace.run_dirs()) == 2
+    assert without_times(workspace.results()) == without_times(plain)
 
 
 def without_times(value: Any) -> Any:
@@ -170,22 +170,22 @@ def test_results_that_cannot_be_written_at_the_end_are_an_error(workspace: Works
     assert len(workspace.results()["rows"]) == 3
 
 
-def test_results_only_ever_replace_an_ordinary_file(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
-    os.mkfifo(plain_workspace.root / "pipe")
+def test_results_only_ever_replace_an_ordinary_file(workspace: Workspace) -> None:
+    workspace.eval()
+    os.mkfifo(workspace.root / "pipe")
 
-    result = plain_workspace.run(CONFIG, "--osmosis-output=pipe")
+    result = workspace.run(CONFIG, "--osmosis-output=pipe")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*results file *pipe: cannot be written: it is not a regular file"])
-    assert not plain_workspace.run_dirs()
+    assert not workspace.run_dirs()
 
 
-def test_results_go_where_a_link_leads(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
-    (plain_workspace.root / "out.json").symlink_to("there.json")
+def test_results_go_where_a_link_leads(workspace: Workspace) -> None:
+    workspace.eval()
+    (workspace.root / "out.json").symlink_to("there.json")
 
-    plain_workspace.run(CONFIG, "--osmosis-output=out.json")
+    workspace.run(CONFIG, "--osmosis-output=out.json")
 
-    assert (plain_workspace.root / "out.json").is_symlink()
-    assert read_json(plain_workspace.root / "there.json")["summary"]["total_runs"] == 3
+    assert (workspace.root / "out.json").is_symlink()
+    assert read_json(workspace.root / "there.json")["summary"]["total_runs"] == 3

@@ -170,8 +170,7 @@ def _rolled(workspace: Workspace, name: str, kind: str = "rollout") -> list[tupl
     return [(event["row"], event["run"]) for event in events if event["ev"] == kind]
 
 
-def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(workspace: Workspace) -> None:
     with_agent(workspace, gate={"pass_rate": ">= 0.9"})
     workspace.eval("x", rows=[{}, {"score": 0.0}], agent={"agent": "agent:rollout"}, gate={"pass_rate": ">= 0.9"})
     first = workspace.run(CONFIG, "--osmosis-run=one", "-rA")
@@ -192,8 +191,7 @@ def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(plain_
     assert not again.outlines[-1].startswith("pytest")
 
 
-def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(workspace: Workspace) -> None:
     with ChatServer(reply("42"), status(400, {"error": {"message": "no"}}), status(503), reply("42")) as server:
         model = {"base_url": server.base_url, "max_retries": 0}
         with_agent(workspace, rows=5, model=model, limits={"max_errors": 5})
@@ -217,8 +215,7 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(plain
     assert attempts == [1, 2, 2, 1, 2]
 
 
-def test_a_rollout_without_a_score_of_the_present_code_is_only_scored(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_rollout_without_a_score_of_the_present_code_is_only_scored(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-run=one")
     rewards = workspace.root / "rewards.py"
@@ -232,8 +229,7 @@ def test_a_rollout_without_a_score_of_the_present_code_is_only_scored(plain_work
     assert scores == [{"rewards:score": 0.25}] * 3
 
 
-def test_a_run_grows_by_n_by_rows_and_by_parts(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     with_agent(workspace, rows=4)
     part = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", "-k", "row1")
     assert (part.ret, calls(workspace)) == (0, Counter({1: 1}))
@@ -255,8 +251,7 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(plain_workspace: Workspace) -> No
     assert results(workspace, "one")["summary"]["total_runs"] == 8, "a part does not replace the results of the whole"
 
 
-def test_a_prompt_counts_as_it_was_rolled_out_not_as_it_was_planned(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_prompt_counts_as_it_was_rolled_out_not_as_it_was_planned(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     assert workspace.run(CONFIG, "--osmosis-run=one", "-k", "row0").ret == 0
     planned = (workspace.root / "data/x.jsonl").read_text()
@@ -272,8 +267,7 @@ def test_a_prompt_counts_as_it_was_rolled_out_not_as_it_was_planned(plain_worksp
     assert calls(workspace) == {0: 1, 1: 1}
 
 
-def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
     workspace.write("agent.py", AGENT.replace("the agent broke", "it broke"))
@@ -289,8 +283,7 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(pla
     assert results(workspace, "one")["provenance"]["sessions"] == 1
 
 
-def test_fresh_takes_nothing_away_if_the_new_run_cannot_begin(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_fresh_takes_nothing_away_if_the_new_run_cannot_begin(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
     workspace.write("agent.py", "import nowhere_at_all\n")
@@ -302,8 +295,7 @@ def test_fresh_takes_nothing_away_if_the_new_run_cannot_begin(plain_workspace: W
     assert (run_dir(workspace, "one") / "results.json").exists()
 
 
-def test_a_broken_line_in_the_middle_stops_with_its_place(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_broken_line_in_the_middle_stops_with_its_place(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
     journal = run_dir(workspace, "one") / "journal.jsonl"
@@ -322,8 +314,7 @@ def test_a_broken_line_in_the_middle_stops_with_its_place(plain_workspace: Works
     emptied.stderr.fnmatch_lines(["*run one: its journal * is empty, though results were written*"])
 
 
-def test_what_earlier_sessions_spent_counts_in_limits(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_what_earlier_sessions_spent_counts_in_limits(workspace: Workspace) -> None:
     with_agent(workspace, rows=6)
     limited = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-set=limits.max_tokens=36")
     n_first = calls(workspace).total()
@@ -339,8 +330,7 @@ def test_what_earlier_sessions_spent_counts_in_limits(plain_workspace: Workspace
     assert again.outlines[-1].endswith("--osmosis-run=one --osmosis-set=limits.max_tokens=36")
 
 
-def test_after_maxfail_the_command_lifts_it(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.write("agent.py", AGENT)
     workspace.eval("x", rows=[{"score": 0.0}, *({} for _ in range(5))], agent={"agent": "agent:rollout"})
@@ -358,8 +348,7 @@ def test_after_maxfail_the_command_lifts_it(plain_workspace: Workspace) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no ulimit")
-def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspace: Workspace) -> None:
     with_agent(workspace, rows=40, evaluation={"batch_size": 4})
     words = shlex.join(workspace.words(CONFIG, "--osmosis-run=one"))
     full = workspace.pytester.run("bash", "-c", f"ulimit -f 8; exec {words}")
@@ -389,18 +378,17 @@ def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(plain_wo
         ([RESUME, "--osmosis-run=a"], "run a: not found in .osmosis/runs*leave out --osmosis-resume to begin*"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(plain_workspace: Workspace, words: list[str], text: str) -> None:
-    plain_workspace.eval("x", rows=1)
+def test_requests_that_make_no_sense_are_refused(workspace: Workspace, words: list[str], text: str) -> None:
+    workspace.eval("x", rows=1)
 
-    refused = plain_workspace.run(CONFIG, *words)
+    refused = workspace.run(CONFIG, *words)
 
     assert refused.ret == 4
     refused.stderr.fnmatch_lines([f"ERROR: {text}".replace("[", "[[]")])
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert not (workspace.root / ".osmosis").exists()
 
 
-def test_several_evals_share_a_name_and_go_on_together(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_several_evals_share_a_name_and_go_on_together(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.eval("y", rows=2)
     first = workspace.run(CONFIG, "configs/eval/y.toml", "--osmosis-run=night", "-k", "row0")
@@ -411,8 +399,7 @@ def test_several_evals_share_a_name_and_go_on_together(plain_workspace: Workspac
     assert calls(workspace) == Counter(range(2))
 
 
-def test_tests_over_rollouts_go_on_too(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.write(
         "test_answers.py",
@@ -426,8 +413,7 @@ def test_tests_over_rollouts_go_on_too(plain_workspace: Workspace) -> None:
     assert calls(workspace) == Counter(range(3))
 
 
-def test_inline_a_run_goes_on_in_this_process(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_inline_a_run_goes_on_in_this_process(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-run=one", "-k", "row0")
 
@@ -437,8 +423,7 @@ def test_inline_a_run_goes_on_in_this_process(plain_workspace: Workspace) -> Non
     assert calls(workspace) == Counter(range(3))
 
 
-def test_a_run_that_went_on_is_rescored_whole(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_run_that_went_on_is_rescored_whole(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=2")
     workspace.run(CONFIG, "--osmosis-run=one")
@@ -451,9 +436,8 @@ def test_a_run_that_went_on_is_rescored_whole(plain_workspace: Workspace) -> Non
 
 @pytest.mark.slow
 def test_a_crash_in_a_further_attempt_is_repeated_once_and_only_that_counts_as_a_crash(
-    plain_workspace: Workspace,
+    workspace: Workspace,
 ) -> None:
-    workspace = plain_workspace
     workspace.hurry()
     crash = "    if os.path.exists('dies'):\n        os.remove('dies')\n        os._exit(3)\n    await ctx"
     workspace.write("agent.py", AGENT.replace("    await ctx", crash))
@@ -474,8 +458,7 @@ def test_a_crash_in_a_further_attempt_is_repeated_once_and_only_that_counts_as_a
     resumed.stdout.fnmatch_lines(["1 run rolled out a second time, because the first process ended*"])
 
 
-def test_a_judge_that_could_not_be_asked_is_asked_again(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) -> None:
     verdict = reply(json.dumps({"score": 1.0, "explanation": "right"}))
     with ChatServer(verdict, status(503), verdict) as judge:
         judged = {"model_path": "served", "base_url": judge.base_url, "max_retries": 0}
@@ -502,8 +485,7 @@ def test_a_judge_that_could_not_be_asked_is_asked_again(plain_workspace: Workspa
     ],
     ids=["row", "smoke", "baseline", "decided"],
 )
-def test_runs_of_every_kind_go_on(plain_workspace: Workspace, words: list[str], n_rollouts: int) -> None:
-    workspace = plain_workspace
+def test_runs_of_every_kind_go_on(workspace: Workspace, words: list[str], n_rollouts: int) -> None:
     workspace.hurry()
     with_agent(workspace, rows=3)
     touch(workspace, "slow-1")
@@ -521,8 +503,7 @@ def test_runs_of_every_kind_go_on(plain_workspace: Workspace, words: list[str], 
     assert results(workspace, "one")["provenance"]["sessions"] == 2
 
 
-def test_after_an_internal_error_of_pytest_the_command_is_printed_too(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_after_an_internal_error_of_pytest_the_command_is_printed_too(workspace: Workspace) -> None:
     workspace.hurry()
     with_agent(workspace, rows=3)
     touch(workspace, "slow-2")
@@ -538,13 +519,11 @@ def test_after_an_internal_error_of_pytest_the_command_is_printed_too(plain_work
     assert broken.outlines[-1].endswith(f"{CONFIG} -pbroken_plugin --osmosis-run=one")
 
 
-def test_only_the_command_line_may_begin_a_run_anew(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain_workspace.eval("x", rows=1)
+def test_only_the_command_line_may_begin_a_run_anew(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.eval("x", rows=1)
     monkeypatch.setenv("PYTEST_OSMOSIS_FRESH", "1")
 
-    refused = plain_workspace.run(CONFIG, "--osmosis-run=one")
+    refused = workspace.run(CONFIG, "--osmosis-run=one")
 
     assert refused.ret == 4
     refused.stderr.fnmatch_lines(["*PYTEST_OSMOSIS_FRESH*: cannot begin a run anew; pass --osmosis-fresh on the *"])

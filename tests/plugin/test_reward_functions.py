@@ -79,8 +79,7 @@ def test_reward_functions_of_a_file_are_tests(workspace: Workspace) -> None:
     assert "RewardWarning" not in printed
 
 
-def test_reward_functions_are_collected_only_where_they_are_defined(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_reward_functions_are_collected_only_where_they_are_defined(workspace: Workspace) -> None:
     workspace.ini("osmosis_rewards = rewards.py more/*.py")
     workspace.write("rewards.py", REWARDS)
     workspace.write("more/plain.py", PLAIN)
@@ -94,12 +93,12 @@ def test_reward_functions_are_collected_only_where_they_are_defined(plain_worksp
     assert ids == [*in_plain, *IDS, *in_test_module]
 
 
-def test_a_plain_run_ignores_files_that_are_not_named(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", REWARDS)
-    plain_workspace.write("plain.py", PLAIN)
-    plain_workspace.write("test_a.py", "import rewards, plain\nfrom plain import exact\ndef test_a(): pass\n")
+def test_a_plain_run_ignores_files_that_are_not_named(workspace: Workspace) -> None:
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("plain.py", PLAIN)
+    workspace.write("test_a.py", "import rewards, plain\nfrom plain import exact\ndef test_a(): pass\n")
 
-    assert collected(plain_workspace) == ["test_a.py::test_a"]
+    assert collected(workspace) == ["test_a.py::test_a"]
 
 
 def test_named_files_join_testpaths(workspace: Workspace) -> None:
@@ -110,8 +109,7 @@ def test_named_files_join_testpaths(workspace: Workspace) -> None:
     assert outcomes(workspace) == {"passed": 2}
 
 
-def test_node_ids_keywords_and_markers_select(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_node_ids_keywords_and_markers_select(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.write("test_a.py", "def test_a(): pass\n")
 
@@ -130,22 +128,22 @@ def test_last_failed_runs_only_what_failed(workspace: Workspace) -> None:
     assert outcomes(workspace, "rewards.py", "--lf") == {"failed": 1, "deselected": 3}
 
 
-def test_a_report_points_to_the_function(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", REWARDS)
+def test_a_report_points_to_the_function(workspace: Workspace) -> None:
+    workspace.write("rewards.py", REWARDS)
 
-    plain_workspace.run("rewards.py", "--json-report", "--json-report-file=report.json")
+    workspace.run("rewards.py", "--json-report", "--json-report-file=report.json")
 
-    report = json.loads((plain_workspace.root / "report.json").read_text(encoding="utf-8"))
+    report = json.loads((workspace.root / "report.json").read_text(encoding="utf-8"))
     lines = {test["nodeid"]: test["lineno"] for test in report["tests"]}
     source = REWARDS.splitlines()
     assert lines == {IDS[0]: 10, IDS[1]: 10, IDS[2]: 10, IDS[3]: 14}
     assert (source[10][:15], source[14]) == ("@osmosis_reward", "@osmosis_reward")
 
 
-def test_a_traceback_begins_in_the_function(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", REWARDS.replace("(ground_truth or", "(float(solution_str) and ground_truth or"))
+def test_a_traceback_begins_in_the_function(workspace: Workspace) -> None:
+    workspace.write("rewards.py", REWARDS.replace("(ground_truth or", "(float(solution_str) and ground_truth or"))
 
-    result = plain_workspace.run("rewards.py", "-k", "cases-0")
+    result = workspace.run("rewards.py", "-k", "cases-0")
 
     result.assert_outcomes(failed=1, deselected=3)
     result.stdout.fnmatch_lines(
@@ -188,10 +186,10 @@ short = osmosis_reward(lambda messages, ground_truth: 1.0)
 """
 
 
-def test_decorated_functions_that_would_not_be_tested_are_collection_errors(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", HIDDEN)
+def test_decorated_functions_that_would_not_be_tested_are_collection_errors(workspace: Workspace) -> None:
+    workspace.write("rewards.py", HIDDEN)
 
-    result = plain_workspace.run("rewards.py")
+    result = workspace.run("rewards.py")
 
     assert result.ret == pytest.ExitCode.INTERRUPTED
     fix = "is decorated with @osmosis_reward and would not be tested: a reward function needs a name of its own*"
@@ -207,13 +205,13 @@ def test_decorated_functions_that_would_not_be_tested_are_collection_errors(plai
     assert ":26:" not in result.stdout.str()
 
 
-def test_a_second_session_of_a_process_knows_only_its_own_functions(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", REWARDS)
-    plain_workspace.write("test_a.py", "import rewards\ndef test_a(): pass\n")
-    plain_workspace.run().assert_outcomes(passed=1)
-    plain_workspace.write("rewards.py", REWARDS.replace("def exact", "def equal"))
+def test_a_second_session_of_a_process_knows_only_its_own_functions(workspace: Workspace) -> None:
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("test_a.py", "import rewards\ndef test_a(): pass\n")
+    workspace.run().assert_outcomes(passed=1)
+    workspace.write("rewards.py", REWARDS.replace("def exact", "def equal"))
 
-    plain_workspace.run("rewards.py").assert_outcomes(passed=3, failed=1)
+    workspace.run("rewards.py").assert_outcomes(passed=3, failed=1)
 
 
 SDK = """
@@ -236,8 +234,7 @@ exact = osmosis_reward(Exact())
 """
 
 
-def test_an_object_that_the_sdk_wrapped_is_tested_and_its_method_is_not_overlooked(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_an_object_that_the_sdk_wrapped_is_tested_and_its_method_is_not_overlooked(workspace: Workspace) -> None:
     workspace.ini("pythonpath = .")
     workspace.write("osmosis_ai/__init__.py", "")
     workspace.write("osmosis_ai/utils.py", SDK)
@@ -256,9 +253,8 @@ def test_an_object_that_the_sdk_wrapped_is_tested_and_its_method_is_not_overlook
 
 @pytest.mark.parametrize("arguments", [[], ["test_a.py"]])
 def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
-    plain_workspace: Workspace, arguments: list[str]
+    workspace: Workspace, arguments: list[str]
 ) -> None:
-    workspace = plain_workspace
     workspace.ini("osmosis_rewards = rewards.py rewrds.py more/*.py ../else.py /else/where.py folder notes.txt")
     for file in ("rewards.py", "test_a.py"):
         workspace.write(file, PLAIN)
@@ -283,33 +279,33 @@ def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
     assert workspace.run("--help").ret == 0
 
 
-def test_a_named_file_without_a_reward_function_is_an_error(plain_workspace: Workspace) -> None:
-    plain_workspace.ini("osmosis_rewards = helpers.py more/*.py")
+def test_a_named_file_without_a_reward_function_is_an_error(workspace: Workspace) -> None:
+    workspace.ini("osmosis_rewards = helpers.py more/*.py")
     for file in ("helpers.py", "more/tools.py"):
-        plain_workspace.write(file, "def helper(text): ...\n")
+        workspace.write(file, "def helper(text): ...\n")
 
-    result = plain_workspace.run()
+    result = workspace.run()
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*helpers.py: holds no reward function; decorate one with @osmosis_reward, or *"])
 
 
-def test_a_note_is_a_warning_or_an_error_if_warnings_are_errors(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", REWARDS.replace('(ground_truth or "")', "ground_truth.strip()"))
+def test_a_note_is_a_warning_or_an_error_if_warnings_are_errors(workspace: Workspace) -> None:
+    workspace.write("rewards.py", REWARDS.replace('(ground_truth or "")', "ground_truth.strip()"))
 
-    noted = plain_workspace.run("rewards.py::spaces[contract]")
-    strict = plain_workspace.run("rewards.py::spaces[contract]", "-Werror::pytest_osmosis.RewardWarning")
+    noted = workspace.run("rewards.py::spaces[contract]")
+    strict = workspace.run("rewards.py::spaces[contract]", "-Werror::pytest_osmosis.RewardWarning")
 
     noted.assert_outcomes(passed=1, warnings=1)
     noted.stdout.fnmatch_lines(["*RewardWarning: spaces: it breaks with ground_truth=None (no-ground-truth)"])
     strict.assert_outcomes(failed=1)
 
 
-def test_invalid_cases_are_errors_with_their_lines(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", REWARDS)
-    plain_workspace.write("rewards.cases.toml", CASES.replace("1.0", '"1.0"'))
+def test_invalid_cases_are_errors_with_their_lines(workspace: Workspace) -> None:
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("rewards.cases.toml", CASES.replace("1.0", '"1.0"'))
 
-    result = plain_workspace.run("rewards.py")
+    result = workspace.run("rewards.py")
 
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["rewards.cases.toml:6: exact: expect: must be a finite number or a range*"])
@@ -324,11 +320,11 @@ def exact(solution_str: str, ground_truth: str, extra_info: dict = None) -> floa
 """
 
 
-def test_an_intended_finding_can_be_allowed(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", NAN)
-    refused = plain_workspace.run("rewards.py")
-    plain_workspace.write("rewards.py", NAN.replace("other", "not-a-number"))
-    allowed = plain_workspace.run("rewards.py")
+def test_an_intended_finding_can_be_allowed(workspace: Workspace) -> None:
+    workspace.write("rewards.py", NAN)
+    refused = workspace.run("rewards.py")
+    workspace.write("rewards.py", NAN.replace("other", "not-a-number"))
+    allowed = workspace.run("rewards.py")
 
     refused.assert_outcomes(failed=1)
     refused.stdout.fnmatch_lines(
@@ -346,15 +342,15 @@ def contained(solution_str: str, ground_truth: str, extra_info: dict = None) -> 
 """
 
 
-def test_option_and_ini_turn_the_lab_on(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", LEAKY)
+def test_option_and_ini_turn_the_lab_on(workspace: Workspace) -> None:
+    workspace.write("rewards.py", LEAKY)
     probes = ["determinism", "range", "mutation", "robustness", "fuzz", "speed", "leaks", "swallowed", "case"]
     in_lab = ["rewards.py::contained[contract]", *(f"rewards.py::contained[lab-{probe}]" for probe in probes)]
 
-    off = collected(plain_workspace, "rewards.py")
-    by_option = collected(plain_workspace, "rewards.py", "--osmosis-lab")
-    plain_workspace.ini("osmosis_lab = true")
-    by_ini = collected(plain_workspace, "rewards.py")
+    off = collected(workspace, "rewards.py")
+    by_option = collected(workspace, "rewards.py", "--osmosis-lab")
+    workspace.ini("osmosis_lab = true")
+    by_ini = collected(workspace, "rewards.py")
 
     assert off == in_lab[:1]
     assert by_option == by_ini == in_lab
@@ -370,21 +366,21 @@ def test_option_and_ini_turn_the_lab_on(plain_workspace: Workspace) -> None:
     ],
 )
 def test_a_budget_that_makes_no_sense_is_a_usage_error(
-    plain_workspace: Workspace, arguments: list[str], message: str
+    workspace: Workspace, arguments: list[str], message: str
 ) -> None:
-    plain_workspace.write("rewards.py", LEAKY)
+    workspace.write("rewards.py", LEAKY)
 
-    result = plain_workspace.run("rewards.py", *arguments)
+    result = workspace.run("rewards.py", *arguments)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {message}*"])
 
 
-def test_a_test_of_the_lab_says_what_its_time_did_not_suffice_for(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", LEAKY)
+def test_a_test_of_the_lab_says_what_its_time_did_not_suffice_for(workspace: Workspace) -> None:
+    workspace.write("rewards.py", LEAKY)
     budget = "--osmosis-lab-budget=0.000001"
 
-    result = plain_workspace.run("rewards.py", "--osmosis-lab", budget, "-k", "lab-leaks or lab-range", "-rs")
+    result = workspace.run("rewards.py", "--osmosis-lab", budget, "-k", "lab-leaks or lab-range", "-rs")
 
     result.assert_outcomes(skipped=2, deselected=8, warnings=2)
     result.stdout.fnmatch_lines(
@@ -414,34 +410,34 @@ def test_a_finding_of_the_lab_shows_the_call_and_a_fix(workspace: Workspace) -> 
     )
 
 
-def test_without_hypothesis_fuzzing_is_skipped_with_an_install_hint(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", LEAKY)
-    plain_workspace.write("conftest.py", "import sys\nsys.modules['hypothesis'] = None\n")
+def test_without_hypothesis_fuzzing_is_skipped_with_an_install_hint(workspace: Workspace) -> None:
+    workspace.write("rewards.py", LEAKY)
+    workspace.write("conftest.py", "import sys\nsys.modules['hypothesis'] = None\n")
 
-    result = plain_workspace.run("rewards.py", "--osmosis-lab", "-k", "lab-fuzz", "-rs")
+    result = workspace.run("rewards.py", "--osmosis-lab", "-k", "lab-fuzz", "-rs")
 
     result.assert_outcomes(skipped=1, deselected=9)
     assert 'Hypothesis is not installed: pip install "pytest-osmosis[lab]"' in result.stdout.str()
 
 
-def test_reference_solutions_make_a_test(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", LEAKY.replace("reward\ndef", 'reward(dataset="references.jsonl")\ndef'))
+def test_reference_solutions_make_a_test(workspace: Workspace) -> None:
+    workspace.write("rewards.py", LEAKY.replace("reward\ndef", 'reward(dataset="references.jsonl")\ndef'))
     rows = [{"user_prompt": "?", "ground_truth": truth, "solution_str": f"not 1, but {truth}"} for truth in ("1", "2")]
-    plain_workspace.write("references.jsonl", "\n".join(map(json.dumps, rows)))
+    workspace.write("references.jsonl", "\n".join(map(json.dumps, rows)))
 
-    result = plain_workspace.run("rewards.py::contained[rows]")
+    result = workspace.run("rewards.py::contained[rows]")
 
     result.assert_outcomes(failed=1)
     assert "for references.jsonl:1 the solution of line 2 scores 1 or more too" in result.stdout.str()
 
 
-def test_a_run_leaves_no_files_behind(plain_workspace: Workspace) -> None:
-    plain_workspace.write("rewards.py", LEAKY)
+def test_a_run_leaves_no_files_behind(workspace: Workspace) -> None:
+    workspace.write("rewards.py", LEAKY)
 
-    result = plain_workspace.run("rewards.py", "--osmosis-lab", "-k", "fuzz or mutation", "-pno:cacheprovider")
+    result = workspace.run("rewards.py", "--osmosis-lab", "-k", "fuzz or mutation", "-pno:cacheprovider")
 
     result.assert_outcomes(passed=2, deselected=8)
-    left = {path.name for path in plain_workspace.root.iterdir()} - {"__pycache__", "stdout", "stderr"}
+    left = {path.name for path in workspace.root.iterdir()} - {"__pycache__", "stdout", "stderr"}
     assert left == {"pytest.ini", "rewards.py"}
 
 

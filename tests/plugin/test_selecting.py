@@ -36,8 +36,7 @@ def test_m_and_deselect_select_runs(workspace: Workspace) -> None:
     assert ran(workspace) == [0, 2]
 
 
-def test_options_that_change_only_the_order_leave_the_gate_its_decision(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_options_that_change_only_the_order_leave_the_gate_its_decision(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"})
 
     for words in (["--nf"], ["--ff"], ["--sw"], ["--sw"], ["-m", "osmosis"]):
@@ -50,8 +49,7 @@ def test_options_that_change_only_the_order_leave_the_gate_its_decision(plain_wo
     part.assert_outcomes(failed=1, skipped=1, deselected=2)
 
 
-def test_stepwise_without_a_gate_stops_at_a_failure_and_continues_there(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_stepwise_without_a_gate_stops_at_a_failure_and_continues_there(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.eval(rows=[{}, {"score": 0.0}, {}])
 

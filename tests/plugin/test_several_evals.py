@@ -36,19 +36,19 @@ def test_the_duration_of_an_eval_ends_with_its_own_last_run(workspace: Workspace
 
 
 @pytest.mark.slow
-def test_an_eval_that_never_began_took_no_time(plain_workspace: Workspace) -> None:
+def test_an_eval_that_never_began_took_no_time(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
-        plain_workspace.hurry()
-        plain_workspace.eval("a", rows=1, model={"base_url": server.base_url})
-        plain_workspace.eval("b", rows=1)
-        session = plain_workspace.start(CONFIGS, "--osmosis-no-probe")
+        workspace.hurry()
+        workspace.eval("a", rows=1, model={"base_url": server.base_url})
+        workspace.eval("b", rows=1)
+        session = workspace.start(CONFIGS, "--osmosis-no-probe")
         wait_until(lambda: server.requests, "the request")
         session.interrupt()
 
         assert session.wait() == 2, session.output
 
-    assert plain_workspace.results("a")["summary"]["total_duration_ms"] > 0
-    assert plain_workspace.results("b")["summary"]["total_duration_ms"] == 0
+    assert workspace.results("a")["summary"]["total_duration_ms"] > 0
+    assert workspace.results("b")["summary"]["total_duration_ms"] == 0
 
 
 RATE = r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)"
@@ -109,10 +109,10 @@ def test_only_evals_with_something_to_explain_have_lines_of_their_own(workspace:
     assert not any("rewards:score       >= 1" in line for line in lines), "no table of statistics"
 
 
-def test_verbose_shows_every_eval_whole_before_the_table(plain_workspace: Workspace) -> None:
-    four_evals(plain_workspace)
+def test_verbose_shows_every_eval_whole_before_the_table(workspace: Workspace) -> None:
+    four_evals(workspace)
 
-    result = plain_workspace.run(CONFIGS, "-v")
+    result = workspace.run(CONFIGS, "-v")
 
     sections = [line.strip("- ") for line in result.outlines if re.match("-+ osmosis", line)]
     assert sections == [*(f"osmosis: set{number}" for number in (1, 2, 9, 10)), "osmosis: 4 evals"]
@@ -139,27 +139,27 @@ def test_the_header_has_a_line_for_each_of_several_evals(workspace: Workspace) -
     assert not any(line.startswith("  dataset:") for line in lines)
 
 
-def test_a_single_eval_keeps_its_whole_header_and_summary(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
+def test_a_single_eval_keeps_its_whole_header_and_summary(workspace: Workspace) -> None:
+    workspace.eval()
 
-    result = plain_workspace.run("--osmosis-config=configs/eval/x.toml")
+    result = workspace.run("--osmosis-config=configs/eval/x.toml")
 
     result.stdout.fnmatch_lines(["osmosis: x (configs/eval/x.toml)", "  dataset: *", "*- osmosis: x -*", "pass rate *"])
     assert not any(line.startswith("eval ") and "model" in line for line in result.outlines)
 
 
-def test_the_order_of_the_command_line_stays(plain_workspace: Workspace) -> None:
-    four_evals(plain_workspace)
+def test_the_order_of_the_command_line_stays(workspace: Workspace) -> None:
+    four_evals(workspace)
 
-    result = plain_workspace.run(*(f"configs/eval/set{number}.toml" for number in (9, 10, 2)))
+    result = workspace.run(*(f"configs/eval/set{number}.toml" for number in (9, 10, 2)))
 
     assert [row[0] for row in table(result.outlines)[1:4]] == ["set9", "set10", "set2"]
 
 
-def test_a_selection_shows_counts_and_names_what_was_left_out(plain_workspace: Workspace) -> None:
-    four_evals(plain_workspace)
+def test_a_selection_shows_counts_and_names_what_was_left_out(workspace: Workspace) -> None:
+    four_evals(workspace)
 
-    result = plain_workspace.run(CONFIGS, "-k", "row0 and (set10 or set9)")
+    result = workspace.run(CONFIGS, "-k", "row0 and (set10 or set9)")
 
     rows = table(result.outlines)[1:-1]
     assert [row[:1] + row[2:5] for row in rows] == [
@@ -170,8 +170,7 @@ def test_a_selection_shows_counts_and_names_what_was_left_out(plain_workspace: W
 
 
 @pytest.mark.slow
-def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.hurry()
         workspace.eval("a", rows=2)
@@ -218,14 +217,14 @@ def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, 
 
 
 def test_markdown_and_the_page_of_the_job_begin_with_the_table(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    four_evals(plain_workspace)
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(plain_workspace.root / "job.md"))
+    four_evals(workspace)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workspace.root / "job.md"))
 
-    plain_workspace.run(CONFIGS, "--osmosis-markdown=page.md")
+    workspace.run(CONFIGS, "--osmosis-markdown=page.md")
 
-    page, job = ((plain_workspace.root / name).read_text(encoding="utf-8") for name in ("page.md", "job.md"))
+    page, job = ((workspace.root / name).read_text(encoding="utf-8") for name in ("page.md", "job.md"))
     assert page.endswith(job)
     lines = job.splitlines()
     assert lines[:4] == [
@@ -258,10 +257,10 @@ def test_quiet_prints_the_verdict_and_no_account(workspace: Workspace) -> None:
     assert not any("tokens" in line for line in one.outlines)
 
 
-def test_quieter_prints_one_line_on_all_evals(plain_workspace: Workspace) -> None:
-    four_evals(plain_workspace)
+def test_quieter_prints_one_line_on_all_evals(workspace: Workspace) -> None:
+    four_evals(workspace)
 
-    result = plain_workspace.run(CONFIGS, "-qq")
+    result = workspace.run(CONFIGS, "-qq")
 
     ours = [line for line in result.outlines if "osmosis" in line]
     assert len(ours) == 1
@@ -269,8 +268,7 @@ def test_quieter_prints_one_line_on_all_evals(plain_workspace: Workspace) -> Non
     assert not any(line.startswith("eval ") for line in result.outlines)
 
 
-def test_evals_that_tests_need_have_a_line_each_and_the_table(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspace) -> None:
     workspace.ini("pythonpath = .", "addopts = --strict-markers")
     for name, n_rows in (("a", 2), ("b", 3)):
         workspace.eval(name, rows=n_rows, gate={"pass_rate": ">= 0.5"})
@@ -292,12 +290,12 @@ def test_evals_that_tests_need_have_a_line_each_and_the_table(plain_workspace: W
     ]
 
 
-def test_results_that_lie_elsewhere_and_output_of_user_code_are_named_once(plain_workspace: Workspace) -> None:
-    four_evals(plain_workspace)
-    rewards = (plain_workspace.root / "rewards.py").read_text(encoding="utf-8")
-    plain_workspace.write("rewards.py", f"{rewards}\nimport os\n\nos.write(1, b'imported')\n")
+def test_results_that_lie_elsewhere_and_output_of_user_code_are_named_once(workspace: Workspace) -> None:
+    four_evals(workspace)
+    rewards = (workspace.root / "rewards.py").read_text(encoding="utf-8")
+    workspace.write("rewards.py", f"{rewards}\nimport os\n\nos.write(1, b'imported')\n")
 
-    lines = plain_workspace.run(CONFIGS, "--osmosis-output=out/{name}.json").outlines
+    lines = workspace.run(CONFIGS, "--osmosis-output=out/{name}.json").outlines
 
     assert [line for line in lines if line.startswith("results: ")] == [
         "results: out/set1.json, out/set2.json, out/set9.json and 1 more"

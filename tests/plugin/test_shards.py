@@ -65,39 +65,39 @@ def test_a_shard_without_rows_succeeds_with_empty_results(workspace: Workspace) 
     assert (published["rows"], published["pending"], published["shard"]["rows"]) == ([], [], 0)
 
 
-def test_without_a_gate_a_failed_run_fails_its_shard(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[{}, FAIL, {}, {}])
+def test_without_a_gate_a_failed_run_fails_its_shard(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, FAIL, {}, {}])
 
-    assert plain_workspace.run(CONFIG, "--osmosis-shard=1/2").ret == 0
-    assert plain_workspace.run(CONFIG, "--osmosis-shard=2/2").ret == 1
-
-
-def test_a_shard_that_cannot_measure_or_has_too_many_errors_is_not_measured(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[BROKEN, {}, BROKEN, {}, {}, {}], gate=GATE, limits={"max_errors": "50%"})
-
-    assert plain_workspace.run(CONFIG, "--osmosis-shard=1/2").ret == 9
-    assert plain_workspace.run(CONFIG, "--osmosis-shard=2/2").ret == 0
+    assert workspace.run(CONFIG, "--osmosis-shard=1/2").ret == 0
+    assert workspace.run(CONFIG, "--osmosis-shard=2/2").ret == 1
 
 
-def test_of_a_shard_k_selects_some_runs_whose_own_verdicts_count(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[{}, FAIL, {}, {}], gate=GATE, output={"results": "out.json"})
+def test_a_shard_that_cannot_measure_or_has_too_many_errors_is_not_measured(workspace: Workspace) -> None:
+    workspace.eval(rows=[BROKEN, {}, BROKEN, {}, {}, {}], gate=GATE, limits={"max_errors": "50%"})
 
-    some = plain_workspace.run(CONFIG, "--osmosis-shard=2/2", "-k", "row1")
-    none = plain_workspace.run(CONFIG, "--osmosis-shard=1/2", "-k", "row1", "--osmosis-output=none.json")
+    assert workspace.run(CONFIG, "--osmosis-shard=1/2").ret == 9
+    assert workspace.run(CONFIG, "--osmosis-shard=2/2").ret == 0
+
+
+def test_of_a_shard_k_selects_some_runs_whose_own_verdicts_count(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, FAIL, {}, {}], gate=GATE, output={"results": "out.json"})
+
+    some = workspace.run(CONFIG, "--osmosis-shard=2/2", "-k", "row1")
+    none = workspace.run(CONFIG, "--osmosis-shard=1/2", "-k", "row1", "--osmosis-output=none.json")
 
     assert (some.ret, none.ret) == (1, 0)
     some.stdout.fnmatch_lines(["*not decided (only 1 of 2 runs of shard 2 of 2 selected)"])
-    assert read_json(plain_workspace.root / "out.json")["shard"]["whole"] is False
-    assert read_json(plain_workspace.root / "none.json")["shard"]["whole"] is False
+    assert read_json(workspace.root / "out.json")["shard"]["whole"] is False
+    assert read_json(workspace.root / "none.json")["shard"]["whole"] is False
 
 
-def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[{}] * 4, output={"results": "out.json"})
-    plain_workspace.run(CONFIG)
-    whole = read_json(plain_workspace.root / "out.json")
+def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}] * 4, output={"results": "out.json"})
+    workspace.run(CONFIG)
+    whole = read_json(workspace.root / "out.json")
 
-    result = plain_workspace.run(CONFIG, "--osmosis-shard=2/2")
-    first = plain_workspace.run(CONFIG, "--osmosis-shard=1/2", "--osmosis-output=out.shard-2-of-2.json")
+    result = workspace.run(CONFIG, "--osmosis-shard=2/2")
+    first = workspace.run(CONFIG, "--osmosis-shard=1/2", "--osmosis-output=out.shard-2-of-2.json")
 
     result.stdout.fnmatch_lines(
         [
@@ -106,35 +106,33 @@ def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(plain
         ]
     )
     first.stdout.fnmatch_lines(["out.shard-2-of-2.json holds the results of shard 2 of 2, so those of shard 1 of 2 *"])
-    assert read_json(plain_workspace.root / "out.json") == whole
-    assert read_json(plain_workspace.root / "out.shard-2-of-2.json")["shard"]["index"] == 2
+    assert read_json(workspace.root / "out.json") == whole
+    assert read_json(workspace.root / "out.shard-2-of-2.json")["shard"]["index"] == 2
 
 
-def test_what_is_no_shard_or_contradicts_one_is_refused(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain_workspace.eval(rows=[{}] * 4, gate=GATE)
+def test_what_is_no_shard_or_contradicts_one_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.eval(rows=[{}] * 4, gate=GATE)
     form = 'must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most 10000), got "{}"'
 
     for text in ("0/8", "9/8", "x", "1/2/3", "1/20000"):
-        result = plain_workspace.run(CONFIG, f"--osmosis-shard={text}")
+        result = workspace.run(CONFIG, f"--osmosis-shard={text}")
         assert result.ret == 4
         assert f"--osmosis-shard: {form.format(text)}" in result.stderr.str()
     contradicting = ["--osmosis-smoke", "--osmosis-stop-when-decided", "--osmosis-update-baseline"]
     monkeypatch.setenv("PYTEST_OSMOSIS_SHARD", "1/2")
     for flag in contradicting:
-        result = plain_workspace.run(CONFIG, flag)
+        result = workspace.run(CONFIG, flag)
         assert (result.ret, f"{flag}: contradicts PYTEST_OSMOSIS_SHARD=1/2" in result.stderr.str()) == (4, True)
-    result = plain_workspace.run("configs/eval/x.toml::x[row1-run0]")
+    result = workspace.run("configs/eval/x.toml::x[row1-run0]")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*row1 is not among the rows of shard 1 of 2*"])
 
 
-def test_shards_of_a_dataset_are_disjoint_and_complete(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[{}] * 5, execution={"granularity": "row"})
+def test_shards_of_a_dataset_are_disjoint_and_complete(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}] * 5, execution={"granularity": "row"})
 
     listed = [
-        [line for line in plain_workspace.run(CONFIG, f"--osmosis-shard={k}/3", "--co", "-q").outlines if "::" in line]
+        [line for line in workspace.run(CONFIG, f"--osmosis-shard={k}/3", "--co", "-q").outlines if "::" in line]
         for k in (1, 2, 3)
     ]
 
@@ -170,10 +168,10 @@ def timeless(value: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_merged_shards_equal_the_whole_on_both_sides_of_the_gate(plain_workspace: Workspace) -> None:
+def test_merged_shards_equal_the_whole_on_both_sides_of_the_gate(workspace: Workspace) -> None:
     rows: list[Row] = [{"score": 0.0 if row % 4 == 1 else 1.0} for row in range(20)]
     rows[6] = BROKEN
-    plain_workspace.eval(
+    workspace.eval(
         rows=rows,
         evaluation={"n": 2, "batch_size": 4},
         gate={"pass_rate": ">= 0.6", "pass_at_2": ">= 0.5"},
@@ -181,28 +179,28 @@ def test_merged_shards_equal_the_whole_on_both_sides_of_the_gate(plain_workspace
         limits={"max_errors": "50%"},
         execution={"granularity": "row"},
     )
-    plain_workspace.run(CONFIG, "--osmosis-update-baseline", "--osmosis-set=data.rows=0-17")
-    whole = plain_workspace.run(CONFIG, "--osmosis-output=whole.json")
-    failing = plain_workspace.run(CONFIG, "--osmosis-gate=pass_rate >= 0.8", "--osmosis-output=failing.json")
+    workspace.run(CONFIG, "--osmosis-update-baseline", "--osmosis-set=data.rows=0-17")
+    whole = workspace.run(CONFIG, "--osmosis-output=whole.json")
+    failing = workspace.run(CONFIG, "--osmosis-gate=pass_rate >= 0.8", "--osmosis-output=failing.json")
 
-    paths = run_shards(plain_workspace, 3)
-    merged = merge(plain_workspace, *paths, "-o", "merged.json", "--markdown=page.md")
-    paths = run_shards(plain_workspace, 2, "--osmosis-gate=pass_rate >= 0.8", "-n2", folder="failing")
-    merged_failing = merge(plain_workspace, *paths, "-o", "merged-failing.json")
+    paths = run_shards(workspace, 3)
+    merged = merge(workspace, *paths, "-o", "merged.json", "--markdown=page.md")
+    paths = run_shards(workspace, 2, "--osmosis-gate=pass_rate >= 0.8", "-n2", folder="failing")
+    merged_failing = merge(workspace, *paths, "-o", "merged-failing.json")
 
     assert (whole.ret, merged.ret, failing.ret, merged_failing.ret) == (0, 0, 1, 1)
     for one, other in (("whole", "merged"), ("failing", "merged-failing")):
-        made, expected = (timeless(read_json(plain_workspace.root / f"{name}.json")) for name in (other, one))
+        made, expected = (timeless(read_json(workspace.root / f"{name}.json")) for name in (other, one))
         made["last_run"] = expected["last_run"]  # the newest whole run, which was another one for the whole
         made["changed_rows"] = [row for row in made["changed_rows"] if row["against"] != "last_run"]
         expected["changed_rows"] = [row for row in expected["changed_rows"] if row["against"] != "last_run"]
         assert made == expected
-    assert read_json(plain_workspace.root / "merged.json")["baseline"]["rows"] > 0
+    assert read_json(workspace.root / "merged.json")["baseline"]["rows"] > 0
     merged.stdout.fnmatch_lines(
         ["x: merged of 3 shards", "gate pass_rate >= 0.6: HOLDS: *", "gate pass_at_2 *: HOLDS*"]
     )
     merged_failing.stdout.fnmatch_lines(["gate pass_rate >= 0.8: FAILS: *", "  worst rows: row1 0 of 2, *"])
-    assert "x: every gate holds" in (plain_workspace.root / "page.md").read_text(encoding="utf-8")
+    assert "x: every gate holds" in (workspace.root / "page.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -217,33 +215,33 @@ def server(models: Models) -> Iterator[ChatServer]:
 
 
 def test_a_regression_against_a_baseline_model_fails_the_merged_whole(
-    plain_workspace: Workspace, models: Models, server: ChatServer
+    workspace: Workspace, models: Models, server: ChatServer
 ) -> None:
     models.wrong = {"new": range(6), "old": ()}
-    eval_of(plain_workspace, server, gate={"max_regression": 0.02})
-    whole = plain_workspace.run(CONFIG, "--osmosis-no-probe", "--osmosis-output=whole.json")
+    eval_of(workspace, server, gate={"max_regression": 0.02})
+    whole = workspace.run(CONFIG, "--osmosis-no-probe", "--osmosis-output=whole.json")
 
-    paths = run_shards(plain_workspace, 8, "--osmosis-no-probe")  # one has no row
-    merged = merge(plain_workspace, *paths, "-o", "merged.json", "--json")
+    paths = run_shards(workspace, 8, "--osmosis-no-probe")  # one has no row
+    merged = merge(workspace, *paths, "-o", "merged.json", "--json")
 
     assert (whole.ret, merged.ret) == (1, 1)
-    expected = timeless(read_json(plain_workspace.root / "whole.json"))
-    assert timeless(read_json(plain_workspace.root / "merged.json")) == {**expected, "last_run": None} | {
-        "last_run": timeless(read_json(plain_workspace.root / "merged.json"))["last_run"]
+    expected = timeless(read_json(workspace.root / "whole.json"))
+    assert timeless(read_json(workspace.root / "merged.json")) == {**expected, "last_run": None} | {
+        "last_run": timeless(read_json(workspace.root / "merged.json"))["last_run"]
     }
     assert json.loads(merged.stdout.str())["gates"][0]["state"] == "fails"
 
 
-def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[{}] * 4, gate=GATE)
-    one, two = run_shards(plain_workspace, 2)
-    plain_workspace.write("mine.json", "{}")
+def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}] * 4, gate=GATE)
+    one, two = run_shards(workspace, 2)
+    workspace.write("mine.json", "{}")
 
-    twice = merge(plain_workspace, one, two, one)
-    nothing = merge(plain_workspace, one, "none.json")
-    onto = merge(plain_workspace, one, two, "-o", one)
-    mine = merge(plain_workspace, one, two, "-o", "mine.json")
-    missing = merge(plain_workspace, two, "-o", "merged.json")
+    twice = merge(workspace, one, two, one)
+    nothing = merge(workspace, one, "none.json")
+    onto = merge(workspace, one, two, "-o", one)
+    mine = merge(workspace, one, two, "-o", "mine.json")
+    missing = merge(workspace, two, "-o", "merged.json")
 
     assert [result.ret for result in (twice, nothing, onto, mine, missing)] == [4, 4, 4, 4, 9]
     assert f"{one}: holds shard 1 of 2 of x again, as {one} does; name one of them" in twice.stderr.str()
@@ -251,24 +249,24 @@ def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(plain_workspace:
     assert f"{one}: cannot be written: it is one of the files to merge; name another file" in onto.stderr.str()
     assert "mine.json: cannot be written: it exists, and pytest-osmosis did not write it" in mine.stderr.str()
     missing.stdout.fnmatch_lines(["results: merged.partial.json", "", "not measured: shard 1 of 2 is missing"])
-    assert read_json(plain_workspace.root / "merged.partial.json")["partial"] is True
+    assert read_json(workspace.root / "merged.partial.json")["partial"] is True
 
 
-def test_several_evals_are_merged_in_one_command(plain_workspace: Workspace) -> None:
+def test_several_evals_are_merged_in_one_command(workspace: Workspace) -> None:
     for name, rows in (("x", [{}] * 4), ("y", [FAIL] * 4)):
-        plain_workspace.eval(name, rows=rows, gate=GATE)
+        workspace.eval(name, rows=rows, gate=GATE)
     for number in (1, 2):
         args = [f"--osmosis-shard={number}/2", f"--osmosis-output=shards/{number}-{{name}}.json"]
-        plain_workspace.run("--osmosis-config=configs/eval", *args)
-    paths = sorted(str(path) for path in (plain_workspace.root / "shards").glob("*.json"))
+        workspace.run("--osmosis-config=configs/eval", *args)
+    paths = sorted(str(path) for path in (workspace.root / "shards").glob("*.json"))
 
-    result = merge(plain_workspace, *paths, "-o", "merged/{name}.json")
-    refused = merge(plain_workspace, *paths, "-o", "merged.json")
+    result = merge(workspace, *paths, "-o", "merged/{name}.json")
+    refused = merge(workspace, *paths, "-o", "merged.json")
 
     assert (result.ret, refused.ret, len(paths)) == (1, 4, 4)
     result.stdout.fnmatch_lines(["x: merged of 2 shards", "y: merged of 2 shards", "2 evals: 1 fails, 1 holds; *"])
-    assert read_json(plain_workspace.root / "merged/x.json")["gates"][0]["state"] == "holds"
-    assert read_json(plain_workspace.root / "merged/y.json")["gates"][0]["state"] == "fails"
+    assert read_json(workspace.root / "merged/x.json")["gates"][0]["state"] == "holds"
+    assert read_json(workspace.root / "merged/y.json")["gates"][0]["state"] == "fails"
 
 
 # -- with runs that are stored -------------------------------------------------------------------------------
@@ -279,8 +277,7 @@ def manifest(workspace: Workspace, name: str) -> dict[str, Any]:
     return found
 
 
-def test_a_shard_that_was_stopped_goes_on_as_that_shard_and_as_no_other(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_shard_that_was_stopped_goes_on_as_that_shard_and_as_no_other(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 8, gate=GATE)
     shard = "--osmosis-shard=1/2"
     workspace.run(CONFIG, shard, "--osmosis-run=one", "-k", "row0 or row2")
@@ -302,8 +299,7 @@ def test_a_shard_that_was_stopped_goes_on_as_that_shard_and_as_no_other(plain_wo
     assert read_json(workspace.root / "merged.json")["summary"]["total_runs"] == 8
 
 
-def test_a_shard_whose_rollouts_are_scored_again_stays_that_shard(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_shard_whose_rollouts_are_scored_again_stays_that_shard(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.5}] * 5, gate=GATE)
     for number in (1, 2):
         workspace.run(CONFIG, f"--osmosis-shard={number}/2", f"--osmosis-run=s{number}")

@@ -50,12 +50,12 @@ def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
     ]
 
 
-def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=passing(1, *[0] * 25), gate={"pass_rate": ">= 0"})
-    plain_workspace.run(NAMED)
-    (run,) = plain_workspace.run_dirs()
+def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: Workspace) -> None:
+    workspace.eval(rows=passing(1, *[0] * 25), gate={"pass_rate": ">= 0"})
+    workspace.run(NAMED)
+    (run,) = workspace.run_dirs()
 
-    page, failed, every = (shown(plain_workspace, *options) for options in ([], ["--failed"], ["--all"]))
+    page, failed, every = (shown(workspace, *options) for options in ([], ["--failed"], ["--all"]))
 
     assert "\n25 of 26 runs did not pass (the first 20):\n" in page
     assert page.count("score 0 < 1") == 20
@@ -65,16 +65,16 @@ def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(plain_works
     assert every.count("score 0 < 1") == 25
 
 
-def test_causes_and_boundaries_are_on_the_page(plain_workspace: Workspace) -> None:
+def test_causes_and_boundaries_are_on_the_page(workspace: Workspace) -> None:
     async def failing(exchange: Exchange) -> web.StreamResponse:
         asked = exchange.seen.body["messages"][-1]["content"]
         answer = status(503) if "1 *" in asked else status(400) if "2 *" in asked else reply("42")
         return await answer(exchange)
 
     with ChatServer(failing) as server:
-        plain_workspace.eval(rows=4, model={"base_url": server.base_url, "max_retries": 0}, limits={"max_errors": 9})
-        plain_workspace.run(NAMED, "--osmosis-no-probe")
-    page = shown(plain_workspace)
+        workspace.eval(rows=4, model={"base_url": server.base_url, "max_retries": 0}, limits={"max_errors": 9})
+        workspace.run(NAMED, "--osmosis-no-probe")
+    page = shown(workspace)
 
     assert "1 run not measured: 503" in page
     assert "1 run counted as failed: 400" in page
@@ -82,48 +82,46 @@ def test_causes_and_boundaries_are_on_the_page(plain_workspace: Workspace) -> No
     assert "\n  row2-run0  model: " in page
 
 
-def test_a_part_of_the_plan_is_called_one(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=4, gate={"pass_rate": ">= 0.7"})
-    plain_workspace.run(NAMED, "-k", "row1-")
-    assert ": finished, a part of the plan\n" in shown(plain_workspace)
+def test_a_part_of_the_plan_is_called_one(workspace: Workspace) -> None:
+    workspace.eval(rows=4, gate={"pass_rate": ">= 0.7"})
+    workspace.run(NAMED, "-k", "row1-")
+    assert ": finished, a part of the plan\n" in shown(workspace)
 
 
-def test_a_smoke_test_is_called_one(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=passing(0, 1, 1))
-    plain_workspace.run(NAMED, "--osmosis-smoke", "--osmosis-smoke-rows=2")
-    assert "smoke: 2 of 3 runs, scores did not decide\n" in shown(plain_workspace)
+def test_a_smoke_test_is_called_one(workspace: Workspace) -> None:
+    workspace.eval(rows=passing(0, 1, 1))
+    workspace.run(NAMED, "--osmosis-smoke", "--osmosis-smoke-rows=2")
+    assert "smoke: 2 of 3 runs, scores did not decide\n" in shown(workspace)
 
 
-def test_an_eval_that_stopped_says_why(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[{"reward": "raises"}] * 8, limits={"max_errors": 1})
-    screen = plain_workspace.run(NAMED)
-    page = shown(plain_workspace).splitlines()
+def test_an_eval_that_stopped_says_why(workspace: Workspace) -> None:
+    workspace.eval(rows=[{"reward": "raises"}] * 8, limits={"max_errors": 1})
+    screen = workspace.run(NAMED)
+    page = shown(workspace).splitlines()
     assert page[0].endswith(": failed")
     (reason,) = (line for line in page if line.startswith("stopped: "))
     assert reason in screen.outlines
 
 
-def test_a_baseline_model_has_its_runs_in_the_list_of_all(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
-    plain_workspace.run(NAMED)
-    page = shown(plain_workspace, "--all")
+def test_a_baseline_model_has_its_runs_in_the_list_of_all(workspace: Workspace) -> None:
+    workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
+    workspace.run(NAMED)
+    page = shown(workspace, "--all")
     assert "model demo/arithmetic, baseline demo/arithmetic," in page
     assert "baseline demo/arithmetic: pass rate 0.500: 1 of 2 runs passed" in page
     assert "against the baseline demo/arithmetic: " in page
     assert "\nall 4 runs:\n  row0-run0           passed, score 1" in page
     assert "\n  row1-run0-baseline  score 0 < 1: " in page
-    of_row = shown(plain_workspace, "row1")
+    of_row = shown(workspace, "row1")
     assert ": 0 of 1 run passed, the baseline: 0 of 1 run passed\n" in of_row
 
 
-def test_rescored_rollouts_are_compared_with_the_verdicts_before(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=3)
-    plain_workspace.run(NAMED)
-    plain_workspace.write(
-        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n"
-    )
-    screen = plain_workspace.run("--osmosis-from=latest").outlines
-    page = shown(plain_workspace).splitlines()
+def test_rescored_rollouts_are_compared_with_the_verdicts_before(workspace: Workspace) -> None:
+    workspace.eval(rows=3)
+    workspace.run(NAMED)
+    workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n")
+    screen = workspace.run("--osmosis-from=latest").outlines
+    page = shown(workspace).splitlines()
     assert "  its rollouts were scored again; the results before that are in results.1.json" in page
     (line,) = (line for line in page if line.startswith("against the previous verdicts"))
     assert line in screen
@@ -131,57 +129,53 @@ def test_rescored_rollouts_are_compared_with_the_verdicts_before(plain_workspace
     assert any(line.startswith("  row1-run0  score 0 < 1: ") for line in page)
 
 
-def test_rows_that_changed_since_the_last_run_are_named(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=passing(1, 1, 1))
-    plain_workspace.run(NAMED)
-    plain_workspace.write(
-        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n"
-    )
-    screen = plain_workspace.run(NAMED).outlines
-    page = shown(plain_workspace).splitlines()
+def test_rows_that_changed_since_the_last_run_are_named(workspace: Workspace) -> None:
+    workspace.eval(rows=passing(1, 1, 1))
+    workspace.run(NAMED)
+    workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n")
+    screen = workspace.run(NAMED).outlines
+    page = shown(workspace).splitlines()
     at = page.index("  worse: row1")
     begin = screen.index(page[at - 1])
     assert page[at - 1].startswith("against the last run (")
     assert screen[begin : begin + 4] == page[at - 1 : at + 3]
 
 
-def test_a_test_eval_is_called_one(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=2)
-    plain_workspace.write(
+def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
+    workspace.eval(rows=2)
+    workspace.write(
         "test_x.py",
         "import pytest\n\n\n@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
         "def test_x(rollout):\n    assert rollout.score('rewards:score') == 1\n",
     )
-    plain_workspace.run("test_x.py", "--osmosis-source=model")
-    page = shown(plain_workspace)
+    workspace.run("test_x.py", "--osmosis-source=model")
+    page = shown(workspace)
     assert page.startswith("x-tests-")
     assert "  made for tests over rollouts, which decide by themselves whether they pass\n" in page
 
 
-def test_a_gate_that_was_decided_early_leaves_runs_that_were_not_needed(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=passing(*[1] * 40), gate={"pass_rate": ">= 0.1"})
-    screen = plain_workspace.run(NAMED, "--osmosis-stop-when-decided").outlines
-    page = shown(plain_workspace).splitlines()
+def test_a_gate_that_was_decided_early_leaves_runs_that_were_not_needed(workspace: Workspace) -> None:
+    workspace.eval(rows=passing(*[1] * 40), gate={"pass_rate": ">= 0.1"})
+    screen = workspace.run(NAMED, "--osmosis-stop-when-decided").outlines
+    page = shown(workspace).splitlines()
     assert page[0].endswith(": finished early")
     (line,) = (line for line in page if "not needed" in line)
     assert line in screen
 
 
-def test_a_killed_session_is_shown_with_its_thresholds(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(
-        rows=passing(0.25, 0.75), evaluation={"pass_threshold": 0.5, "n": 2}, gate={"pass_rate": ">= 0.9"}
-    )
-    plain_workspace.run(NAMED)
-    whole = shown(plain_workspace)
-    (run,) = plain_workspace.run_dirs()
+def test_a_killed_session_is_shown_with_its_thresholds(workspace: Workspace) -> None:
+    workspace.eval(rows=passing(0.25, 0.75), evaluation={"pass_threshold": 0.5, "n": 2}, gate={"pass_rate": ">= 0.9"})
+    workspace.run(NAMED)
+    whole = shown(workspace)
+    (run,) = workspace.run_dirs()
     (run / "results.json").unlink()
     journal = run / "journal.jsonl"
-    assert shown(plain_workspace).startswith(f"{run.name}: finished, 4 of 4 planned runs ended\n")
+    assert shown(workspace).startswith(f"{run.name}: finished, 4 of 4 planned runs ended\n")
     *lines, ended = journal.read_bytes().splitlines(keepends=True)
     assert b'{"ev":"ended"' in ended
     journal.write_bytes(b"".join(lines))
 
-    page = shown(plain_workspace)
+    page = shown(workspace)
 
     assert page.startswith(f"{run.name}: failed, 4 of 4 planned runs ended\n")
     assert "was killed, or its machine failed: these numbers are made from its journal" in page
@@ -190,37 +184,35 @@ def test_a_killed_session_is_shown_with_its_thresholds(plain_workspace: Workspac
     listed = "2 of 4 runs did not pass:\n"
     assert page[page.index(listed) :] == whole[whole.index(listed) :]
     assert "$0," in page  # the price is known too
-    assert shown(plain_workspace, "row0-run0").startswith(f"{run.name} row0-run0: did not pass\n")
+    assert shown(workspace, "row0-run0").startswith(f"{run.name} row0-run0: did not pass\n")
 
     hint = f"  pytest --osmosis-from={run.name} makes results of them, and asks no model\n"
     assert hint in page
     going_on = "  to go on, without running again what is stored: pytest "
     assert f"{going_on}--osmosis-config=configs/eval/x.toml --osmosis-run={run.name}\n" in page
     assert going_on not in whole
-    plain_workspace.run(f"--osmosis-from={run.name}")
-    again = shown(plain_workspace)
+    workspace.run(f"--osmosis-from={run.name}")
+    again = shown(workspace)
     assert again.startswith(f"{run.name}: failed\n"), "its process was killed, whatever is scored later"
     assert again[again.index(listed) :] == whole[whole.index(listed) :]
 
 
-def test_a_run_names_its_row_and_the_command_that_repeats_it(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=2, evaluation={"n": 2})
-    plain_workspace.run(NAMED)
-    said = shown(plain_workspace, "row1-run1")
+def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspace) -> None:
+    workspace.eval(rows=2, evaluation={"n": 2})
+    workspace.run(NAMED)
+    said = shown(workspace, "row1-run1")
     assert "  dataset row: data/x.jsonl:2\n" in said
     command = "pytest 'configs/eval/x.toml::x[row1-run1]'"
     assert f"  run it again: {command}\n" in said
-    plain_workspace.run("configs/eval/x.toml::x[row1-run1]").assert_outcomes(passed=1)
-    assert "  run it again: pytest --osmosis-config=configs/eval/x.toml -k row1-\n" in shown(
-        plain_workspace, "--row", "1"
-    )
+    workspace.run("configs/eval/x.toml::x[row1-run1]").assert_outcomes(passed=1)
+    assert "  run it again: pytest --osmosis-config=configs/eval/x.toml -k row1-\n" in shown(workspace, "--row", "1")
 
 
 @pytest.mark.parametrize("arguments", [[], ["row0-run0"]])
-def test_json_has_the_shape_that_the_guide_describes(plain_workspace: Workspace, arguments: list[str]) -> None:
-    plain_workspace.eval(rows=passing(1, 0))
-    plain_workspace.run(NAMED)
-    page = json.loads(shown(plain_workspace, "--json", *arguments))
+def test_json_has_the_shape_that_the_guide_describes(workspace: Workspace, arguments: list[str]) -> None:
+    workspace.eval(rows=passing(1, 0))
+    workspace.run(NAMED)
+    page = json.loads(shown(workspace, "--json", *arguments))
     assert page["status"] == "finished"
     assert page["results"]["summary"]["pass_rate"] == 0.5
     assert [run["outcome"] for run in page["runs"]] == (["passed"] if arguments else ["passed", "failed"])

@@ -47,28 +47,27 @@ def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Work
     assert published["rows"][0]["runs"][0]["passed"] is False
 
 
-def test_an_error_fails_a_smoke_run_whatever_max_errors_allows(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[{}, BROKEN, FAIL, {}, {}], limits={"max_errors": 0})
+def test_an_error_fails_a_smoke_run_whatever_max_errors_allows(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, BROKEN, FAIL, {}, {}], limits={"max_errors": 0})
 
-    result = plain_workspace.run(CONFIG, "--osmosis-smoke")
+    result = workspace.run(CONFIG, "--osmosis-smoke")
 
     assert result.ret == 1
     result.assert_outcomes(passed=4, errors=1)
     result.stdout.fnmatch_lines(["run it again: pytest *row1-run0* --osmosis-smoke"])
 
 
-def test_a_failed_probe_is_not_measured(plain_workspace: Workspace) -> None:
+def test_a_failed_probe_is_not_measured(workspace: Workspace) -> None:
     with ChatServer(status(401)) as server:
-        plain_workspace.eval(rows=3, model={"base_url": server.base_url})
+        workspace.eval(rows=3, model={"base_url": server.base_url})
 
-        result = plain_workspace.run(CONFIG, "--osmosis-smoke")
+        result = workspace.run(CONFIG, "--osmosis-smoke")
 
         assert result.ret == 9
         assert len(server.requests) == 1
 
 
-def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(workspace: Workspace) -> None:
     workspace.eval(rows=2)
 
     smoke = workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-smoke-rows=4")
@@ -80,8 +79,7 @@ def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(plain_workspace: Works
 
 
 @pytest.mark.journey
-def test_a_smoke_run_needs_no_toml(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_smoke_run_needs_no_toml(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, FAIL, {}])
     dataset = ("--osmosis-agent=chat", "--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score")
     named = (*dataset, "--osmosis-model=demo/arithmetic")
@@ -92,8 +90,7 @@ def test_a_smoke_run_needs_no_toml(plain_workspace: Workspace) -> None:
     result.assert_outcomes(passed=2)
 
 
-def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(workspace: Workspace) -> None:
     rows: list[Row] = [FAIL, {}, BROKEN, {}, {}, FAIL]
     workspace.eval(rows=rows, limits={"max_errors": 4})
     workspace.run(CONFIG)
@@ -107,19 +104,16 @@ def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(plain_
     workspace.run(CONFIG, "--osmosis-smoke", "--lf").assert_outcomes(passed=1, errors=1)
 
 
-def test_a_row_named_by_a_node_id_is_run_too(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=[*[{}] * 7, FAIL])
+def test_a_row_named_by_a_node_id_is_run_too(workspace: Workspace) -> None:
+    workspace.eval(rows=[*[{}] * 7, FAIL])
 
-    result = plain_workspace.run("configs/eval/x.toml::x[row7-run0]", "--osmosis-smoke")
+    result = workspace.run("configs/eval/x.toml::x[row7-run0]", "--osmosis-smoke")
 
     assert result.ret == 0
     result.assert_outcomes(passed=1)
 
 
-def test_options_that_contradict_smoke_are_usage_errors(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = plain_workspace
+def test_options_that_contradict_smoke_are_usage_errors(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
 
     both = workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-n=2", "--osmosis-limit=3", "--osmosis-smoke-rows=0")

@@ -18,8 +18,8 @@ def test_an_eval_whose_gate_holds_ends_early(workspace: Workspace) -> None:
 
 
 @pytest.mark.journey
-def test_an_eval_whose_gate_fails_ends_early(plain_workspace: Workspace) -> None:
-    ends_early(plain_workspace, 0.9, "fails", 1)
+def test_an_eval_whose_gate_fails_ends_early(workspace: Workspace) -> None:
+    ends_early(workspace, 0.9, "fails", 1)
 
 
 def ends_early(workspace: Workspace, minimum: float, state: str, status: int) -> None:
@@ -51,22 +51,22 @@ def ends_early(workspace: Workspace, minimum: float, state: str, status: int) ->
     assert results["stop_reason"] == results["pending"][0]["reason"]
 
 
-def test_an_eval_without_a_gate_is_refused(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain_workspace.eval("x", rows=2, gate={"pass_rate": ">= 0.5"})
-    plain_workspace.eval("y", rows=2)
+def test_an_eval_without_a_gate_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.eval("x", rows=2, gate={"pass_rate": ">= 0.5"})
+    workspace.eval("y", rows=2)
     monkeypatch.setenv("PYTEST_OSMOSIS_STOP_WHEN_DECIDED", "1")
 
-    result = plain_workspace.run("--osmosis-config=configs/eval")
+    result = workspace.run("--osmosis-config=configs/eval")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_STOP_WHEN_DECIDED: the eval y has no gate, *--osmosis-gate=*"])
     assert "the eval x" not in result.stderr.str()
 
 
-def test_a_partial_selection_runs_to_its_end(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=12, gate={"pass_rate": ">= 0.1"})
+def test_a_partial_selection_runs_to_its_end(workspace: Workspace) -> None:
+    workspace.eval(rows=12, gate={"pass_rate": ">= 0.1"})
 
-    result = plain_workspace.run(CONFIG, EARLY, "-k", "row1")
+    result = workspace.run(CONFIG, EARLY, "-k", "row1")
 
     result.assert_outcomes(passed=3, skipped=1, deselected=9)  # rows 1, 10 and 11; the gate
     result.stdout.fnmatch_lines(
@@ -74,23 +74,23 @@ def test_a_partial_selection_runs_to_its_end(plain_workspace: Workspace) -> None
     )
 
 
-def test_a_gate_that_needs_every_run_is_never_decided_early(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=6, gate={"pass_rate": ">= 0.1", "mean": ">= 0.1"})
+def test_a_gate_that_needs_every_run_is_never_decided_early(workspace: Workspace) -> None:
+    workspace.eval(rows=6, gate={"pass_rate": ">= 0.1", "mean": ">= 0.1"})
 
-    result = plain_workspace.run(CONFIG, EARLY)
+    result = workspace.run(CONFIG, EARLY)
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         ["  does not stop early: gate mean >= 0.1 needs every run (its scores have no known bounds)*"]
     )
-    assert plain_workspace.results()["status"] == "finished"
+    assert workspace.results()["status"] == "finished"
 
 
-def test_an_inline_eval_ends_early_too(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=10, gate={"pass_rate": ">= 0.5"})
+def test_an_inline_eval_ends_early_too(workspace: Workspace) -> None:
+    workspace.eval(rows=10, gate={"pass_rate": ">= 0.5"})
 
-    result = plain_workspace.run(CONFIG, EARLY, "--osmosis-inline")
+    result = workspace.run(CONFIG, EARLY, "--osmosis-inline")
 
     assert result.ret == 0
-    assert plain_workspace.results()["summary"]["total_runs"] == 5
+    assert workspace.results()["summary"]["total_runs"] == 5
     result.stdout.fnmatch_lines(["5 of 10 runs not needed: gate pass_rate >= 0.5 holds whatever*"])

@@ -57,8 +57,7 @@ def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("status", [7, 0])
-def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(plain_workspace: Workspace, status: int) -> None:
-    workspace = plain_workspace
+def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(workspace: Workspace, status: int) -> None:
     workspace.hurry()
     workspace.write("test_python.py", f"import pytest\ndef test_python(): pytest.exit('bye', {status})\n")
     with ChatServer(held(reply("42"))) as server:
@@ -73,8 +72,7 @@ def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(plain_wor
 
 
 @pytest.mark.slow
-def test_a_test_that_exits_under_xdist_is_not_green(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_a_test_that_exits_under_xdist_is_not_green(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.eval(rows=4)
     workspace.write("test_python.py", "import pytest\ndef test_python(): pytest.exit('bye', 7)\n")
@@ -85,8 +83,7 @@ def test_a_test_that_exits_under_xdist_is_not_green(plain_workspace: Workspace) 
     result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
 
 
-def test_an_internal_error_of_another_plugin_keeps_its_status_and_prints_what_ran(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
+def test_an_internal_error_of_another_plugin_keeps_its_status_and_prints_what_ran(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.eval(rows=4)
     workspace.write("test_python.py", "def test_python(): pass\n")

@@ -103,11 +103,11 @@ def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_onc
     assert (results["partial"], results["gates"], results["summary"]["total_runs"]) == (False, [], 7)
 
 
-def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(plain_workspace: Workspace) -> None:
+def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(workspace: Workspace) -> None:
     with ChatServer(reply("0")) as server:
-        make(plain_workspace, model=at(server))
+        make(workspace, model=at(server))
 
-        result = plain_workspace.run("tests", MODEL, "-rA", "-k", "row1-run0")
+        result = workspace.run("tests", MODEL, "-rA", "-k", "row1-run0")
 
         assert result.ret == 1
         assert outcomes(result) == {"test_answer[row1-run0]": "FAILED", "test_scores[row1-run0]": "PASSED"}
@@ -120,7 +120,7 @@ def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(plain_
     assert command[1] == "tests/test_x.py::test_answer[row1-run0]"
 
 
-def test_rollouts_run_ahead_of_the_tests(plain_workspace: Workspace) -> None:
+def test_rollouts_run_ahead_of_the_tests(workspace: Workspace) -> None:
     tests = f"""
 import pathlib, time, pytest
 
@@ -133,12 +133,12 @@ def test_first_waits_for_all(rollout):
         assert time.monotonic() < end
         time.sleep(0.01)
 """
-    make(plain_workspace, tests, evaluation={"batch_size": 2})
+    make(workspace, tests, evaluation={"batch_size": 2})
 
-    plain_workspace.run("tests", MODEL).assert_outcomes(passed=5)
+    workspace.run("tests", MODEL).assert_outcomes(passed=5)
 
 
-def test_nothing_is_rolled_out_for_tests_that_will_not_run(plain_workspace: Workspace) -> None:
+def test_nothing_is_rolled_out_for_tests_that_will_not_run(workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -171,18 +171,16 @@ def test_deselected(rollout):
     pass
 """
     with ChatServer(reply("0")) as server:
-        make(plain_workspace, tests, model=at(server))
+        make(workspace, tests, model=at(server))
 
-        result = plain_workspace.run(
-            "tests", MODEL, "--osmosis-no-probe", "--deselect=tests/test_x.py::test_deselected"
-        )
+        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "--deselect=tests/test_x.py::test_deselected")
 
         result.assert_outcomes(passed=1, skipped=2, xfailed=1, deselected=1, errors=1)
         assert len(server.requests) == 1
 
 
 @pytest.mark.slow
-def test_coroutines_get_rollouts(plain_workspace: Workspace) -> None:
+def test_coroutines_get_rollouts(workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -200,17 +198,17 @@ async def test_anyio(rollout, anyio_backend_name):
 def anyio_backend():
     return "asyncio"
 """
-    make(plain_workspace, tests)
-    plain_workspace.ini("pythonpath = .", "asyncio_default_fixture_loop_scope = function")
+    make(workspace, tests)
+    workspace.ini("pythonpath = .", "asyncio_default_fixture_loop_scope = function")
     words = (sys.executable, "-mpytest", "tests", "-Werror")
 
     for source in ("--osmosis-source=reference", MODEL):
-        result = plain_workspace.pytester.run(*words, source, timeout=DEADLINE_S)
+        result = workspace.pytester.run(*words, source, timeout=DEADLINE_S)
 
         result.assert_outcomes(passed=4)
 
 
-def test_session_fixtures_are_torn_down_after_tests_over_rollouts(plain_workspace: Workspace) -> None:
+def test_session_fixtures_are_torn_down_after_tests_over_rollouts(workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -223,32 +221,32 @@ def shared():
 def test_x(rollout):
     pass
 """
-    make(plain_workspace, tests)
+    make(workspace, tests)
 
-    plain_workspace.run("tests", MODEL).assert_outcomes(passed=2, errors=1)
+    workspace.run("tests", MODEL).assert_outcomes(passed=2, errors=1)
 
 
 def test_listing_and_dry_runs_ask_no_model_and_load_no_code(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ChatServer(reply("0")) as server:
-        make(plain_workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
+        make(workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
 
-        listed = plain_workspace.run("tests", MODEL, "--co", "-q")
-        offline = plain_workspace.run("tests", "--co", "-q")
+        listed = workspace.run("tests", MODEL, "--co", "-q")
+        offline = workspace.run("tests", "--co", "-q")
         monkeypatch.setenv("NOT_SET", "set-for-the-dry-run")
-        dry = plain_workspace.run("tests", MODEL, "--osmosis-dry-run")
+        dry = workspace.run("tests", MODEL, "--osmosis-dry-run")
 
         assert [line for line in listed.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
         assert [line for line in offline.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
         dry.stdout.fnmatch_lines(["  7 rollouts of 4 rows, *", "*11 not run (dry run)*"])
-        assert (len(server.requests), plain_workspace.run_dirs("x-tests")) == (0, [])
+        assert (len(server.requests), workspace.run_dirs("x-tests")) == (0, [])
 
 
 # -- the marker -------------------------------------------------------------------------------------------
 
 
-def test_ids_with_markers_of_classes_and_modules_and_with_other_parameters(plain_workspace: Workspace) -> None:
+def test_ids_with_markers_of_classes_and_modules_and_with_other_parameters(workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -277,9 +275,9 @@ def answer(rollout):
 def test_by_a_fixture(answer):
     assert answer == "4"
 """
-    make(plain_workspace, tests)
+    make(workspace, tests)
 
-    result = plain_workspace.run("tests", "-rA")
+    result = workspace.run("tests", "-rA")
 
     assert list(outcomes(result)) == [
         "test_styles[row2-run0-a]",
@@ -301,12 +299,12 @@ MISTAKES = [
 ]
 
 
-def test_a_mistake_in_a_marker_is_an_error_at_its_test(plain_workspace: Workspace) -> None:
-    make(plain_workspace)
+def test_a_mistake_in_a_marker_is_an_error_at_its_test(workspace: Workspace) -> None:
+    make(workspace)
     for number, (tests, _) in enumerate(MISTAKES):
-        plain_workspace.write(f"tests/test_{number}.py", f"import pytest\n\n{tests}\n")
+        workspace.write(f"tests/test_{number}.py", f"import pytest\n\n{tests}\n")
 
-    result = plain_workspace.run("tests")
+    result = workspace.run("tests")
 
     assert result.ret == 2
     result.assert_outcomes(errors=len(MISTAKES))
@@ -329,22 +327,22 @@ def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Works
     )
 
 
-def test_the_fixture_without_the_marker_names_what_is_missing(plain_workspace: Workspace) -> None:
-    make(plain_workspace, "def test_x(rollout): ...")
+def test_the_fixture_without_the_marker_names_what_is_missing(workspace: Workspace) -> None:
+    make(workspace, "def test_x(rollout): ...")
 
-    result = plain_workspace.run("tests")
+    result = workspace.run("tests")
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(['the fixture "rollout" needs a marker that names the eval: @pytest.mark.osmosis_*'])
 
 
 def test_rows_come_from_the_command_then_variables_then_the_marker_then_the_toml(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(plain_workspace, f"import pytest\n{MARK}, rows='1')\ndef test_x(rollout): ...", evaluation={"n": 2})
+    make(workspace, f"import pytest\n{MARK}, rows='1')\ndef test_x(rollout): ...", evaluation={"n": 2})
 
     def ids(*args: str) -> list[str]:
-        listed = plain_workspace.run("tests", "--co", "-q", *args)
+        listed = workspace.run("tests", "--co", "-q", *args)
         return re.findall(r"\[(row.*)\]", listed.stdout.str())
 
     assert ids(MODEL, "--osmosis-limit=1") == ["row0-run0", "row0-run1"]
@@ -355,7 +353,7 @@ def test_rows_come_from_the_command_then_variables_then_the_marker_then_the_toml
 # -- without a rollout ------------------------------------------------------------------------------------
 
 
-def test_a_row_without_a_reference_is_skipped_and_a_dataset_without_any_is_an_error(plain_workspace: Workspace) -> None:
+def test_a_row_without_a_reference_is_skipped_and_a_dataset_without_any_is_an_error(workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -367,9 +365,9 @@ def test_some(rollout):
 def test_none(rollout):
     pass
 """
-    make(plain_workspace, tests, rows=[{"solution_str": "0"}, {"solution_str": " "}, {}])
+    make(workspace, tests, rows=[{"solution_str": "0"}, {"solution_str": " "}, {}])
 
-    result = plain_workspace.run("tests", "-rs")
+    result = workspace.run("tests", "-rs")
 
     assert result.ret == 1
     result.assert_outcomes(passed=1, skipped=1, errors=2)
@@ -381,11 +379,11 @@ def test_none(rollout):
     )
 
 
-def test_a_failed_rollout_is_an_error_of_its_tests_with_the_boundary(plain_workspace: Workspace) -> None:
+def test_a_failed_rollout_is_an_error_of_its_tests_with_the_boundary(workspace: Workspace) -> None:
     with ChatServer(status(400), reply("0"), reply("0")) as server:
-        make(plain_workspace, f"import pytest\n{MARK}, limit=3)\ndef test_x(rollout): ...", model=at(server))
+        make(workspace, f"import pytest\n{MARK}, limit=3)\ndef test_x(rollout): ...", model=at(server))
 
-        result = plain_workspace.run("tests", MODEL, "--osmosis-no-probe", "-rA")
+        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "-rA")
 
         assert result.ret == 1
         assert sorted(outcomes(result).values()) == ["ERROR", "PASSED", "PASSED"]
@@ -406,16 +404,16 @@ def test_tests_of_a_stopped_eval_are_skipped_and_exit_with_9(workspace: Workspac
         assert len(server.requests) == 1
 
 
-def test_a_missing_secret_and_code_that_does_not_load_are_usage_errors(plain_workspace: Workspace) -> None:
-    make(plain_workspace, secrets={"required": ["NOT_SET"]})
-    unset = plain_workspace.run("tests", MODEL)
-    make(plain_workspace, scoring={"eval_fns": ["nowhere:f"]})
-    unloaded = plain_workspace.run("tests", MODEL)
+def test_a_missing_secret_and_code_that_does_not_load_are_usage_errors(workspace: Workspace) -> None:
+    make(workspace, secrets={"required": ["NOT_SET"]})
+    unset = workspace.run("tests", MODEL)
+    make(workspace, scoring={"eval_fns": ["nowhere:f"]})
+    unloaded = workspace.run("tests", MODEL)
 
     assert (unset.ret, unloaded.ret) == (4, 4)
     unset.stderr.fnmatch_lines(["ERROR: secret NOT_SET: missing or empty*"])
     unloaded.stderr.fnmatch_lines(['*no module "nowhere"*'])
-    assert plain_workspace.run_dirs("x-tests") == []
+    assert workspace.run_dirs("x-tests") == []
 
 
 def test_an_error_of_a_reward_function_is_raised_when_a_test_looks_up_its_score(workspace: Workspace) -> None:
@@ -459,15 +457,15 @@ def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace
     }
 
 
-def test_a_named_eval_alone_leaves_the_tests_offline(plain_workspace: Workspace) -> None:
+def test_a_named_eval_alone_leaves_the_tests_offline(workspace: Workspace) -> None:
     with ChatServer(reply("0")) as server:
-        make(plain_workspace, model=at(server))
+        make(workspace, model=at(server))
 
-        result = plain_workspace.run("tests", "--osmosis-config=configs/eval/x.toml", "--osmosis-no-probe")
+        result = workspace.run("tests", "--osmosis-config=configs/eval/x.toml", "--osmosis-no-probe")
 
         assert len(server.requests) == 5
         result.assert_outcomes(passed=16)
-        assert plain_workspace.run_dirs("x-tests") == []
+        assert workspace.run_dirs("x-tests") == []
 
 
 @pytest.mark.slow
@@ -503,32 +501,32 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     assert "INTERNALERROR" not in session.output
 
 
-def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(plain_workspace: Workspace) -> None:
-    make(plain_workspace, agent={"agent": "agent:rollout"})
+def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Workspace) -> None:
+    make(workspace, agent={"agent": "agent:rollout"})
     agent = "import os\n\nasync def rollout(ctx):\n    return [{'role': 'assistant', 'content': str(os.getpid())}]\n"
-    plain_workspace.write("agent.py", agent)
+    workspace.write("agent.py", agent)
     tests = (
         "import os, pytest\n" + MARK + ")\ndef test_x(rollout):\n    assert rollout.solution_str == str(os.getpid())\n"
     )
-    plain_workspace.write("tests/test_x.py", tests)
+    workspace.write("tests/test_x.py", tests)
 
-    plain_workspace.run("tests", MODEL, "--osmosis-inline").assert_outcomes(passed=5)
-    plain_workspace.run("tests", MODEL).assert_outcomes(failed=5)
+    workspace.run("tests", MODEL, "--osmosis-inline").assert_outcomes(passed=5)
+    workspace.run("tests", MODEL).assert_outcomes(failed=5)
 
 
 # -- the option -------------------------------------------------------------------------------------------
 
 
 def test_only_the_command_line_can_select_models_as_the_source(
-    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ChatServer(reply("0")) as server:
-        make(plain_workspace, model=at(server))
-        plain_workspace.ini("pythonpath = .", f"addopts = {MODEL}")
+        make(workspace, model=at(server))
+        workspace.ini("pythonpath = .", f"addopts = {MODEL}")
 
-        from_addopts = plain_workspace.run("tests")
+        from_addopts = workspace.run("tests")
         monkeypatch.setenv("PYTEST_OSMOSIS_SOURCE", "model")
-        from_environment = plain_workspace.run("tests")
+        from_environment = workspace.run("tests")
 
         assert len(server.requests) == 0
     assert from_addopts.ret == 0
@@ -556,11 +554,11 @@ def test_only_the_command_line_can_select_models_as_the_source(
     ],
 )
 def test_options_that_do_not_apply_to_tests_are_usage_errors(
-    plain_workspace: Workspace, args: list[str], message: str
+    workspace: Workspace, args: list[str], message: str
 ) -> None:
-    make(plain_workspace)
+    make(workspace)
 
-    result = plain_workspace.run("tests", *args)
+    result = workspace.run("tests", *args)
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([message])

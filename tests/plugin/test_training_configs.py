@@ -90,7 +90,7 @@ def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Wor
     ] * 4
 
 
-def test_everything_that_does_not_fit_is_the_failure_of_a_test(plain_workspace: Workspace) -> None:
+def test_everything_that_does_not_fit_is_the_failure_of_a_test(workspace: Workspace) -> None:
     """Four findings in one command. Of the rows, only those that fit are planned."""
     rows: list[dict[str, object]] = [
         {"user_prompt": "What is 1 * 1?", "ground_truth": "1"},
@@ -98,9 +98,9 @@ def test_everything_that_does_not_fit_is_the_failure_of_a_test(plain_workspace: 
         {"user_prompt": "What is 1 * 3?", "ground_truth": None},
         {"user_prompt": "What is 1 * 4? " * 9, "ground_truth": "4"},
     ]
-    training(plain_workspace, rows, main="import missing_module\n", secrets='"FIRST_TOKEN"')
+    training(workspace, rows, main="import missing_module\n", secrets='"FIRST_TOKEN"')
 
-    result = plain_workspace.run(CONFIG, DEMO)
+    result = workspace.run(CONFIG, DEMO)
 
     assert result.ret == 1
     result.assert_outcomes(failed=3, errors=2)
@@ -115,18 +115,18 @@ def test_everything_that_does_not_fit_is_the_failure_of_a_test(plain_workspace: 
         ]
     )
     result.stdout.fnmatch_lines(["ERROR configs/training/x.toml::x?row3-run0? - *"])
-    assert plain_workspace.run_dirs() == []
-    assert plain_workspace.last_failed() == {
+    assert workspace.run_dirs() == []
+    assert workspace.last_failed() == {
         f"{FILE}::x[{name}]" for name in ("secrets", "rows", "rollout", "row0-run0", "row3-run0")
     }
 
 
-def test_a_missing_secret_keeps_rows_from_being_rolled_out(plain_workspace: Workspace) -> None:
-    training(plain_workspace, secrets='"FIRST_TOKEN"')
-    plain_workspace.write("secrets.env", "FIRST_TOKEN=0123456789\n")
+def test_a_missing_secret_keeps_rows_from_being_rolled_out(workspace: Workspace) -> None:
+    training(workspace, secrets='"FIRST_TOKEN"')
+    workspace.write("secrets.env", "FIRST_TOKEN=0123456789\n")
 
-    without = plain_workspace.run(CONFIG, DEMO, "-k", "row0")
-    with_file = plain_workspace.run(CONFIG, DEMO, "--osmosis-secrets-file=secrets.env")
+    without = workspace.run(CONFIG, DEMO, "-k", "row0")
+    with_file = workspace.run(CONFIG, DEMO, "--osmosis-secrets-file=secrets.env")
 
     assert without.ret == 1
     without.stdout.fnmatch_lines(["not rolled out, because secrets are missing"])
@@ -134,15 +134,15 @@ def test_a_missing_secret_keeps_rows_from_being_rolled_out(plain_workspace: Work
     with_file.assert_outcomes(passed=8)
 
 
-def test_steps_and_rows_are_selected_like_any_test(plain_workspace: Workspace) -> None:
-    training(plain_workspace)
+def test_steps_and_rows_are_selected_like_any_test(workspace: Workspace) -> None:
+    training(workspace)
 
-    listed = plain_workspace.run(CONFIG, DEMO, "--co", "-q")
-    one = plain_workspace.run(f"{FILE}::x[rollout]")
-    row = plain_workspace.run(f"{FILE}::x[row6-run0]", DEMO)
-    by_name = plain_workspace.run(CONFIG, "-k", "rows")
-    unknown = plain_workspace.run(f"{FILE}::x[rolout]")
-    without_model = plain_workspace.run(f"{FILE}::x[row6-run0]")
+    listed = workspace.run(CONFIG, DEMO, "--co", "-q")
+    one = workspace.run(f"{FILE}::x[rollout]")
+    row = workspace.run(f"{FILE}::x[row6-run0]", DEMO)
+    by_name = workspace.run(CONFIG, "-k", "rows")
+    unknown = workspace.run(f"{FILE}::x[rolout]")
+    without_model = workspace.run(f"{FILE}::x[row6-run0]")
 
     names = ["rows", "rollout", *(f"row{n}-run0" for n in range(5))]
     assert listed.outlines[:7] == [f"{FILE}::x[{name}]" for name in names]
@@ -154,30 +154,30 @@ def test_steps_and_rows_are_selected_like_any_test(plain_workspace: Workspace) -
     without_model.stderr.fnmatch_lines(["ERROR: *not found: nothing is rolled out without a model to ask*x?slice?'?"])
 
 
-def test_a_preflight_that_could_not_be_measured_ends_with_9(plain_workspace: Workspace) -> None:
-    training(plain_workspace)
+def test_a_preflight_that_could_not_be_measured_ends_with_9(workspace: Workspace) -> None:
+    training(workspace)
 
-    result = plain_workspace.run(CONFIG, "--osmosis-base-url=http://127.0.0.1:9/v1")
+    result = workspace.run(CONFIG, "--osmosis-base-url=http://127.0.0.1:9/v1")
 
     assert result.ret == 9
     result.assert_outcomes(passed=2, skipped=5, errors=1)
 
 
-def test_a_rollout_that_breaks_fails(plain_workspace: Workspace) -> None:
-    training(plain_workspace)
+def test_a_rollout_that_breaks_fails(workspace: Workspace) -> None:
+    training(workspace)
     with ChatServer(reply("0"), refusal("no")) as server:
         asked = (f"--osmosis-base-url={server.base_url}", "--osmosis-no-probe")
-        result = plain_workspace.run(CONFIG, *asked, "--osmosis-smoke", "--osmosis-smoke-rows=2")
+        result = workspace.run(CONFIG, *asked, "--osmosis-smoke", "--osmosis-smoke-rows=2")
 
     assert result.ret == 1
     result.assert_outcomes(passed=3, errors=1)
 
 
-def test_a_broken_training_config_is_a_usage_error(plain_workspace: Workspace) -> None:
-    training(plain_workspace)
-    plain_workspace.write(FILE, "[experiment]\nrollout = 'mine'\n[training]\nlr = 0\n")
+def test_a_broken_training_config_is_a_usage_error(workspace: Workspace) -> None:
+    training(workspace)
+    workspace.write(FILE, "[experiment]\nrollout = 'mine'\n[training]\nlr = 0\n")
 
-    result = plain_workspace.run(FILE, "--osmosis-n=2")
+    result = workspace.run(FILE, "--osmosis-n=2")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(
@@ -189,45 +189,45 @@ def test_a_broken_training_config_is_a_usage_error(plain_workspace: Workspace) -
     )
 
 
-def test_a_preflight_and_an_eval_run_in_one_command(plain_workspace: Workspace) -> None:
-    training(plain_workspace, main="import missing_module\n")
-    plain_workspace.eval("y", rows=2)
+def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> None:
+    training(workspace, main="import missing_module\n")
+    workspace.eval("y", rows=2)
 
-    result = plain_workspace.run(FILE, "configs/eval/y.toml", "--junitxml=junit.xml")
+    result = workspace.run(FILE, "configs/eval/y.toml", "--junitxml=junit.xml")
 
     assert result.ret == 1
     result.assert_outcomes(passed=3, failed=1, skipped=1)
     result.stdout.fnmatch_lines(["  x: preflight of a training config, no model to ask", "  y: demo/arithmetic*"])
-    names = {case for case in (plain_workspace.root / "junit.xml").read_text().split('"') if case.startswith("x[")}
+    names = {case for case in (workspace.root / "junit.xml").read_text().split('"') if case.startswith("x[")}
     assert names == {"x[rows]", "x[rollout]", "x[slice]"}
 
 
 @pytest.mark.skipif(find_spec("osmosis_ai") is not None, reason="osmosis_ai is installed")
-def test_a_preflight_says_that_the_sdk_was_stood_in_for(plain_workspace: Workspace) -> None:
-    training(plain_workspace, main=MAIN.replace("pytest_osmosis", "osmosis_ai.rollout"))
+def test_a_preflight_says_that_the_sdk_was_stood_in_for(workspace: Workspace) -> None:
+    training(workspace, main=MAIN.replace("pytest_osmosis", "osmosis_ai.rollout"))
 
-    result = plain_workspace.run(CONFIG)
+    result = workspace.run(CONFIG)
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["osmosis: osmosis_ai is not installed: pytest-osmosis stands in for it*"])
 
 
-def test_a_preflight_runs_inline_too(plain_workspace: Workspace) -> None:
-    training(plain_workspace)
+def test_a_preflight_runs_inline_too(workspace: Workspace) -> None:
+    training(workspace)
 
-    result = plain_workspace.run(CONFIG, DEMO, "--osmosis-inline")
+    result = workspace.run(CONFIG, DEMO, "--osmosis-inline")
 
     assert result.ret == 0
     result.assert_outcomes(passed=7)
 
 
 @pytest.mark.parametrize("arguments", [["--osmosis-dry-run"], ["--co"]])
-def test_listing_a_preflight_loads_no_code(plain_workspace: Workspace, arguments: list[str]) -> None:
-    training(plain_workspace, main="raise SystemExit\n", secrets='"FIRST_TOKEN"')
+def test_listing_a_preflight_loads_no_code(workspace: Workspace, arguments: list[str]) -> None:
+    training(workspace, main="raise SystemExit\n", secrets='"FIRST_TOKEN"')
 
-    result = plain_workspace.run(CONFIG, *arguments)
+    result = workspace.run(CONFIG, *arguments)
 
     assert result.ret == 0
     if "--co" not in arguments:
         result.stdout.fnmatch_lines(["  note: 1 secret is missing (x?secrets?)"])
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert not (workspace.root / ".osmosis").exists()
