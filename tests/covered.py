@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,14 +70,14 @@ def main() -> None:
         covered, total = (sum(file[at] for file in files.values()) for at in (0, 1))
         print(f"make {tier}: {covered / total:.2%} of {total:,} branches")
 
-    rooms: dict[str, Counter[str]] = {}
+    rooms: dict[str, Counter[str]] = defaultdict(Counter)
     for name, (n_branches, total) in everything.items():
-        room = rooms.setdefault("/".join(Path(name).parts[:2]), Counter())
-        room.update({"total": total, TEST_ALL: n_branches, TEST: found[TEST].get(name, (0, 0))[0]})
+        counts = {"total": total, TEST_ALL: n_branches, TEST: found[TEST].get(name, (0, 0))[0]}
+        rooms["/".join(Path(name).parts[:2])].update(counts)
     print(f"rooms below {ENOUGH:.0%} in make {TEST}:")
-    for room, counts in sorted(rooms.items()):
-        if counts[TEST] < ENOUGH * counts["total"]:
-            shares = (f"{counts[tier] / counts['total']:.1%} in make {tier}" for tier in (TEST, TEST_ALL))
+    for room, of_room in sorted(rooms.items()):
+        if of_room[TEST] < ENOUGH * of_room["total"]:
+            shares = (f"{of_room[tier] / of_room['total']:.1%} in make {tier}" for tier in TIERS)
             print(f"  {room}: {', '.join(shares)}")
 
     alone = _branches("^$|^(?!.* in a process$)")

@@ -1,13 +1,13 @@
 """The tiers of the tests: their folders, their order, and what is printed of their time.
 
-A test without a mark runs in `make test`, and must be cheap: it starts no pytest, no Ray and no browser. `journey` marks
-the few that start a pytest even so, one for each kind of thing that a user does. `slow` tests run in `make test-all`,
+A test without a mark runs in `make test`, and must be cheap: it starts no pytest, no Ray and no browser. The few marked
+`journey` start a pytest even so, one for each kind of thing that a user does. `slow` tests run in `make test-all`,
 which CI requires, `nightly` ones in `make nightly`, for which nothing waits. pyproject.toml lists all marks.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class Balance:
     """Prints below `--durations` how long the tests took, and each worker of xdist."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count the seconds of a test for the worker that ran it."""

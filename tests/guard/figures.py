@@ -30,7 +30,7 @@ N_LISTED = 8
 Figures = Mapping[str, float]
 """Figures by name."""
 Needs = Mapping[str, Figures]
-"""What one more rollout needs: "traffic", "counts" (`side, kind`), and for each side the calls of its functions."""
+"""The needs of one more rollout: "traffic", "counts" (`side, kind`), and for each side the calls of its functions."""
 
 
 @functools.cache

@@ -74,7 +74,7 @@ def _proc(name: str) -> bytes:
     ]
 )
 def fuzz(request: pytest.FixtureRequest) -> Fuzzer:
-    """What feeds a target of this test."""
+    """The fuzzer of a target of this test."""
     fuzzer: Fuzzer = request.param
     return fuzzer
 

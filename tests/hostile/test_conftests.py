@@ -40,9 +40,9 @@ INTERFERING = {
 
 
 UNCAUGHT = ("skips while the session starts", "skips in its module")
-"""What ends the process of a session, because pytest does not catch it."""
+"""The harm that ends the process of a session, because pytest does not catch it."""
 ASKED = ("skips every test", "makes every report green", "expects every test to fail")
-"""What the user asks of pytest where there is no gate."""
+"""The harm that a user may ask of pytest where there is no gate."""
 
 
 @pytest.mark.parametrize("gate", [{"pass_rate": ">= 0.9"}, {}], ids=["gate", "no gate"])

@@ -32,7 +32,7 @@ MASKS = (
     (re.compile(r" -n2\b"), ""),
     (re.compile(r"^\S+:\d+: KeyboardInterrupt$", re.MULTILINE), "PLACE: KeyboardInterrupt"),
 )
-"""What differs from one session to the next, in any text."""
+"""The parts of any text that differ from one session to the next."""
 TIMES = re.compile(r"(_ms|_s|_at|^at|^ms|^time|^duration|^created|^timestamp|^start|^stop|^pid|^seconds|^call$|salt)$")
 """Keys whose numbers and moments are masked."""
 OF_XDIST = re.compile(

@@ -22,7 +22,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.plugin.in_process import DEADLINE_S, run_command, run_pytest
+from tests.plugin.in_process import DEADLINE_S as DEADLINE_S
+from tests.plugin.in_process import run_command, run_pytest
 from tests.running import RUNNING
 
 UNUSED = ("asyncio", "hypothesispytest", "anyio", "metadata")
