@@ -1,4 +1,4 @@
-"""The modules that each process of ours imports: in real sessions and commands, noted by a finder that comes before all others.
+"""The modules that each process of ours imports in real sessions and commands, noted by a finder before all others.
 
 So it does not matter how a process ends, and of each module it is known which file imported it first.
 """

@@ -34,7 +34,8 @@ def sleep(_: float) -> None:
     now_s += TICK_S
 
 
-vars(time).update(monotonic=monotonic, perf_counter=monotonic, sleep=sleep)  # before modules of ours take them
+if __name__ == "__main__":  # before modules of ours take them
+    vars(time).update(monotonic=monotonic, perf_counter=monotonic, sleep=sleep)
 
 from pytest_osmosis.engine.actor import Close  # noqa: E402
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post, events_on  # noqa: E402
