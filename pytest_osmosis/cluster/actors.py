@@ -252,7 +252,7 @@ class Actors:
         if workspace in self._uploaded:  # all hosts of a session run the same code
             return self._uploaded[workspace]
         # Actors take no local folder, only jobs do, and they before there is a workspace. Ray's own function is the
-        # one that they use: if it changes, `test_the_workspace_is_uploaded` fails.
+        # one that they use: if it changes, `test_a_workspace_that_nodes_do_not_share_is_uploaded` fails.
         from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
 
         excludes = [*NEVER_UPLOADED, *self._options.exclude]

@@ -1,6 +1,7 @@
 """Ray clusters whose nodes are processes on this machine: a head without CPUs, for the driver, and others for hosts.
 
 All processes of a cluster carry a mark in their environment. By it those are found that Ray leaves behind, and hosts.
+Under pytest a cluster starts only for a test that is marked `ray`: it costs seconds of CPU, and much memory.
 """
 
 from __future__ import annotations
@@ -15,20 +16,48 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from pytest_osmosis.lab.process_tree import descendants
 
 DEADLINE_S = 180.0
+LOOK_S = 0.05
+"""The pause between two looks: most of them read all of /proc."""
 MARK = "OSMOSIS_TEST_CLUSTER"
 HOST = "pytest_osmosis.host.main"
 STORE_BYTES = 80_000_000
-SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_DEDUP_LOGS": "0"}
+HAS_DASHBOARD = find_spec("opencensus") is not None  # it comes with ray[default]
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_health_check_timeout_ms": "60000",  # a node that gets no CPU for ten seconds is not dead
+}
+
+
+class Permit:
+    """Says if clusters may start. Under pytest the conftest of this folder gives leave to tests marked `ray`."""
+
+    is_given = False
+
+    def check(self) -> None:
+        test = os.environ.get("PYTEST_CURRENT_TEST")
+        if test is not None and not self.is_given:
+            raise RuntimeError(
+                f"{test} starts a Ray cluster, and is not marked ray. Mark it ray and slow, or do without Ray: "
+                "tests/cluster/simulated.py has a cluster in one thread, tests/cluster/rayless.py a bridge with real "
+                "hosts."
+            )
+
+
+PERMIT = Permit()
 
 
 class RayCluster:
@@ -52,15 +81,30 @@ class RayCluster:
         """The host and port of the dashboard."""
         return str(self._cluster.webui_url)
 
+    @property
+    def store(self) -> Any:
+        """The client of the head's store of keys and values, where uploads are. It is private to Ray."""
+        return self._cluster.head_node.get_gcs_client()
+
     def add(self, environ: Mapping[str, str] | None = None, **options: Any) -> Any:
         """Start a node, the first one as the head, and return it once it is part of the cluster."""
-        with _environ({**self._environ, **(environ or {})}), warnings.catch_warnings():
+        with _environ({**self._environ, **(environ or {})}), _patient_ray(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # older releases of Ray leave files open
             node = self._cluster.add_node(object_store_memory=STORE_BYTES, **options)
             self._cluster.wait_for_nodes(timeout=DEADLINE_S)
         if node is not self._cluster.head_node:
             self.workers.append(node)
         return node
+
+    @contextmanager
+    def joined(self, environ: Mapping[str, str] | None = None, **options: Any) -> Iterator[Any]:
+        """Have one more node, which is removed at the end unless it is lost."""
+        node = self.add(environ, **options)
+        try:
+            yield node
+        finally:
+            if node in self.workers:
+                self.remove(node)
 
     def remove(self, *nodes: Any) -> None:
         """End nodes, and wait until the head knows: older releases of Ray connect drivers to nodes that are gone."""
@@ -103,6 +147,22 @@ class RayCluster:
         """Return the processes of this cluster whose command line contains `command`."""
         return {pid for pid in marked(self._mark) if command in _read(pid, "cmdline")}
 
+    def leftovers(self, own: Collection[str]) -> list[str]:
+        """Return what is there besides the nodes `own`, or is missing of them."""
+        state = self._cluster.global_state
+        nodes = {node["NodeID"] for node in state.node_table() if node["Alive"]}
+        found = [f"node {node_id}" for node_id in nodes - {*own}]
+        found += [f"no node {node_id}" for node_id in {*own} - nodes]
+        actors, groups = state.actor_table(None), state.placement_group_table()
+        found += [f"actor {actor_id}" for actor_id, actor in actors.items() if actor["State"] != "DEAD"]
+        found += [f"placement group {each}" for each, group in groups.items() if group["state"] != "REMOVED"]
+        return found + [f"process {pid}" for name in ("ray::Relay", HOST) for pid in self.pids(name)]
+
+    @property
+    def node_ids(self) -> set[str]:
+        """The ids of all nodes that were started and not removed."""
+        return {node.node_id for node in (self._cluster.head_node, *self.workers)}
+
     def hosts_of(self, root: Path) -> set[int]:
         """Return the processes of hosts and scorers whose workspace is `root`."""
         return {pid for pid in self.pids(HOST) if _folder_of(pid) == str(root)}
@@ -117,6 +177,7 @@ class RayCluster:
 @contextmanager
 def ray_cluster(*nodes: int, with_dashboard: bool = False) -> Iterator[RayCluster]:
     """Start a cluster with a node for each number of CPUs, and end it. Dashboards get ports that are free."""
+    PERMIT.check()
     from ray.cluster_utils import Cluster
 
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # names of sockets must be short
@@ -133,6 +194,7 @@ def ray_cluster(*nodes: int, with_dashboard: bool = False) -> Iterator[RayCluste
 @contextmanager
 def head_by_command(home: Path) -> Iterator[dict[str, str]]:
     """Start the head of a cluster, with one CPU, by `ray start` as a user with that home does. Yield its variables."""
+    PERMIT.check()
     folder, mark = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp")), uuid.uuid4().hex
     environ = {**SETTINGS, "RAY_TMPDIR": str(folder), MARK: mark, "HOME": str(home)}
     options = ["--head", "--port=0", "--num-cpus=1", "--include-dashboard=false", "--dashboard-agent-listen-port=0"]
@@ -145,18 +207,35 @@ def head_by_command(home: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[RayCluster]:
-    """Two nodes with two CPUs each. Tests that break nodes add their own."""
-    with ray_cluster(2, 2) as cluster:
+def shared_cluster() -> Iterator[RayCluster]:
+    """Two nodes with two CPUs each, and a dashboard if its packages are installed."""
+    with ray_cluster(2, 2, with_dashboard=HAS_DASHBOARD) as cluster:
         yield cluster
 
 
-def until(condition: Callable[[], Any], what: str = "", seconds: float = DEADLINE_S) -> Any:
+@pytest.fixture
+def cluster(shared_cluster: RayCluster) -> Iterator[RayCluster]:
+    """The cluster that all tests share. Those that break nodes add their own; each leaves it as it was."""
+    own = shared_cluster.node_ids
+    yield shared_cluster
+    left: list[str] = []
+
+    def is_clean() -> bool:
+        left[:] = shared_cluster.leftovers(own)
+        return not left
+
+    try:
+        until(is_clean, "for the end of what the test began")
+    except AssertionError:
+        pytest.fail(f"the test left the shared cluster otherwise than it was: {left}")
+
+
+def until(condition: Callable[[], Any], what: str = "") -> Any:
     """Wait for a condition, and return its value."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + DEADLINE_S
     while not (value := condition()):
         assert time.monotonic() < end, f"waited in vain {what}"
-        time.sleep(0.02)
+        time.sleep(LOOK_S)
     return value
 
 
@@ -205,6 +284,27 @@ def _folder_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return str((Path("/proc") / str(pid) / "cwd").readlink())
     return ""
+
+
+class _SlowClock:
+    """The module `time`, by whose clocks everything is over in a sixth of its time."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def time(self) -> float:
+        return time.time() / 6
+
+    def monotonic(self) -> float:
+        return time.monotonic() / 6
+
+
+@contextmanager
+def _patient_ray() -> Iterator[None]:
+    """Let Ray wait six times as long for its processes: on a busy machine they need more than its fixed 30 s."""
+    clock = _SlowClock()
+    with patch("ray._private.node.time", clock), patch("ray._private.services.time", clock):
+        yield
 
 
 @contextmanager

@@ -1,7 +1,20 @@
-"""Fixtures: a Ray cluster."""
+"""Fixtures: the shared Ray cluster, for tests marked `ray` and for no others."""
 
 from __future__ import annotations
 
-from tests.cluster.clusters import cluster
+from collections.abc import Generator
 
-__all__ = ["cluster"]
+import pytest
+
+from tests.cluster.clusters import PERMIT, cluster, shared_cluster
+
+__all__ = ["cluster", "shared_cluster"]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    PERMIT.is_given = item.get_closest_marker("ray") is not None
+    try:
+        return (yield)
+    finally:
+        PERMIT.is_given = False

@@ -1,4 +1,7 @@
-"""Whole evals whose hosts are on the nodes of a Ray cluster: what they give, and what they give when it is lost."""
+"""Whole evals whose hosts are on nodes: what they give, and what they give when the cluster is lost.
+
+One has a real cluster. For the others only Ray is played (`rayless`).
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,13 @@ from pytest_osmosis.cluster.connection import RemoteConnection
 from pytest_osmosis.cluster.hosts import ClusterHosts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostEnviron, Post
-from pytest_osmosis.errors import ClusterError
 from pytest_osmosis.host.protocol import Setup
 from tests.cluster.clusters import RayCluster, until
+from tests.cluster.rayless import LocalNodes
 from tests.engine.evaluating import Live, Workspace, evaluated, running
+from tests.plugin.workspaces import hosts_under
+
+pytestmark = pytest.mark.slow
 
 TWO: dict[str, Any] = {"hosts": 2}
 AGENT = """
@@ -58,14 +64,10 @@ class Spawned:
 
 
 @pytest.fixture
-def spawned(cluster: RayCluster) -> Iterator[Spawned]:
-    """Spawns hosts on the cluster. It is not shared by tests: relays keep their places for some time."""
-    hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
-    try:
-        hosts.open()
+def spawned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spawned]:
+    """Spawns hosts on two nodes with two CPUs each."""
+    with LocalNodes(tmp_path_factory.mktemp("nodes") / "nodes.json").opened() as hosts:
         yield Spawned(hosts)
-    finally:
-        hosts.close()
 
 
 @pytest.fixture
@@ -82,9 +84,16 @@ def told(live: Live) -> dict[str, Any]:
     return {"records": records, "kinds": live.kinds(), "overall": live.results.overall, **live.results.by_function}
 
 
-def test_an_eval_on_a_cluster_gives_what_it_gives_on_one_machine(workspace: Workspace, spawned: Spawned) -> None:
+@pytest.mark.ray
+def test_an_eval_on_a_cluster_gives_what_it_gives_on_one_machine(workspace: Workspace, cluster: RayCluster) -> None:
     config = workspace.config(None, execution=TWO, evaluation={"n": 2}, scoring=SCORING)
-    here, there = evaluated(config), evaluated(config, spawn=spawned)
+    hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
+    spawned = Spawned(hosts)
+    try:
+        hosts.open()
+        here, there = evaluated(config), evaluated(config, spawn=spawned)
+    finally:
+        hosts.close()
     assert told(there) == told(here)
     assert {each.name for each in spawned.connections} == {"host", "scorer"}
     assert all(each.has_ended for each in spawned.connections)
@@ -138,15 +147,7 @@ def test_hosts_without_a_place_wait_while_the_others_work(workspace: Workspace, 
     assert all(each.has_ended for each in spawned.connections)
 
 
-def test_a_cluster_that_is_not_there_is_an_error_with_what_to_do() -> None:
-    hosts = ClusterHosts(RayOptions(address="127.0.0.1:1"), os.environ)
-    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1.*\[execution\.ray\] address"):
-        hosts.open()
-
-
-def test_the_end_of_the_bridge_ends_an_eval_with_its_results(
-    workspace: Workspace, cluster: RayCluster, spawned: Spawned
-) -> None:
+def test_the_end_of_the_bridge_ends_an_eval_with_its_results(workspace: Workspace, spawned: Spawned) -> None:
     workspace.agent(
         """
         async def rollout(ctx):
@@ -163,4 +164,4 @@ def test_the_end_of_the_bridge_ends_an_eval_with_its_results(
     assert live.kinds()[:2] == ["passed", "passed"]
     assert "passed" not in live.kinds()[2:]
     assert "the connection to the Ray cluster ended" in str(live.results.stopped)
-    until(lambda: not cluster.hosts_of(workspace.root), "for the end of hosts on the nodes")
+    until(lambda: not hosts_under(workspace.root), "for the end of hosts on the nodes")

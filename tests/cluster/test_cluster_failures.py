@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tests.engine.evaluating import Live, Workspace, evaluated, running
 from tests.servers import ChatServer
 from tests.weather import AGENT, Weather, kill_choices
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 ROWS, N, KILLS, IN_FLIGHT, MOST_ATTEMPTS = 500, 4, 10, 24, 4
 REWARDS = """
@@ -49,14 +50,16 @@ def workspace(tmp_path: Path) -> Workspace:
     return workspace
 
 
-def configured(workspace: Workspace, server: ChatServer, rows: int, n: int, **evaluation: Any) -> Path:
-    """Write rows, every third with another answer, and the config of an eval with six hosts."""
+def configured(
+    workspace: Workspace, server: ChatServer, rows: int, n: int, *, hosts: int = 6, **evaluation: Any
+) -> Path:
+    """Write rows, every third with another answer, and the config of an eval."""
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": str(42 - (row % 3 == 0))} for row in range(rows)])
     return workspace.config(
         server,
         model={"base_url": server.base_url},
         evaluation={"n": n, "batch_size": IN_FLIGHT, **evaluation},
-        execution={"hosts": 6},
+        execution={"hosts": hosts},
         scoring={"eval_fns": ["rewards:works"]},
     )
 
@@ -92,6 +95,35 @@ def check_once(
     return begun
 
 
+def test_a_node_that_is_killed_loses_no_run_and_repeats_only_what_it_had_begun(
+    workspace: Workspace, cluster: RayCluster
+) -> None:
+    weather = Weather(0, faults=0.0, held_from=2)
+    needs = {"num_cpus": 0, "resources": {"doomed": 1}}
+    with ExitStack() as ends:
+        nodes = [ends.enter_context(cluster.joined(num_cpus=0, resources={"doomed": 1})) for _ in range(2)]
+        server = ends.enter_context(ChatServer(weather))
+        config = configured(workspace, server, 8, 1, hosts=2, batch_size=4, agent_workflow_timeout_s=200)
+        hosts = ClusterHosts(RayOptions(address=cluster.address, resources=needs), os.environ)
+        ends.callback(hosts.close)
+        hosts.open()
+        with running(config, spawn=hosts.spawn) as live:
+            live.wait_for(lambda: hosts.nodes() == (2, 2), "for a host on each node")
+            live.wait_for(lambda: weather.in_flight == 4, "for runs that the server holds back")
+            asked = Counter(weather.asked)
+            cluster.lose(nodes[0])
+            live.wait_for(lambda: any(" was lost" in text for text in live.run.notices.texts), "for the loss")
+            weather.held_from = 8
+            live.wait()
+    begun = check_once(list(replay(live.run.directory.journal)), weather, 8, unheard=4)
+    again = {run for run, times in begun.items() if times == 2}
+    assert again
+    assert again <= asked.keys()
+    assert max(begun.values()) == 2
+    assert scores(live) == {(row, 0): {"rewards:works": float(row % 3 > 0)} for row in range(8)}
+
+
+@pytest.mark.nightly
 def test_nodes_that_are_killed_lose_no_run_and_repeat_only_what_they_had_begun(workspace: Workspace) -> None:
     chance = kill_choices()
     # One moment in each part of the eval, far enough from the next one for what is lost to be rolled out again: a run
@@ -129,6 +161,7 @@ def test_nodes_that_are_killed_lose_no_run_and_repeat_only_what_they_had_begun(w
     assert live.kinds() == undisturbed.kinds()
 
 
+@pytest.mark.nightly
 def test_a_node_that_freezes_is_replaced_and_what_it_says_later_counts_for_nothing(workspace: Workspace) -> None:
     weather = Weather(0, faults=0.0, held_from=10)
     with ray_cluster(3, 3) as cluster, ChatServer(weather) as server:
@@ -171,12 +204,13 @@ def ended(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[s
 @pytest.fixture
 def doomed() -> Iterator[RayCluster]:
     """A cluster of its own, whose head is killed."""
-    with ray_cluster(2, 2) as cluster:
+    with ray_cluster(2) as cluster:
         yield cluster
 
 
+@pytest.mark.nightly
 def test_what_a_killed_head_left_is_done_later_on_one_machine(workspace: Workspace, doomed: RayCluster) -> None:
-    rows = 60
+    rows = 16
     with ChatServer(weather := Weather(0, faults=0.0, held_from=rows // 2)) as server:
         config = configured(workspace, server, rows, 1, batch_size=4, agent_workflow_timeout_s=200)
         command = [f"--osmosis-config={config}", "--osmosis-hosts=2", "--osmosis-no-probe"]
@@ -189,7 +223,7 @@ def test_what_a_killed_head_left_is_done_later_on_one_machine(workspace: Workspa
             text=True,
         )
         try:
-            until(lambda: weather.in_flight == 4, "for runs in flight", seconds=END_S)
+            until(lambda: weather.in_flight == 4, "for runs in flight")
             doomed.kill_head()
             said, _ = on_cluster.communicate(timeout=END_S)
         finally:
@@ -199,7 +233,7 @@ def test_what_a_killed_head_left_is_done_later_on_one_machine(workspace: Workspa
         assert "the connection to the Ray cluster ended" in said, said
         (run_dir,) = (workspace.root / ".osmosis" / "runs").iterdir()
         assert (run_dir / "results.json").exists(), said
-        until(lambda: not doomed.hosts_of(workspace.root), "for hosts that nobody asks", seconds=END_S)
+        until(lambda: not doomed.hosts_of(workspace.root), "for hosts that nobody asks")
         weather.held_from = rows
         resumed = ended([*command, "--osmosis-resume", "--osmosis-engine=local"], workspace.root)
         assert resumed.returncode == 1, resumed.stdout  # every third answer is wrong

@@ -13,10 +13,14 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from tests.cluster.clusters import RayCluster, ray_cluster, until
+from tests.cluster.clusters import HAS_DASHBOARD, RayCluster, until
 from tests.plugin.workspaces import Workspace
 
-pytest.importorskip("opencensus", reason="the dashboard needs ray[default]")
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.skipif(not HAS_DASHBOARD, reason="the dashboard needs ray[default]"),
+]
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 ANSWER_S = 60.0
@@ -84,6 +88,8 @@ class Dashboard:
     def __init__(self, url: str) -> None:
         self._url = f"http://{url}"
         self._opener = build_opener(ProxyHandler({}))
+        self.earlier: set[str] = set()
+        """Actors, jobs and logs of workers that were there before, which are not looked at."""
 
     def get(self, page: str) -> bytes:
         try:
@@ -100,16 +106,22 @@ class Dashboard:
     def everything(self) -> dict[str, bytes]:
         """Return all pages, those of each node, actor and job, and the logs of all nodes, as `ray logs` reads them."""
         pages = {page: self.get(page) for page in PAGES}
-        actors = json.loads(pages["/logical/actors"])["data"]["actors"]
-        for actor_id in actors:
-            page = f"/logical/actors/{actor_id}"
-            pages[page] = self.get(page)
-        for job in json.loads(pages["/api/jobs/"]):
-            page = f"/api/jobs/{job['submission_id'] or job['job_id']}"
-            pages[page] = self.get(page)
+        names = [f"/logical/actors/{each}" for each in self.actors() - self.earlier]
+        names += [f"/api/jobs/{each}" for each in self.jobs() - self.earlier]
+        pages.update({page: self.get(page) for page in names})
         for node_id in self.node_ids():
             pages.update(self._of_node(node_id))
         return pages
+
+    def actors(self) -> set[str]:
+        return {*self.json("/logical/actors")["data"]["actors"]}
+
+    def jobs(self) -> set[str]:
+        return {job["submission_id"] or job["job_id"] for job in self.json("/api/jobs/")}
+
+    def worker_logs(self) -> set[str]:
+        names = {name for node_id in self.node_ids() for name in self.logs(node_id)}
+        return {name for name in names if name.startswith(("worker-", "python-core-"))}
 
     def node_ids(self) -> list[str]:
         """Return the ids of the nodes that are alive."""
@@ -134,7 +146,7 @@ class Dashboard:
         page = f"/nodes/{node_id}"
         yield page, self.get(page)
         for name in self.logs(node_id):
-            if name.endswith("/"):
+            if name.endswith("/") or name in self.earlier:
                 continue
             page = f"/api/v0/logs/file?{urlencode({'node_id': node_id, 'filename': name, 'lines': -1})}"
             yield page, self.get(page)
@@ -158,16 +170,17 @@ def written(cluster: RayCluster) -> dict[str, bytes]:
     return found
 
 
-@pytest.fixture(scope="module")
-def shown() -> Iterator[RayCluster]:
-    """A cluster with a dashboard."""
-    with ray_cluster(2, with_dashboard=True) as cluster:
-        until(Dashboard(cluster.dashboard).has_agents, "for the agents of the dashboard")
-        yield cluster
+@pytest.fixture
+def dashboard(cluster: RayCluster) -> Dashboard:
+    """The dashboard, with its agents; it shows what this test begins."""
+    dashboard = Dashboard(cluster.dashboard)
+    until(dashboard.has_agents, "for the agents of the dashboard")
+    dashboard.earlier = {*dashboard.actors(), *dashboard.jobs(), *dashboard.worker_logs()}
+    return dashboard
 
 
 def test_secrets_are_in_nothing_that_ray_writes_or_shows(
-    pytester: pytest.Pytester, shown: RayCluster, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, cluster: RayCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = Workspace(pytester, [])
     workspace.write("agent.py", AGENT.format(root=str(workspace.root)))
@@ -180,10 +193,8 @@ def test_secrets_are_in_nothing_that_ray_writes_or_shows(
         evaluation={"batch_size": 2},
         env={"FROM_ENV": CANARIES["FROM_ENV"]},
         secrets={"required": ["FROM_SHELL", "FROM_FILE"]},
-        execution={"engine": "ray", "hosts": 2, "ray": {"address": shown.address, "workspace": "upload"}},
+        execution={"engine": "ray", "hosts": 2, "ray": {"address": cluster.address, "workspace": "upload"}},
     )
-    dashboard = Dashboard(shown.dashboard)
-
     session = workspace.start(CONFIG, "--osmosis-secrets-file=.env", "-rA")
     try:
         until(lambda: len([*workspace.root.glob("begun-*")]) == 2, "for two rollouts")
@@ -192,25 +203,25 @@ def test_secrets_are_in_nothing_that_ray_writes_or_shows(
         (workspace.root / "go").touch()
     assert session.wait() == 0, session.output
     found = {**during, **{f"{page} afterwards": data for page, data in dashboard.everything().items()}}
-    found.update(written(shown))
+    found.update(written(cluster))
 
     assert "Relay" in actor_classes(during), "the actors of the eval are not shown"
-    assert any(name.endswith("agent.py") for name in written(shown)), "nothing was uploaded"
+    assert any(name.endswith("agent.py") for name in written(cluster)), "nothing was uploaded"
     assert not holders(found, CANARIES["FROM_SHELL"])
     assert not holders(found, CANARIES["FROM_FILE"])
     [config] = holders(found, CANARIES["FROM_ENV"])  # it is a file of the workspace that was uploaded
     assert config.endswith("/configs/eval/x.toml")
 
 
-def test_the_same_search_finds_what_is_in_a_runtime_env(shown: RayCluster) -> None:
+def test_the_same_search_finds_what_is_in_a_runtime_env(cluster: RayCluster, dashboard: Dashboard) -> None:
     canary = "canary-077a-on-purpose"
     driver = subprocess.Popen(
-        [sys.executable, "-c", LEAKS, shown.address, canary], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", LEAKS, cluster.address, canary], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
         assert driver.stdout is not None
         assert driver.stdout.readline() == b"ready\n"
-        pages, files = Dashboard(shown.dashboard).everything(), written(shown)
+        pages, files = dashboard.everything(), written(cluster)
     finally:
         driver.communicate()
     assert {ACTORS, "/api/jobs/"} <= {*holders(pages, canary)}

@@ -1,4 +1,4 @@
-"""However a session on a cluster ends, nothing of it is left on the nodes but what Ray itself started.
+"""Whole sessions on a real cluster: one gives what a local session gives, and of one that is killed nothing is left.
 
 That is what one machine gives: each host ends with its process group, so with all programs of user code that did not
 leave that group.
@@ -9,18 +9,28 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from pytest_osmosis.lab.process_tree import descendants
 from tests.cluster.clusters import HOST, RayCluster, is_running, until
-from tests.plugin.workspaces import Session, Workspace
+from tests.plugin.workspaces import Session, Workspace, hosts_under
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
+MIXED: list[dict[str, Any]] = [
+    {"score": 1.0},
+    {"score": 0.25},
+    {"reward": "raises"},
+    {"score": 0.5},
+    {"score": 1.0},
+    {"score": 0.0},
+]
+OF_A_RUN = ("run_dir", "last_run", "overridden")
 CODE = """
 import asyncio, json, os, subprocess, sys, time
 
@@ -55,9 +65,13 @@ class Note(NamedTuple):
 
 
 @pytest.fixture
-def workspace(pytester: pytest.Pytester, cluster: RayCluster) -> Workspace:
-    """An eval whose agents and reward functions start programs, and never end."""
-    workspace = Workspace(pytester, [])
+def workspace(pytester: pytest.Pytester) -> Workspace:
+    return Workspace(pytester, [])
+
+
+@pytest.fixture
+def session(workspace: Workspace, cluster: RayCluster) -> Iterator[Session]:
+    """A session whose agents and reward functions start programs, and never end. It is killed at the end."""
     workspace.hurry()
     notes = workspace.root / ".osmosis" / "notes"
     notes.mkdir(parents=True)
@@ -70,12 +84,6 @@ def workspace(pytester: pytest.Pytester, cluster: RayCluster) -> Workspace:
         evaluation={"batch_size": 8},
         execution={"engine": "ray", "hosts": 2, "ray": {"address": cluster.address, "workspace": "upload"}},
     )
-    return workspace
-
-
-@pytest.fixture
-def session(workspace: Workspace) -> Iterator[Session]:
-    """The session, which is killed at the end if it still runs."""
     session = workspace.start(CONFIG)
     try:
         yield session
@@ -83,12 +91,12 @@ def session(workspace: Workspace) -> Iterator[Session]:
         session.kill_only()
 
 
-def notes_of(workspace: Workspace, but: Collection[int] = ()) -> list[Note]:
-    """Wait until agents and reward functions have begun in relays other than those in `but`, and return their notes."""
+def notes_of(workspace: Workspace) -> list[Note]:
+    """Wait until agents and reward functions have begun, and return their notes."""
 
     def found() -> list[Note]:
         files = (workspace.root / ".osmosis" / "notes").glob("*-*[0-9]")
-        notes = [note for file in files if (note := Note(*json.loads(file.read_text()))).relay not in but]
+        notes = [Note(*json.loads(file.read_text())) for file in files]
         return notes if {note.role for note in notes} == ROLES else []
 
     notes: list[Note] = until(found, "for agents and reward functions")
@@ -108,7 +116,7 @@ def until_nothing_is_left(notes: list[Note]) -> None:
         return [f"{name}: {each}" for name, each in (("pids", pids), ("guards", guards), ("copies", folders)) if each]
 
     try:
-        until(lambda: not left(), "for the end of all", seconds=60.0)
+        until(lambda: not left(), "for the end of all")
     except AssertionError:
         pytest.fail(f"still there: {left()}")
 
@@ -123,32 +131,34 @@ def guards_of(pid: int) -> set[int]:
     return found
 
 
-def bridge_of(session: Session) -> int:
-    """Return the bridge of a session."""
-    children = descendants(session._process.pid)
-    [bridge] = [
-        pid for pid in children if b"pytest_osmosis.cluster.bridge" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    return bridge
+def without_times(value: Any) -> Any:
+    """Return results without times, and without what names the run or its options."""
+    if isinstance(value, dict):
+        kept = {key: each for key, each in value.items() if not key.endswith(("_ms", "_at")) and key not in OF_A_RUN}
+        return {key: without_times(each) for key, each in kept.items()}
+    return [without_times(each) for each in value] if isinstance(value, list) else value
 
 
-def test_nothing_is_left_of_a_killed_relay_nor_of_the_session_once_pytest_is_killed(
-    workspace: Workspace, session: Session, cluster: RayCluster
-) -> None:
-    first = notes_of(workspace)
-    for relay in {note.relay for note in first}:
-        os.kill(relay, signal.SIGKILL)
-    until_nothing_is_left(first)
-    later = notes_of(workspace, but={note.relay for note in first})
-    session.kill_only()
-    until_nothing_is_left(later)
-    until(lambda: not cluster.pids(HOST), "for the end of all hosts")
+def test_a_cluster_and_one_machine_give_the_same_tests_and_results(workspace: Workspace, cluster: RayCluster) -> None:
+    on_cluster = {"engine": "ray", "ray": {"address": cluster.address}}
+    evaluation = {"batch_size": 4, "n": 2}
+    workspace.eval("x", MIXED, evaluation=evaluation, execution=on_cluster, limits={"max_errors": "50%"})
+
+    there = workspace.run(CONFIG, "-rA", "--show-capture=no")
+    on_nodes = workspace.results()
+    here = workspace.run(CONFIG, "--osmosis-engine=local", "-rA", "--show-capture=no")
+    local = workspace.results()
+
+    assert there.ret == here.ret == 1
+    told = [{line for line in run.outlines if line.startswith(("PASSED", "FAILED", "ERROR"))} for run in (there, here)]
+    assert Counter(line.split()[0] for line in told[0]) == Counter(PASSED=4, FAILED=6, ERROR=2)
+    assert told[0] == told[1]
+    assert without_times(on_nodes) == without_times(local)
+    assert not hosts_under(workspace.root)
 
 
-def test_nothing_is_left_once_the_bridge_is_killed(workspace: Workspace, session: Session, cluster: RayCluster) -> None:
+def test_nothing_is_left_once_pytest_is_killed(workspace: Workspace, session: Session, cluster: RayCluster) -> None:
     notes = notes_of(workspace)
-    os.kill(bridge_of(session), signal.SIGKILL)
+    session.kill_only()
     until_nothing_is_left(notes)
-    assert session.wait() not in (0, 5), session.output
-    assert "the connection to the Ray cluster ended" in session.output
     until(lambda: not cluster.pids(HOST), "for the end of all hosts")

@@ -1,0 +1,91 @@
+"""The reasons for which there is no connection to a cluster: addresses, and what Ray raises, in words. No Ray."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+
+import pytest
+
+from pytest_osmosis.cluster.bridge import ConnectionRefusal, check_answers, check_form, refusal_text
+from pytest_osmosis.cluster.hosts import ClusterHosts
+from pytest_osmosis.config.tables import RayOptions
+from pytest_osmosis.errors import ClusterError
+
+MISMATCH = (
+    "Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n    Python: 3.12.1\n"
+    "This process on node 192.0.2.2 was started with:\n    Ray: 2.60.0\n    Python: 3.11.7\n"
+)
+"""The words of Ray 2.60; those of 2.52 differ in versions only."""
+UNREADABLE = "Could not read 'temp_dir' from GCS. Did GCS start successfully?"
+"""The words of Ray 2.52 to a head that runs 2.60."""
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("ray://127.0.0.1:10001", "RAY_ADDRESS: ray://127.0.0.1:10001 is an address for Ray Client"),
+        ("local", "HOST:PORT"),
+    ],
+)
+def test_an_address_in_another_form_is_refused_with_what_to_do(address: str, said: str) -> None:
+    with pytest.raises(ConnectionRefusal) as refusal:
+        check_form(address, "RAY_ADDRESS")
+    assert said in str(refusal.value)
+
+
+def test_an_address_that_does_not_answer_is_refused_with_where_it_was_set() -> None:
+    with pytest.raises(ConnectionRefusal) as refusal:
+        check_answers("127.0.0.1:1", "RAY_ADDRESS")
+    assert str(refusal.value).startswith("No Ray cluster answers at 127.0.0.1:1: ")
+    assert "Check RAY_ADDRESS, and" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "variable", "said"),
+    [("127.0.0.1:1", None, "Check [execution.ray] address, and"), (None, "127.0.0.1:1", "Check RAY_ADDRESS, and")],
+    ids=["option", "variable"],
+)
+def test_the_address_comes_from_the_config_or_the_environment(
+    option: str | None, variable: str | None, said: str
+) -> None:
+    hosts = ClusterHosts(RayOptions(option), {**os.environ, "RAY_ADDRESS": variable or "127.0.0.1:2"})
+    with pytest.raises(ClusterError) as error:
+        hosts.open()
+    assert "127.0.0.1:1" in str(error.value)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken", "Set RAY_AUTH_MODE=token, without which"),
+        ("ray.exceptions.RpcError: closed", "driver: Failed to connect. Last error: ray.exceptions.RpcError: closed"),
+    ],
+)
+def test_a_refusal_is_no_traceback(last: str, said: str) -> None:
+    traceback = f'Traceback (most recent call last):\n  File "node.py", line 1\n{last}\n\n'
+    text = refusal_text(ConnectionError(f"Failed to connect. Last error: {traceback}"), "10.0.0.1:6379")
+    assert said in text
+    assert "\n" not in text
+
+
+def test_another_python_is_named_with_what_to_do() -> None:
+    assert refusal_text(RuntimeError(MISMATCH), "head:1") == (
+        "The cluster at head:1 runs Ray 2.60.0 with Python 3.12.1, and this process Ray 2.60.0 with Python 3.11.7. "
+        "Both must match, down to the patch. To match the cluster, use here: Python 3.12.1"
+    )
+
+
+def test_a_head_that_an_older_ray_cannot_read_may_have_another_version() -> None:
+    error = ConnectionError()  # as Ray raises it, without a word
+    error.__context__ = ConnectionError(UNREADABLE)
+    text = refusal_text(error, "head:1")
+    assert text.startswith(f"The Ray cluster at head:1 does not take this process as its driver: {UNREADABLE}\n")
+    assert f"this process runs Ray {version('ray')} with Python {platform.python_version()}" in text
+    assert "`ray --version`" in text
+
+
+def test_an_error_without_words_is_named() -> None:
+    assert refusal_text(TimeoutError(), "head:1").endswith(" as its driver: TimeoutError")
