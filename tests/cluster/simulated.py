@@ -26,6 +26,7 @@ from pytest_osmosis.cluster.places import HostNeeds, Node
 from pytest_osmosis.cluster.relays import Relays
 from pytest_osmosis.config.tables import RayOptions
 
+DEADLINE_S = 180.0
 Post = Callable[[Started | Failed | Nodes], None]
 
 
@@ -174,7 +175,7 @@ class SimulatedCluster:
             yield self
         finally:
             self.relays.put(Closed())
-            thread.join(60)
+            thread.join(DEADLINE_S)
             assert not thread.is_alive()
 
     def open(self, number: int, role: str = "host", **fields: Any) -> None:
@@ -196,7 +197,7 @@ class SimulatedCluster:
         """The facts that were told last."""
         return ClusterFacts.from_json(self.heard(Kind.FACTS)[0])
 
-    def wait_for(self, kind: Kind, n_hosts: int, seconds: float = 60.0) -> None:
+    def wait_for(self, kind: Kind, n_hosts: int, seconds: float = DEADLINE_S) -> None:
         """Wait until so many hosts have said something of a kind."""
         with self._heard:
             done = self._heard.wait_for(

@@ -219,7 +219,7 @@ def test_hosts_that_wait_are_split_for_a_smaller_room(
         bridge.open(number, workspace)
     why = b"the cluster has room for 4 now; the others need 2 CPUs"
     bridge.until(
-        lambda: sum(frame.kind is Kind.WAITS and frame.first == why for frame in bridge.frames) == 2,
+        lambda: len({each.number for each in bridge.frames if each.kind is Kind.WAITS and each.first == why}) == 2,
         "for two that wait",
     )
     assert bridge.facts.lacks == "2 CPUs"
