@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import nox
@@ -71,7 +71,7 @@ def cluster(session: nox.Session, ray: str) -> None:
     """Run hosts on clusters of the oldest Ray that pyproject.toml admits, or of the newest."""
     groups = nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "cluster")
     _install(session, _oldest_of(groups) if ray == "oldest" else [], "--group", "cluster")
-    _test(session, FACING_RAY)
+    _test(session, FACING_RAY, ["-p", "no:xdist"])  # which share one cluster
 
 
 def _install(session: nox.Session, constraints: list[str], *more: str) -> None:
@@ -85,8 +85,8 @@ def _install(session: nox.Session, constraints: list[str], *more: str) -> None:
     session.install(*companions, "--group", "companions", *constrained)
 
 
-def _test(session: nox.Session, folders: list[str]) -> None:
-    session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *(session.posargs or folders))
+def _test(session: nox.Session, folders: list[str], how: Sequence[str] = ("-n", "2", "--dist", "worksteal")) -> None:
+    session.run("python", "-m", "pytest", *how, "-m", "not clock and not nightly", *(session.posargs or folders))
 
 
 def _oldest_admitted() -> list[str]:

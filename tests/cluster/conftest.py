@@ -1,4 +1,4 @@
-"""Fixtures: the shared Ray cluster, for tests marked `ray` and for no others."""
+"""Fixtures: a workspace, and the shared Ray cluster, for tests marked `ray` and for no others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Generator
 import pytest
 
 from tests.cluster.clusters import PERMIT, cluster, shared_cluster
+from tests.plugin.conftest import shell, workspace
 
-__all__ = ["cluster", "shared_cluster"]
+__all__ = ["cluster", "shared_cluster", "shell", "workspace"]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -65,11 +65,6 @@ class Note(NamedTuple):
 
 
 @pytest.fixture
-def workspace(pytester: pytest.Pytester) -> Workspace:
-    return Workspace(pytester, [])
-
-
-@pytest.fixture
 def session(workspace: Workspace, cluster: RayCluster) -> Iterator[Session]:
     """A session whose agents and reward functions start programs, and never end. It is killed at the end."""
     workspace.hurry()

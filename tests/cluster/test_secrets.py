@@ -180,9 +180,8 @@ def dashboard(cluster: RayCluster) -> Dashboard:
 
 
 def test_secrets_are_in_nothing_that_ray_writes_or_shows(
-    pytester: pytest.Pytester, cluster: RayCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, cluster: RayCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = Workspace(pytester, [])
     workspace.write("agent.py", AGENT.format(root=str(workspace.root)))
     workspace.write(".env", f"FROM_FILE={CANARIES['FROM_FILE']}\n")
     monkeypatch.setenv("FROM_SHELL", CANARIES["FROM_SHELL"])

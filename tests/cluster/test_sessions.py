@@ -41,11 +41,6 @@ Write = Callable[..., None]
 
 
 @pytest.fixture
-def workspace(pytester: pytest.Pytester) -> Workspace:
-    return Workspace(pytester, [])
-
-
-@pytest.fixture
 def nodes(workspace: Workspace, tmp_path: Path) -> LocalNodes:
     """Two nodes with two CPUs each."""
     nodes = LocalNodes(tmp_path / "nodes.json")
@@ -183,11 +178,12 @@ def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
     assert not workspace.run_dirs()
 
 
+@pytest.mark.slow
 def test_debuggers_stay_in_this_process(workspace: Workspace) -> None:
     workspace.eval("x", 2, execution={"engine": "ray", "ray": {"address": "127.0.0.1:9"}})
     workspace.write("conftest.py", RECORD_MODULES)
 
-    result = workspace.run(CONFIG, "--osmosis-inline")
+    result = workspace.run_process(CONFIG, "--osmosis-inline")
 
     result.assert_outcomes(passed=2)
     assert "osmosis: user code runs in this process, not on a cluster (--osmosis-inline)" in result.outlines
