@@ -50,6 +50,7 @@ def exported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         stored = run / "results.json"
         if stored.exists():
             stored.rename(run / "aside")
+        capsys.readouterr()  # what sessions printed
         assert cli.main(["runs", "export", run.name]) == 0
         if (run / "aside").exists():
             (run / "aside").rename(stored)

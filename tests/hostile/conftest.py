@@ -74,7 +74,7 @@ def _proc(name: str) -> bytes:
     ]
 )
 def fuzz(request: pytest.FixtureRequest) -> Fuzzer:
-    """The fuzzer of a target of this test."""
+    """Return the fuzzer that feeds a target."""
     fuzzer: Fuzzer = request.param
     return fuzzer
 

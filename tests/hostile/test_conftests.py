@@ -40,9 +40,9 @@ INTERFERING = {
 
 
 UNCAUGHT = ("skips while the session starts", "skips in its module")
-"""The harm that ends the process of a session, because pytest does not catch it."""
+"""Interference that ends the process of a session, because pytest does not catch it."""
 ASKED = ("skips every test", "makes every report green", "expects every test to fail")
-"""The harm that a user may ask of pytest where there is no gate."""
+"""Interference that the user asks for where there is no gate."""
 
 
 @pytest.mark.parametrize("gate", [{"pass_rate": ">= 0.9"}, {}], ids=["gate", "no gate"])
@@ -55,7 +55,7 @@ def test_no_conftest_makes_a_failed_eval_green(hostile: HostileWorkspace, gate: 
             continue
         hostile.write("conftest.py", conftest)
         run = hostile.run_process if case in UNCAUGHT else hostile.run
-        result = run(CONFIG, "test_python.py", *([] if gate else ["--osmosis-inline"]))
+        result = run(CONFIG, "test_python.py")
         if result.ret == 0:
             green[case] = result.stdout.str()
         shutil.rmtree(hostile.root / ".osmosis", ignore_errors=True)

@@ -100,7 +100,6 @@ def test_what_servers_echo_is_redacted(hostile: HostileWorkspace) -> None:
     for name in names:
         [run] = hostile.run_dirs(name)
         assert re.search(r"\[(MY_KEY|redacted)\]", (run / "results.json").read_text(encoding="utf-8")), name
-        hostile.show_everything("row0-run0", of=run.name)
     for client in CLIENTS:
         hostile.show_everything("row4-run0", "row4", of=hostile.run_dirs(f"{client}-echoes")[0].name)
 

@@ -181,7 +181,9 @@ def large(client: str) -> list[Answer]:
     return list(map(made_when_sent, bodies))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "client", ["light", *(pytest.param(client, marks=pytest.mark.nightly) for client in ("openai", "anthropic"))]
+)
 def test_an_answer_of_any_size_takes_at_most_twice_its_bound(hostile: HostileWorkspace, client: str) -> None:
     evaluated(hostile, {client: [answer(JSON, body=body(client))] * 2})
     usual_mb = peak_mb(hostile)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.plugin.in_process import run_command, run_pytest
-from tests.plugin.workspaces import DEADLINE_S, PYTEST, WITHOUT_OTHERS, Shell, Workspace
+from tests.plugin.in_process import DEADLINE_S, run_command, run_pytest
+from tests.plugin.workspaces import PYTEST, WITHOUT_OTHERS, Shell, Workspace
 
 API_KEY = "sk-hostile-9f3b7c2e51d84a06"
 """The value of OPENAI_API_KEY in every hostile workspace. No text that a test expects contains it."""

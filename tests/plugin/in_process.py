@@ -126,7 +126,7 @@ def _text(stream: io.TextIOWrapper) -> str:
 @contextlib.contextmanager
 def _undone(root: Path) -> Iterator[None]:
     """A context in which a session may import what it likes. Other changes of this process are reported."""
-    _import_all()
+    _import_plugin()
     importlib.invalidate_caches()
     before, threads = _state(root), _threads()
     modules, path, finders = dict(sys.modules), list(sys.path), list(sys.meta_path)
@@ -151,14 +151,13 @@ def _undone(root: Path) -> Iterator[None]:
 
 
 @functools.cache
-def _import_all() -> None:
-    """Import the package: what a session imports first, it would import as it does in a process of its own.
+def _import_plugin() -> None:
+    """Import the plugin, so that its constants are known before a session changes one.
 
     The garbage collector does not look again at what is there now: pytest lets it look five times a session.
     """
-    for module in pkgutil.walk_packages([OURS], "pytest_osmosis."):
-        if module.name.startswith("pytest_osmosis.plugin."):
-            importlib.import_module(module.name)
+    for module in pkgutil.walk_packages([f"{OURS}plugin"], "pytest_osmosis.plugin."):
+        importlib.import_module(module.name)
     gc.collect()
     gc.freeze()
 

@@ -49,7 +49,6 @@ def test_the_hook_is_called_once_for_each_finished_rollout(workspace: Workspace)
     ]
 
 
-@pytest.mark.journey
 def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_gate))
     with ChatServer(reply("4", choices=[CUT_OFF]), reply("42")) as server:

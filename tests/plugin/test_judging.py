@@ -91,7 +91,6 @@ def test_without_a_key(monkeypatch):
 """
 
 
-@pytest.mark.journey
 def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> None:
     workspace.eval("x", [{}, {"ground_truth": "3"}], ".", **JUDGED)
     first = workspace.run(NAMED)

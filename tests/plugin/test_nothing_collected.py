@@ -18,7 +18,6 @@ def hints(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if line.startswith("osmosis: ")]
 
 
-@pytest.mark.journey
 @pytest.mark.parametrize("named", ["configs/eval", "configs", ".", ""])
 def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: Workspace, named: str) -> None:
     workspace.eval("x")

@@ -258,7 +258,7 @@ def several(copy: Copy) -> None:
 
 
 def entries(copy: Copy) -> None:
-    """Three evals of one config, compared, recorded and replayed, and tests over the rollouts of two of them."""
+    """Three evals of one config, compared, recorded and replayed, and tests over rollouts: of one, and of none."""
     copy.eval(rows=2)
     copy.write(
         "configs/eval/many.toml",
@@ -266,10 +266,12 @@ def entries(copy: Copy) -> None:
         'cassette.record = "all"\n\n[[eval]]\nname = "plain"\n\n'
         "[[ablation]]\n[ablation.sweep]\ntemperature = [0.0, 0.5]\n",
     )
-    mark = (
-        "@pytest.mark.osmosis_eval('configs/eval/many.toml', eval='{}')\ndef test_{}(rollout):\n    assert rollout\n\n"
-    )
-    copy.write("test_rollouts.py", "import pytest\n\n" + mark.format("plain", "plain") + mark.format("nix", "unknown"))
+    for name in ("plain", "nix"):
+        copy.write(
+            f"test_{name}.py",
+            "import pytest\n\n"
+            f"@pytest.mark.osmosis_eval('configs/eval/many.toml::{name}')\ndef test_it(rollout):\n    assert rollout\n",
+        )
     copy.command(0, "configs/eval/many.toml", "--osmosis-output={name}.out.json", "-v", "--osmosis-markdown=page.md")
     copy.command(0, "configs/eval/many.toml", "--osmosis-replay")
     copy.command(1, MODEL, "--continue-on-collection-errors")

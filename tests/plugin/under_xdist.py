@@ -42,9 +42,10 @@ OF_XDIST = re.compile(
 """Lines about the collection, workers and progress: plain pytest and xdist have their own, or they depend on time."""
 WORKER = re.compile(r"\[gw\d+\] \w+ -- Python .*\s*")
 TITLE = re.compile(r"([=_!-])\1{2,} (.+?) \1{3,}$")
-PROGRESS = re.compile(r"(?:\S+\.\w+ )?([.FEsxX]*) *(?:\[ *\d+%\])?$")
+PROGRESS = re.compile(r"(?:\S*\w\.\w+ )?([.FEsxX]*) *(?:\[ *\d+%\])?$")
 VERBOSE = re.compile(r"(?:\[gw\d+\] \[ *\d+%\] ([A-Z]+) (\S+)|(\S+) ([A-Z]+)(?: \(.*\))? *(?:\[ *\d+%\])?)$")
-STARTED = re.compile(r"\S+(::\S+|\.\w+) *$")
+STARTED = re.compile(r"\S*\w(::\S+|\.\w+) *$")
+NOT_COLLECTED = re.compile(r"(ERROR \S+\.py) - .*")
 DESELECTED = re.compile(r", \d+ deselected|^\d+ deselected, ")
 ONLY_DESELECTED = re.compile(r"^\d+ deselected in")
 BLOCKS = ("ERRORS", "FAILURES", "PASSES", "XFAILURES", "XPASSES")
@@ -191,7 +192,7 @@ def _blocks(lines: list[str]) -> Iterator[str]:
 
 def _short_summary(lines: list[str]) -> Iterator[str]:
     end = next((number for number, line in enumerate(lines) if TITLE.match(line)), len(lines))
-    yield from sorted(lines[:end])
+    yield from sorted(NOT_COLLECTED.sub(r"\1", line) for line in lines[:end])
     annotations = [line for line in lines[end:] if line.startswith("::")]
     yield from [line for line in lines[end:] if line not in annotations]
     yield from sorted(annotations)

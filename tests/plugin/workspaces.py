@@ -22,10 +22,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.plugin.in_process import DEADLINE_S as DEADLINE_S
+from tests.plugin import in_process
 from tests.plugin.in_process import run_command, run_pytest
 from tests.running import RUNNING
 
+DEADLINE_S = in_process.DEADLINE_S
+"""The time that a session may take on a loaded machine; what takes longer hangs."""
 UNUSED = ("asyncio", "hypothesispytest", "anyio", "metadata")
 """Plugins that these workspaces do without: they cost as much as the eval does."""
 WITHOUT_OTHERS = tuple(f"-pno:{plugin}" for plugin in UNUSED)
