@@ -1,6 +1,7 @@
-"""The modules that each process of ours imports in real sessions and commands, noted by a finder before all others.
+"""The imports of each process of ours, in real sessions and commands.
 
-So it does not matter how a process ends, and of each module it is known which file imported it first.
+A process notes them as they happen, so it does not matter how it ends, and which file was the first to import a module
+is known.
 """
 
 from __future__ import annotations

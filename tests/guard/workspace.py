@@ -38,7 +38,7 @@ def blocking(solution_str, ground_truth, extra_info):
 
 
 def write_workspace(folder: Path, rows: int) -> Path:
-    """Write an eval over so many rows, whose numbers all have three digits, and return its config."""
+    """Write an eval of `rows` rows, numbered from 100 on, since longer numbers make more bytes. Return its config."""
     config = folder / "configs/eval/x.toml"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(CONFIG, encoding="utf-8")
