@@ -91,7 +91,7 @@ class Project:
         }
         command = [sys.executable, *arguments]
         done = subprocess.run(
-            command, cwd=self._root, env={**kept, **own}, capture_output=True, text=True, timeout=300, check=False
+            command, cwd=self._root, env={**kept, **own}, capture_output=True, text=True, timeout=600, check=False
         )
         if done.returncode not in (0, 1):  # half of the rows fail
             raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
