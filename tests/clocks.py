@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 T = TypeVar("T")
 
 DEADLINE_S = 60.0
+LOOK_S = 0.005
 TURNS = 20
 """The turns of an event loop in which everything happens that is due and waits for nobody."""
 
@@ -30,6 +32,32 @@ class SteppedClock:
         self.advance(seconds)
 
     def wait(self, inbox: SimpleQueue[T], timeout_s: float) -> T:
+        return inbox.get_nowait()
+
+
+class ThreadClock:
+    """A clock for another thread, which gets messages at once, and for whom time passes only as the test advances it.
+
+    What the thread sleeps takes no time.
+    """
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.time = now
+
+    def now(self) -> float:
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        self.time += seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Return at once."""
+
+    def wait(self, inbox: SimpleQueue[T], timeout_s: float) -> T:
+        until = self.time + timeout_s
+        while self.time < until:
+            with contextlib.suppress(Empty):
+                return inbox.get(timeout=LOOK_S)
         return inbox.get_nowait()
 
 

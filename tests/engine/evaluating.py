@@ -19,6 +19,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.engine.actor import Actor
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.hosts import Hosts
@@ -97,7 +98,14 @@ class Live:
     """An eval that runs: the outcomes reported so far, and its hosts."""
 
     def __init__(
-        self, config: Path, *, environ: Mapping[str, str], probe: bool, spawn: Spawn, answers: AnswerStore | None = None
+        self,
+        config: Path,
+        *,
+        environ: Mapping[str, str],
+        probe: bool,
+        spawn: Spawn,
+        answers: AnswerStore | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.told: list[tuple[RunId, Outcome]] = []
         self.mark = uuid.uuid4().hex
@@ -108,7 +116,7 @@ class Live:
         self.run = EvalRun.start(
             self.prepared,
             SelectedRuns.of(self.prepared, list(self.prepared.plan.runs())),
-            RunSettings({**own, MARK: self.mark}, probe=probe, spawn=spawn),
+            RunSettings({**own, MARK: self.mark}, probe=probe, spawn=spawn, clock=clock),
             rerun=lambda run: f"again {run}",
             on_done=lambda run, outcome: self.told.append((run, outcome)),
         )
@@ -223,9 +231,13 @@ def running(
     paused: bool = False,
     spawn: Spawn = HostConnection,
     answers: AnswerStore | None = None,
+    clock: Clock = SYSTEM,
 ) -> Iterator[Live]:
-    """The eval in `config`, begun; finished and checked on leaving. `answers` are from a cassette or a cache."""
-    live = Live(config, environ=environ or {}, probe=probe, spawn=spawn, answers=answers)
+    """The eval in `config`, begun; finished and checked on leaving. `answers` are from a cassette or a cache.
+
+    The engine goes by `clock`; hosts, which are other processes, go by their own.
+    """
+    live = Live(config, environ=environ or {}, probe=probe, spawn=spawn, answers=answers, clock=clock)
     try:
         live.run.engine.loaded()
         if paused:

@@ -19,7 +19,6 @@ from tests.servers import (
     half_json,
     held,
     html,
-    never,
     reply,
     slow,
     status,
@@ -67,17 +66,6 @@ def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspa
         assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
-@pytest.mark.clock
-def test_waits_in_the_queue_and_for_a_slot_do_not_count_for_the_deadline(workspace: Workspace) -> None:
-    """There is one slot. Each run takes half its deadline; row 0 must retry, and waits until others return the slot."""
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(3)])
-    answered = slow(1.0, reply("42"))
-    with ChatServer(by_row({0: [status(429, retry_after="0.1"), answered]}, answered)) as server:
-        live = evaluated(workspace.config(server, evaluation={"batch_size": 1, "agent_workflow_timeout_s": 2}))
-        assert server.max_in_flight == 1
-    assert live.kinds() == ["passed"] * 3
-
-
 def test_a_run_that_holds_a_lock_goes_on_after_its_retry_although_no_slot_is_free(workspace: Workspace) -> None:
     """One slot and one lock: row 1 has the slot and waits for the lock; row 0 has the lock and waits for the slot."""
     workspace.agent(
@@ -100,8 +88,6 @@ def test_a_run_that_holds_a_lock_goes_on_after_its_retry_although_no_slot_is_fre
 UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {
     "retries exhausted": ([status(503)], "provider", "503"),
     "a day's wait": ([status(429, retry_after="86400")], "provider", "asked to wait 86400 s"),
-    "the deadline while a request is open": ([never()], "provider", "no answer within"),
-    "a retry beyond the deadline": ([status(503, retry_after="2.5"), never()], "provider", "asked to wait"),
     "a web page": ([html()], "provider", "body that is not JSON"),
     "half a body": ([half_json()], "provider", "body that is not JSON"),
     "a connection cut": ([cut_connection()], "provider", "broke"),
@@ -110,7 +96,6 @@ UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {
 }
 
 
-@pytest.mark.clock
 def test_a_request_without_an_answer_fails_only_its_run(workspace: Workspace) -> None:
     """Each row of the table is a row of the dataset; two more are answered."""
     n = len(UNANSWERED)
@@ -118,8 +103,7 @@ def test_a_request_without_an_answer_fails_only_its_run(workspace: Workspace) ->
     scripts = {row: script for row, (script, _, _) in enumerate(UNANSWERED.values())}
     with ChatServer(by_row(scripts, reply("42"))) as server:
         model = {"base_url": server.base_url, "max_retries": 1}
-        evaluation = {"batch_size": n, "agent_workflow_timeout_s": 2}
-        live = evaluated(workspace.config(server, model=model, evaluation=evaluation))
+        live = evaluated(workspace.config(server, model=model, evaluation={"batch_size": n}))
         asked = asked_rows(server)
     assert live.kinds() == ["error"] * n + ["passed"] * 2
     for row, (what, (_, boundary, error)) in enumerate(UNANSWERED.items()):
@@ -183,31 +167,6 @@ def test_concurrent_requests_of_an_agent_wait_together_for_a_slot_after_their_re
         live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
         assert asked_rows(server) == {0: 4, 1: 2, 2: 2, 3: 2}
     assert live.kinds() == ["passed"] * 4
-
-
-@pytest.mark.clock
-@pytest.mark.parametrize("client", ["light", "openai"])
-def test_answers_that_arrive_while_another_rollout_holds_the_loop_are_not_requested_again(
-    workspace: Workspace, client: str
-) -> None:
-    """Row 1 blocks for longer than a request may take; row 0's answer has arrived, and is read afterwards."""
-    workspace.agent(
-        """
-        import time
-
-        async def rollout(ctx):
-            if ctx.row_index == 1:
-                await asyncio.sleep(0.3)
-                time.sleep(2)
-            await ctx.chat(ctx.prompt)
-        """
-    )
-    with ChatServer(by_row({0: [slow(0.6, reply("42"))]}, reply("42"))) as server:
-        model = {"base_url": server.base_url, "timeout_s": 1.5, "client": client}
-        live = evaluated(workspace.config(server, model=model, evaluation={"batch_size": 2}))
-        assert asked_rows(server) == dict.fromkeys(range(4), 1)
-    assert live.kinds() == ["passed"] * 4
-    assert [live.record(row).retries for row in range(4)] == [0] * 4
 
 
 @pytest.mark.parametrize("hosts", [1, 2])

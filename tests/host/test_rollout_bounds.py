@@ -145,29 +145,6 @@ def test_a_bound_stops_the_eval_if_the_server_reports_no_usage(workspace: Worksp
     )
 
 
-@pytest.mark.clock
-def test_an_agent_that_passes_over_every_refusal_holds_up_no_other(workspace: Workspace) -> None:
-    """Row 0 asks on and on until its deadline. Row 1 shares its event loop, and ends meanwhile."""
-    code = """
-    async def rollout(ctx):
-        while ctx.row_index == 0:
-            try:
-                await ctx.chat(ctx.prompt)
-            except Exception:
-                pass
-        await asyncio.sleep(0.5)
-        await ctx.chat(ctx.prompt)
-    """
-    tables: dict[str, Any] = {
-        "agent": {"agent": "agent:rollout", "max_turns": 2},
-        "evaluation": {"agent_workflow_timeout_s": 2.0, "batch_size": 2},
-    }
-    live, requests = rolled(workspace, reply("42"), code, **tables)
-
-    assert requests == [1, 2]
-    assert (live.record(0).boundary, live.record(1).boundary) == ("timeout", None)
-
-
 OWN_CLIENTS = {
     "asynchronous": """
 from openai import AsyncOpenAI

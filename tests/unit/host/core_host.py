@@ -1,0 +1,134 @@
+"""The core of a host in this process: it rolls out with functions of the test, on a loop whose time the test advances.
+
+The client and the server are real, and everything that decides by time goes by the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.host.clients import DeniableModel, clients_of
+from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.host_endpoint import HostEndpoint
+from pytest_osmosis.host.interrupt import LoopMonitor
+from pytest_osmosis.host.limits import HostLimits
+from pytest_osmosis.host.loading import UserCode
+from pytest_osmosis.host.protocol import RunRequest, Setup
+from pytest_osmosis.models.targets import resolve
+from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.function import FunctionAgent
+from tests.clocks import LoopClock
+from tests.servers import Behaviour, ChatServer, Exchange
+
+DEADLINE_S = 60.0
+
+
+async def asks_once(ctx: ChatContext) -> None:
+    """Make a conversation of one request."""
+    await ctx.chat(ctx.prompt)
+
+
+def after(gate: threading.Event, then: Behaviour) -> Behaviour:
+    """Answers once the test has opened the gate."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        while not gate.is_set():  # noqa: ASYNC110  # the test has another thread
+            await asyncio.sleep(0.002)
+        return await then(exchange)
+
+    return behave
+
+
+class CoreHost:
+    """Begins its runs in order, within its limits, and keeps the events in `events`."""
+
+    def __init__(self, server: ChatServer, agent: Callable[[ChatContext], Any], limit: int, **setup: Any) -> None:
+        self.clock = LoopClock()
+        self.events: list[Mapping[str, Any]] = []
+        table = ModelTable(base_url=server.base_url, **setup.pop("model", {}))
+        target = resolve("served", table, {}, where="x").to_json()
+        self._setup = Setup("roll", ".", (), target, limit=limit, max_limit=limit, scores_at_once=False, **setup)
+        self._clients = {tag: DeniableModel(each, print) for tag, each in clients_of(self._setup, {}).items()}
+        endpoint = HostEndpoint(self._setup, {})
+        endpoint.connect(self._clients, self.emit)
+        self._limits = HostLimits(limit, self._begin)
+        self._monitor = LoopMonitor(lambda key, stack: None)
+        code = UserCode(FunctionAgent("rollout", agent), (), None, {})
+        self.core = HostCore(self._setup, code, self._clients, endpoint, self._limits, self._monitor, self)
+        self._waiting: deque[RunRequest] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def run(self, *rows: int) -> None:
+        """Let a run of each row wait for its slot; its prompt is "row N"."""
+        for row in rows:
+            request: Any = {"op": "run", "row": row, "run": 0, "attempt": 1, "record": {}, "ground_truth": None}
+            self._waiting.append(request | {"prompt": [{"role": "user", "content": f"row {row}"}], "seed": None})
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and self._limits.slots.begin():
+            self._tasks.append(asyncio.create_task(self.core.perform(self._waiting.popleft())))
+
+    def stall(self, seconds: float) -> None:
+        """Let time pass in which code of another rollout holds the loop."""
+        self.clock.time += seconds
+        self._monitor.stalls.total_s += seconds
+
+    async def heard(self, ev: str, row: int, **fields: Any) -> Mapping[str, Any]:
+        """Wait for an event of a row, and return it. No time passes meanwhile; fails after a deadline."""
+        wanted = {"ev": ev, "row": row, **fields}
+        for _ in range(int(DEADLINE_S / 0.002)):
+            for event in self.events:
+                if wanted.items() <= event.items():
+                    return event
+            await asyncio.to_thread(threading.Event().wait, 0.002)
+        raise AssertionError(f"no {wanted} in {self.events}")
+
+    async def rollout(self, row: int) -> Mapping[str, Any]:
+        """Wait for the end of a rollout."""
+        return await self.heard("rollout", row)
+
+    async def close(self) -> None:
+        self.core.closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for client in self._clients.values():
+            await client.close()
+
+    # -- the sink of events ------------------------------------------------------------------------------------------
+
+    def emit(self, event: Any) -> None:
+        self.events.append(event)
+
+    emit_from_thread = send_artifact = emit
+
+    def flush(self) -> None:
+        """Keep nothing back."""
+
+    def redacted(self, value: Mapping[str, Any]) -> str:
+        return json.dumps(value)
+
+    def hide(self, name: str, value: str) -> None:
+        """Hide nothing."""
+
+
+@asynccontextmanager
+async def core_host(
+    server: ChatServer, agent: Callable[[ChatContext], Any] = asks_once, limit: int = 1, **setup: Any
+) -> AsyncIterator[CoreHost]:
+    """A host of `limit` rollouts in flight, closed in the end; `setup` are further fields of its setup."""
+    host = CoreHost(server, agent, limit, **setup)
+    try:
+        yield host
+    finally:
+        await host.close()

@@ -1,0 +1,128 @@
+"""The time that counts for the deadline of a rollout: its own, and not what it waits for because of others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from pytest_osmosis.errors import BoundError
+from pytest_osmosis.host.bounds import RolloutBounds
+from pytest_osmosis.rollouts.context import ChatContext
+from tests.engine.test_engine_retries import by_row
+from tests.servers import ChatServer, never, reply, status
+from tests.unit.host.core_host import after, core_host
+
+TIME_S = 50.0
+
+
+async def asked(server: ChatServer, n: int) -> None:
+    """Wait until the server has had so many requests."""
+    await asyncio.to_thread(server.wait_for, lambda server: len(server.requests) == n)
+
+
+async def test_waits_in_the_queue_and_for_a_slot_do_not_count() -> None:
+    """There is one slot. Row 0 must retry, and then waits for row 1, which has the slot meanwhile."""
+    gates = [threading.Event() for _ in range(3)]
+    answers = {row: [after(gate, reply("42"))] for row, gate in enumerate(gates)}
+    answers[0].insert(0, status(429, retry_after="1"))
+    with ChatServer(by_row(answers, never())) as server:
+        async with core_host(server, agent_timeout_s=TIME_S) as host:
+            host.run(0, 1, 2)
+            await host.heard("retry", 0, waits=True)
+            await host.heard("start", 1)
+            await asked(server, 2)
+            await host.clock.advance(2.0)  # row 0 may be sent again
+            for row, n_asked in ((1, 3), (0, 4), (2, 4)):
+                await host.clock.advance(TIME_S - 10)
+                gates[row].set()
+                assert "boundary" not in await host.rollout(row)
+                await asked(server, n_asked)
+    assert server.max_in_flight == 1
+
+
+async def test_a_deadline_that_passes_while_a_request_is_open_is_the_providers_failure() -> None:
+    with ChatServer(never()) as server:
+        async with core_host(server, agent_timeout_s=TIME_S) as host:
+            host.run(0)
+            await asked(server, 1)
+            await host.clock.advance(TIME_S)
+            event = await host.rollout(0)
+    assert (event["boundary"], event["retries"]) == ("provider", 0)
+    assert event["error"] == "no answer within the 50 s of agent_workflow_timeout_s (0 retries)"
+
+
+async def test_a_retry_beyond_the_deadline_is_not_waited_for() -> None:
+    with ChatServer(status(503, retry_after="60")) as server:
+        async with core_host(server, agent_timeout_s=TIME_S) as host:
+            host.run(0)
+            event = await host.rollout(0)
+    assert event["boundary"] == "provider"
+    assert event["error"].endswith("; asked to wait 60 s, 50 s are left")
+
+
+@pytest.mark.parametrize("client", ["light", "openai"])
+async def test_an_answer_that_arrives_while_another_rollout_holds_the_loop_is_not_requested_again(client: str) -> None:
+    gate = threading.Event()
+    with ChatServer(after(gate, reply("42"))) as server:
+        async with core_host(server, agent_timeout_s=TIME_S, model={"timeout_s": 10.0, "client": client}) as host:
+            host.run(0)
+            await asked(server, 1)
+            host.stall(100.0)
+            await host.clock.advance(9.0)
+            gate.set()
+            event = await host.rollout(0)
+    assert ("boundary" in event, event["retries"], len(server.requests)) == (False, 0, 1)
+
+
+async def test_the_wait_for_a_permit_does_not_count() -> None:
+    with ChatServer(reply("42")) as server:
+        async with core_host(server, agent_timeout_s=TIME_S, permits=True) as host:
+            host.run(0)
+            ask = await host.heard("ask", 0)
+            await host.clock.advance(10 * TIME_S)
+            assert not server.requests
+            host.core.grant_permits([ask["id"]])
+            assert "boundary" not in await host.rollout(0)
+
+
+async def test_code_beside_a_request_that_waits_for_its_permit_reaches_the_deadline_once_it_has_it() -> None:
+    async def agent(ctx: ChatContext) -> None:
+        await asyncio.gather(ctx.chat(ctx.prompt), asyncio.Event().wait())
+
+    with ChatServer(reply("42")) as server:
+        async with core_host(server, agent, agent_timeout_s=TIME_S, permits=True) as host:
+            host.run(0)
+            ask = await host.heard("ask", 0)
+            await host.clock.advance(10 * TIME_S)
+            assert len(host.events) == 2, "its start, and the question for the permit"
+            host.core.grant_permits([ask["id"]])
+            await asked(server, 1)
+            await host.clock.advance(TIME_S)
+            event = await host.rollout(0)
+    assert event["boundary"] == "timeout"
+
+
+async def test_an_agent_that_passes_over_every_refusal_holds_up_no_other() -> None:
+    """Row 0 asks on and on until its deadline. Row 1 shares its event loop, and ends meanwhile."""
+
+    async def agent(ctx: ChatContext) -> None:
+        while ctx.row_index == 0:
+            with contextlib.suppress(BoundError):
+                await ctx.chat(ctx.prompt)
+        await ctx.chat(ctx.prompt)
+
+    with ChatServer(reply("42")) as server:
+        async with core_host(server, agent, 2, agent_timeout_s=TIME_S, bounds=RolloutBounds(max_turns=2)) as host:
+            host.run(0)
+            await asked(server, 2)
+            await host.clock.advance(1.0)
+            host.run(1)
+            assert "boundary" not in await host.rollout(1)
+            assert not [event for event in host.events if event["ev"] == "rollout" and event["row"] == 0]
+            for _ in range(5):
+                await host.clock.advance(TIME_S / 5)
+            event = await host.rollout(0)
+    assert (event["boundary"], len(server.requests)) == ("timeout", 3)
