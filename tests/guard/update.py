@@ -17,7 +17,6 @@ def update() -> None:
     with tempfile.TemporaryDirectory() as folder:
         modules = {name: module_figures(imports) for name, imports in processes(Path(folder)).items()}
     groups = {"counts": {**now["counts"], **of_import}, "traffic": now["traffic"], "modules": modules}
-    groups |= {name: functions for name, functions in now.items() if name not in groups}
     FILE.write_text(json.dumps(groups, indent=1) + "\n", encoding="utf-8")
 
 
