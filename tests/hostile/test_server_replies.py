@@ -75,7 +75,6 @@ def evaluated(
     """Run an eval for each client, with one row for each answer of its script; return its runs by row."""
     hostile.write("agent.py", AGENT)
     hostile.write("peak.py", PEAK)
-    hostile.plugins = ["-ppeak"]
     with ExitStack() as stack:
         servers = {client: stack.enter_context(WireServer(*script)) for client, script in scripts.items()}
         for client, server in servers.items():
@@ -185,6 +184,7 @@ def large(client: str) -> list[Answer]:
     "client", ["light", *(pytest.param(client, marks=pytest.mark.nightly) for client in ("openai", "anthropic"))]
 )
 def test_an_answer_of_any_size_takes_at_most_twice_its_bound(hostile: HostileWorkspace, client: str) -> None:
+    hostile.plugins = ["-ppeak"]
     evaluated(hostile, {client: [answer(JSON, body=body(client))] * 2})
     usual_mb = peak_mb(hostile)
     refused, read = [*too_large(client), *large_when_read(client)], large(client)
