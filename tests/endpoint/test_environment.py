@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import ChatServer, answered, reply
 
@@ -132,6 +130,7 @@ import openai, threading
 
 CLIENT = openai.OpenAI()
 FOUND = {}
+AT_ONCE, begun, asked = NUMBER, [], []
 
 def ask(ctx):
     try:
@@ -140,26 +139,31 @@ def ask(ctx):
         FOUND[ctx.row_index] = error.message
 
 async def rollout(ctx):
+    begun.append(ctx)
+    while len(begun) < AT_ONCE:
+        await asyncio.sleep(0.01)
     thread = threading.Thread(target=ask, args=[ctx])
     thread.start()
     await asyncio.to_thread(thread.join)
-    await asyncio.sleep(0.3)  # so that both rollouts are in flight
+    asked.append(ctx)
+    while len(asked) < AT_ONCE:
+        await asyncio.sleep(0.01)
     return [*ctx.prompt, {"role": "assistant", "content": FOUND.get(ctx.row_index, "42")}]
 """
 
 
-@pytest.mark.clock
 def test_a_bare_thread_is_that_of_the_only_rollout_or_is_told_what_to_do(
     workspace: Workspace, server: ChatServer
 ) -> None:
-    workspace.agent(BARE_THREAD)
+    workspace.agent(BARE_THREAD.replace("NUMBER", "1"))
     alone = evaluated(workspace.config(server, agent=AGENT, evaluation={"batch_size": 1}))
+    workspace.agent(BARE_THREAD.replace("NUMBER", "4"))
     together = evaluated(workspace.config(server, agent=AGENT, evaluation={"batch_size": 4}))
 
     assert alone.kinds() == ["passed"] * 4
     assert [event["usage"] for event in alone.events("rollout")] == [{"input_tokens": 7, "output_tokens": 3}] * 4
     answers = [event["messages"][-1]["content"] for event in together.events("rollout")]
-    assert any("4 rollouts are in flight" in answer and "asyncio.to_thread" in answer for answer in answers), answers
+    assert all("4 rollouts are in flight" in answer and "asyncio.to_thread" in answer for answer in answers), answers
 
 
 JUDGE = """

@@ -65,17 +65,6 @@ def test_a_bound_that_the_runs_reach_exactly_stops_nothing(workspace: Workspace)
     assert live.run.engine.stopped is None or live.run.engine.stopped.reason == "closed"
 
 
-@pytest.mark.clock
-def test_runs_that_were_handed_out_are_held_back_once_costs_rise(workspace: Workspace) -> None:
-    """The first runs are cheap, so that more are handed out than fit once runs cost ten times as much."""
-    meter = Meter(lambda n: 100 if n < 40 else 1000)
-    live = spent(workspace, meter, 0.06, evaluation={"batch_size": 32})
-
-    assert 0.05 < (live.results.cost_usd or 0.0) < 0.06 + 0.025  # 32 more in flight would cost 0.032
-    assert live.results.count("pending") > 80
-    assert live.kinds().count("skipped") == live.results.count("pending")
-
-
 def test_a_bound_slows_nothing_once_a_cost_is_known(workspace: Workspace) -> None:
     """The first run is alone. All others are answered only once four of them are in flight."""
     arrived, together = 0, asyncio.Event()

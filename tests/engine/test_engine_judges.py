@@ -183,14 +183,6 @@ def test_a_judge_without_a_score_is_a_reward_error_with_its_text(questions: Work
     assert [use.calls for use in live.record(0).judge_uses] == [2], "they cost money all the same"
 
 
-@pytest.mark.clock
-def test_a_judge_that_never_answers_is_an_outage(questions: Workspace) -> None:
-    live, _ = judged_by(questions, never(), evaluation={"grader_timeout_s": 0.3})
-
-    assert live.results.boundaries() == {"provider": ROWS}
-    assert "0.3 s" in live.record(0).scorer_errors["rubric"].message
-
-
 def test_a_wrong_key_of_a_judge_stops_the_eval_and_stays_secret(questions: Workspace) -> None:
     questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": "1"} for row in range(40)])
     echo = {"error": {"message": f"Incorrect API key provided: {KEY}"}}
@@ -282,11 +274,10 @@ def test_failures_of_judges_in_functions_are_told_apart(
 
 
 @pytest.mark.clock
-@pytest.mark.parametrize("code", [OLD, NEW], ids=["blocks", "awaits"])
-def test_a_silent_judge_of_a_function_is_an_outage(questions: Workspace, code: str) -> None:
+def test_a_silent_judge_of_a_function_that_blocks_is_an_outage(questions: Workspace) -> None:
     questions.rows([{"user_prompt": "What is 6 * 7?", "ground_truth": "42"}])
     modules = "pytest_osmosis.config.tables, pytest_osmosis.models.light, pytest_osmosis.models.completions"
-    code = f"import {modules}\n{code}"  # else the first call does, within the time limit
+    code = f"import {modules}\n{OLD}"  # else the first call does, within the time limit
     live, _ = called(questions, code, never(), evaluation={"grader_timeout_s": 2})
 
     assert live.results.boundaries() == {"provider": 1}

@@ -650,3 +650,28 @@ def test_the_last_runs_are_for_hosts_that_can_begin_them(tmp_path: Path) -> None
     stepped.begin()
     assert [len(host.runs()) for host in stepped.hosts] == [1, 1, 1, 1]
     stepped.end()
+
+
+def test_runs_that_were_handed_out_are_taken_back_once_they_cost_more(tmp_path: Path) -> None:
+    """The first run is cheap, so that more are handed out than fit once runs cost twenty times as much."""
+    bounds = Bounds(math.inf, "some", max_tokens=1_000)
+    stepped = SteppedEngine(tmp_path, 60, scorers={"exact": False}, batch_size=8, bounds=bounds)
+    stepped.begin()
+    host = stepped.host("host")
+
+    def rolls(run: RunId, tokens: int) -> None:
+        host.say("start", run)
+        usage = {"input_tokens": tokens, "output_tokens": 0}
+        host.say("rollout", run, ms=1.0, messages=[], n_prompt=0, usage=usage)
+        stepped.turn()
+
+    rolls(stepped.runs[0], 10)
+    handed = host.runs()
+    assert (len(handed), host.asked("drop")) == (1 + 16, [])
+    for run in handed[1:4]:
+        rolls(run, 200)
+    assert len(host.asked("drop")) == 1, "610 are used, and the others may take 2,600"
+    host.say("dropped", runs=[{**run.to_json(), "attempt": 1} for run in handed[4:]])
+    stepped.turn()
+    assert host.runs()[len(handed) :] == handed[4:6], "two more fit"
+    stepped.end()

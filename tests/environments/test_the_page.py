@@ -19,7 +19,7 @@ from aiohttp import web
 
 from tests.environments import page_environments
 from tests.plugin.workspaces import DEADLINE_S, Workspace, read_json
-from tests.servers import Behaviour, ChatServer, Exchange, Seen, answered, held, slow
+from tests.servers import Behaviour, ChatServer, Exchange, Seen, answered, held
 
 MODEL = "--osmosis-model=openai/gpt-4.1-mini"
 SAVED = "outputs/evals/my-env--openai--gpt-4.1-mini"
@@ -279,14 +279,13 @@ def _as_another(then: Behaviour) -> Behaviour:
     return behave
 
 
-@pytest.mark.clock
 def test_concurrency(page: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """--max-concurrent-generation, --max-concurrent-scoring, --no-interleave-scoring, --num-workers"""
     run = (
         "--osmosis-env=my-env", MODEL, "--osmosis-num-workers=1", "--osmosis-save-results", "--osmosis-num-examples=8",
         "--osmosis-state-columns=scored_at_once,rolled_out", "--osmosis-rollouts-per-example=1", "--osmosis-no-probe",
     )  # fmt: skip
-    answer = slow(0.02, answered(lambda _: "42"))
+    answer = answered(lambda _: "42")
     with ChatServer(_with_another(answer), _as_another(answer)) as server:
         monkeypatch.setenv("PYTEST_OSMOSIS_BASE_URL", server.base_url)
         page.run(*run, "--osmosis-max-concurrent-generation=2", "--osmosis-max-concurrent-scoring=1")

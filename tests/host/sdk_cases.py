@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 LIMIT_S = 2.0
-"""The time limit of a rollout, and of its grading."""
+LATE = {"a slow workflow": "agent_workflow_timeout_s", "a slow Grader": "grader_timeout_s"}
+"""The rows that end only with their time, and the limit that ends them: `LIMIT_S`."""
 
 CODE = """
 import asyncio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,10 +14,11 @@ import pytest
 
 from pytest_osmosis.record.run_record import RunRecord
 from tests.engine.evaluating import Live, Workspace, evaluated
-from tests.host.sdk_cases import CODE, LIMIT_S, ROWS
+from tests.host.sdk_cases import CODE, LATE, LIMIT_S, ROWS
 from tests.host.test_host_contracts import entrypoint_error
 
 Ends = Mapping[str, tuple[str, float | None]]
+IN_TIME = [name for name in ROWS if name not in LATE]
 
 
 def has_backend() -> bool:
@@ -32,14 +33,26 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Live:
-    """An eval of all rows."""
+    """An eval of all rows that end by themselves."""
+    return ended(tmp_path_factory, IN_TIME)
+
+
+@pytest.fixture(scope="module")
+def records(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, RunRecord]:
+    """The records of all rows. Each that ends only with its time has an eval of its own."""
+    late = {name: ended(tmp_path_factory, [name], **{key: LIMIT_S}).record(0) for name, key in LATE.items()}
+    return {name: late[name] if name in LATE else live.record(IN_TIME.index(name)) for name in ROWS}
+
+
+def ended(tmp_path_factory: pytest.TempPathFactory, names: Sequence[str], **evaluation: float) -> Live:
+    """Run an eval of these rows."""
     workspace = Workspace(tmp_path_factory.mktemp("sdk"))
-    workspace.rows([row for row, _ in ROWS.values()])
+    workspace.rows([ROWS[name][0] for name in names])
     workspace.write("rollouts/mine/main.py", CODE)
     config = workspace.config(
         None,
         experiment={"rollout": "mine", "entrypoint": "main.py"},
-        evaluation={"batch_size": 8, "agent_workflow_timeout_s": LIMIT_S, "grader_timeout_s": LIMIT_S},
+        evaluation={"batch_size": 8, **evaluation},
         scoring={"eval_fns": []},
     )
     return evaluated(config)
@@ -55,24 +68,21 @@ def fields_of(record: RunRecord) -> dict[str, Any]:
     return {source: json.loads(fields) for source, fields in record.notes.fields.items()}
 
 
-@pytest.mark.clock
-def test_every_rollout_ends_as_in_the_sdk(live: Live) -> None:
-    ends = {name: end_of(live.record(row)) for row, name in enumerate(ROWS)}
+def test_every_rollout_ends_as_in_the_sdk(records: Mapping[str, RunRecord]) -> None:
+    ends = {name: end_of(record) for name, record in records.items()}
     assert ends == {name: end for name, (_, end) in ROWS.items()}
 
 
-@pytest.mark.clock
 @pytest.mark.skipif(not has_backend(), reason="osmosis_ai is not installed, so there is nothing to compare with")
 def test_the_backend_of_the_sdk_ends_them_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     module = ModuleType("main")
     exec(CODE, vars(module))
-    rows = [(name, row) for name, (row, _) in ROWS.items()]
-    ends = {name: asyncio.run(end_in_backend(module, str(index), row)) for index, (name, row) in enumerate(rows)}
+    ends = {name: asyncio.run(end_in_backend(module, name)) for name in ROWS}
     assert ends == {name: end for name, (_, end) in ROWS.items()}
 
 
-async def end_in_backend(module: Any, name: str, row: Mapping[str, Any]) -> tuple[str, float | None]:
+async def end_in_backend(module: Any, name: str) -> tuple[str, float | None]:
     """Return how the SDK's own `LocalBackend` ends a rollout of a row, as its local evals prepare it."""
     from osmosis_ai.eval.local.dataset import normalize_row  # type: ignore[import-not-found]
     from osmosis_ai.rollout import ExecutionRequest, LocalBackend  # type: ignore[import-not-found]
@@ -83,15 +93,16 @@ async def end_in_backend(module: Any, name: str, row: Mapping[str, Any]) -> tupl
         grader=module.Judge,
         grader_config=module.judge_config,
     )
-    normal = normalize_row({"ground_truth": None, "metadata": None, **row}, row_index=0, source_row_index=0)
+    limit_s = LIMIT_S if name in LATE else 600.0
+    normal = normalize_row({"ground_truth": None, "metadata": None, **ROWS[name][0]}, row_index=0, source_row_index=0)
     outcome = await backend.execute(
         ExecutionRequest(
-            id=name,
+            id=str(list(ROWS).index(name)),
             prompt=normal.initial_messages,
             label=normal.label,
             metadata=normal.metadata,
-            agent_timeout_sec=LIMIT_S,
-            grader_timeout_sec=LIMIT_S,
+            agent_timeout_sec=limit_s,
+            grader_timeout_sec=limit_s,
         )
     )
     graded = outcome.grader
@@ -100,7 +111,6 @@ async def end_in_backend(module: Any, name: str, row: Mapping[str, Any]) -> tupl
     return ("skipped", None) if graded.sample.remove_sample else ("success", graded.sample.reward)
 
 
-@pytest.mark.clock
 @pytest.mark.parametrize(
     ("name", "boundary", "text"),
     [
@@ -118,22 +128,22 @@ async def end_in_backend(module: Any, name: str, row: Mapping[str, Any]) -> tupl
         ("neither label nor metadata", None, "the row has neither a ground_truth (label) nor metadata"),
     ],
 )
-def test_what_keeps_a_rollout_from_its_reward_is_said(live: Live, name: str, boundary: str | None, text: str) -> None:
-    record = live.record(list(ROWS).index(name))
+def test_what_keeps_a_rollout_from_its_reward_is_said(
+    records: Mapping[str, RunRecord], name: str, boundary: str | None, text: str
+) -> None:
+    record = records[name]
     assert record.boundary == boundary
     assert text in (record.error or record.scorer_errors["reward"].message)
 
 
-@pytest.mark.clock
-def test_metrics_and_further_facts_are_kept(live: Live) -> None:
-    record = live.record(list(ROWS).index("an output with metrics"))
+def test_metrics_and_further_facts_are_kept(records: Mapping[str, RunRecord]) -> None:
+    record = records["an output with metrics"]
     assert record.metrics == {"rollout": {"turns": 2.0}, "reward": {"overlap": 0.5}}
     assert fields_of(record) == {"rollout": {"note": "brief"}, "reward": {"judge": "x"}}
-    record = live.record(list(ROWS).index("a source with a reward"))
+    record = records["a source with a reward"]
     assert (record.metrics, fields_of(record)) == ({"rollout": {"f1": 0.5}}, {"rollout": {"by": "source"}})
 
 
-@pytest.mark.clock
 def test_empty_folders_for_artifacts_are_not_kept(live: Live) -> None:
     assert not list((live.run.directory.path / "artifacts").glob("*"))
 

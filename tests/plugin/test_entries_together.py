@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from tests.plugin.workspaces import Workspace, read_json, wait_until
-from tests.servers import ChatServer, Exchange, held, reply, slow
+from tests.servers import ChatServer, Exchange, held, reply, together
 
 FILE = "configs/eval/several.toml"
 SEVERAL = f"--osmosis-config={FILE}"
@@ -75,9 +75,8 @@ def without_times(table: dict[str, Any]) -> dict[str, Any]:
     return {**table, "duration_ms": None, "entries": entries}
 
 
-@pytest.mark.clock
 def test_an_option_lowers_the_cap_of_all(workspace: Workspace) -> None:
-    with ChatServer(slow(0.01, reply("42"))) as server:
+    with ChatServer(together(2, reply("42"))) as server:
         entries(workspace, *[""] * 5, rows=4, base_url=server.base_url)
         result = workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-max-in-flight=2")
 

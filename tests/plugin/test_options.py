@@ -6,7 +6,7 @@ import pytest
 
 from pytest_osmosis.plugin.command import options
 from tests.plugin.workspaces import Workspace, read_json
-from tests.servers import ChatServer, reply, slow
+from tests.servers import ChatServer, reply, together
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 BOTH = (CONFIG, "--osmosis-config=configs/eval/y.toml")
@@ -32,9 +32,8 @@ def test_limit_all_overrides_the_limit_of_the_config(workspace: Workspace) -> No
     result.assert_outcomes(passed=12)
 
 
-@pytest.mark.clock
 def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
-    with ChatServer(slow(0.1, reply("42"))) as server:
+    with ChatServer(reply("42"), together(2, reply("42"))) as server:  # after the probe
         workspace.eval(rows=12, model={"base_url": server.base_url})
 
         result = workspace.run(CONFIG, "--osmosis-batch-size=3")

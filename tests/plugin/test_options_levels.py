@@ -14,7 +14,7 @@ import pytest
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.plugin.command import options
 from tests.plugin.workspaces import DEADLINE_S, Workspace
-from tests.servers import ChatServer, reply, slow
+from tests.servers import ChatServer, reply, together
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
@@ -117,9 +117,9 @@ def test_options_of_addopts_apply_to_an_eval_that_the_command_names(workspace: W
     workspace.run(CONFIG).assert_outcomes(passed=6)
 
 
-@pytest.mark.clock
 def test_max_in_flight_limits_every_eval(workspace: Workspace) -> None:
-    with ChatServer(slow(0.05, reply("42"))) as server:
+    workspace = workspace
+    with ChatServer(together(2, reply("42"))) as server:
         workspace.eval(rows=12, model={"base_url": server.base_url}, evaluation={"batch_size": 8})
 
         result = workspace.run(CONFIG, "--osmosis-max-in-flight=2", "--osmosis-no-probe")

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from tests.plugin.workspaces import Workspace, junit_cases
-from tests.servers import ChatServer, reply, slow
+from tests.servers import ChatServer, reply, together
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 SHOW_ALL = "--osmosis-show-failures=all"
@@ -35,9 +35,8 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 """
 
 
-@pytest.mark.clock
 def test_output_appears_in_its_own_test_only(workspace: Workspace) -> None:
-    with ChatServer(slow(0.1, reply("42"))) as server:
+    with ChatServer(reply("42"), together(2, reply("42"))) as server:  # after the probe
         workspace.write("agents.py", AGENT)
         workspace.write("rewards.py", REWARDS)
         workspace.eval(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -23,7 +24,9 @@ from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.protocol import RunRequest, Setup
+from pytest_osmosis.host.rubric_scorer import RubricScorer
 from pytest_osmosis.models.targets import resolve
+from pytest_osmosis.rewards.functions import EvalFunction
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.function import FunctionAgent
 from tests.clocks import LoopClock
@@ -51,7 +54,14 @@ def after(gate: threading.Event, then: Behaviour) -> Behaviour:
 class CoreHost:
     """Begins its runs in order, within its limits, and keeps the events in `events`."""
 
-    def __init__(self, server: ChatServer, agent: Callable[[ChatContext], Any], limit: int, **setup: Any) -> None:
+    def __init__(
+        self,
+        server: ChatServer,
+        agent: Callable[[ChatContext], Any],
+        limit: int,
+        functions: tuple[EvalFunction, ...],
+        **setup: Any,
+    ) -> None:
         self.clock = LoopClock()
         self.events: list[Mapping[str, Any]] = []
         table = ModelTable(base_url=server.base_url, **setup.pop("model", {}))
@@ -62,7 +72,8 @@ class CoreHost:
         endpoint.connect(self._clients, self.emit)
         self._limits = HostLimits(limit, self._begin)
         self._monitor = LoopMonitor(lambda key, stack: None)
-        code = UserCode(FunctionAgent("rollout", agent), (), None, {})
+        rubric = None if self._setup.judge is None else RubricScorer.of(self._setup.judge)
+        code = UserCode(FunctionAgent("rollout", agent), functions, None, {}, rubric)
         self.core = HostCore(self._setup, code, self._clients, endpoint, self._limits, self._monitor, self)
         self._waiting: deque[RunRequest] = deque()
         self._tasks: list[asyncio.Task[None]] = []
@@ -73,6 +84,13 @@ class CoreHost:
             request: Any = {"op": "run", "row": row, "run": 0, "attempt": 1, "record": {}, "ground_truth": None}
             self._waiting.append(request | {"prompt": [{"role": "user", "content": f"row {row}"}], "seed": None})
         self._begin()
+
+    def score(self, row: int, name: str) -> None:
+        """Let a function score an answer of "42" to a row."""
+        messages = [{"role": "user", "content": f"row {row}"}, {"role": "assistant", "content": "42"}]
+        request: Any = {"op": "score", "row": row, "run": 0, "attempt": 1, "record": {}, "ground_truth": "42"}
+        request |= {"names": [name], "messages": messages, "n_prompt": 1, "metrics": {}, "samples": ()}
+        self._tasks.append(asyncio.create_task(self.core.score(request | {"environment": {}})))
 
     def _begin(self) -> None:
         while self._waiting and self._limits.slots.begin():
@@ -86,11 +104,12 @@ class CoreHost:
     async def heard(self, ev: str, row: int, **fields: Any) -> Mapping[str, Any]:
         """Wait for an event of a row, and return it. No time passes meanwhile; fails after a deadline."""
         wanted = {"ev": ev, "row": row, **fields}
-        for _ in range(int(DEADLINE_S / 0.002)):
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
             for event in self.events:
                 if wanted.items() <= event.items():
                     return event
-            await asyncio.to_thread(threading.Event().wait, 0.002)
+            await asyncio.to_thread(time.sleep, 0.002)
         raise AssertionError(f"no {wanted} in {self.events}")
 
     async def rollout(self, row: int) -> Mapping[str, Any]:
@@ -102,6 +121,7 @@ class CoreHost:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.core.close()
         for client in self._clients.values():
             await client.close()
 
@@ -124,10 +144,14 @@ class CoreHost:
 
 @asynccontextmanager
 async def core_host(
-    server: ChatServer, agent: Callable[[ChatContext], Any] = asks_once, limit: int = 1, **setup: Any
+    server: ChatServer,
+    agent: Callable[[ChatContext], Any] = asks_once,
+    limit: int = 1,
+    functions: tuple[EvalFunction, ...] = (),
+    **setup: Any,
 ) -> AsyncIterator[CoreHost]:
     """A host of `limit` rollouts in flight, closed in the end; `setup` are further fields of its setup."""
-    host = CoreHost(server, agent, limit, **setup)
+    host = CoreHost(server, agent, limit, functions, **setup)
     try:
         yield host
     finally:

@@ -1,4 +1,4 @@
-"""The time that counts for the deadline of a rollout: its own, and not what it waits for because of others."""
+"""The time that counts for the deadlines of a rollout and its scoring: their own, not what they wait for others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import threading
 
 import pytest
 
+from pytest_osmosis import evaluate_rubric
+from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import BoundError
 from pytest_osmosis.host.bounds import RolloutBounds
+from pytest_osmosis.models.targets import resolve
+from pytest_osmosis.rewards.functions import eval_function
 from pytest_osmosis.rollouts.context import ChatContext
 from tests.engine.test_engine_retries import by_row
 from tests.servers import ChatServer, never, reply, status
@@ -126,3 +130,38 @@ async def test_an_agent_that_passes_over_every_refusal_holds_up_no_other() -> No
                 await host.clock.advance(TIME_S / 5)
             event = await host.rollout(0)
     assert (event["boundary"], len(server.requests)) == ("timeout", 3)
+
+
+NO_ANSWER = "no answer of the judge within the 50 s of grader_timeout_s"
+
+
+async def test_a_judge_that_never_answers_is_an_outage() -> None:
+    with ChatServer(never()) as server:
+        judge = resolve("the-judge", ModelTable(base_url=server.base_url), {}, where="x")
+        setup = {
+            "model": "the-judge", "base_url": server.base_url, "target": judge.to_json(), "rubric": "Right?",
+            "score_range": (0, 1), "votes": 1, "sees": "answer", "metadata": (), "system_prompt": "", "sampling": {},
+        }  # fmt: skip
+        async with core_host(server, judge=setup, grader_timeout_s=TIME_S) as host:
+            host.score(0, "rubric")
+            await asked(server, 1)
+            await host.clock.advance(TIME_S)
+            event = await host.heard("score", 0)
+    assert event["errors"]["rubric"] == {"message": NO_ANSWER, "details": "", "boundary": "provider"}
+
+
+async def test_a_silent_judge_of_a_function_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def judged(solution_str: str) -> float:
+        model = "openai/gpt-5-mini"
+        return (await evaluate_rubric(solution_str=solution_str, rubric="Right?", model=model)).score
+
+    with ChatServer(never()) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-judge-0123456789")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        functions = (eval_function("judged", judged),)
+        async with core_host(server, functions=functions, grader_timeout_s=TIME_S) as host:
+            host.score(0, "judged")
+            await asked(server, 1)
+            await host.clock.advance(TIME_S)
+            event = await host.heard("score", 0)
+    assert (event["errors"]["judged"]["message"], event["errors"]["judged"]["boundary"]) == (NO_ANSWER, "provider")
