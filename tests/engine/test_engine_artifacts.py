@@ -24,6 +24,8 @@ from tests.engine import evaluating
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import ChatServer
 
+pytestmark = pytest.mark.slow
+
 GRADES = """
 from pytest_osmosis import Grader
 class Grades(Grader):

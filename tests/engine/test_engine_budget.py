@@ -12,6 +12,8 @@ from aiohttp import web
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import ChatServer, Exchange, reply
 
+pytestmark = pytest.mark.slow
+
 PRICES = {"served": {"input": 1.0, "output": 0.0}}
 """A dollar for a million input tokens."""
 TWO_REQUESTS = """

@@ -14,6 +14,8 @@ import pytest
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
 from tests.engine.evaluating import Live, Workspace, evaluated
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_S = 60.0
 """Far more than the time limits, the grace after them and new hosts take; a busy machine needs some of it."""
 TIMEOUTS = {"agent_workflow_timeout_s": 2, "grader_timeout_s": 2}

@@ -9,6 +9,8 @@ import pytest
 from pytest_osmosis.errors import CodeError
 from tests.engine.evaluating import Workspace, evaluated
 
+pytestmark = pytest.mark.slow
+
 OURS = """
 from pytest_osmosis import AgentWorkflow, AgentWorkflowConfig, ConcurrencyConfig, Grader, GraderConfig
 

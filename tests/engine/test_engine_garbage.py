@@ -7,6 +7,8 @@ import pytest
 from pytest_osmosis.host.main import COLLECT_AFTER, COLLECT_AFTER_LOADING
 from tests.engine.evaluating import Workspace, evaluated
 
+pytestmark = pytest.mark.slow
+
 TELLS = """
 import gc
 WHILE_LOADING = gc.get_threshold()[0]

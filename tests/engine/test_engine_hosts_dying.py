@@ -19,6 +19,8 @@ from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, running
 from tests.engine.test_engine_retries import by_row
 from tests.servers import ChatServer, held, reply, slow
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -18,6 +18,8 @@ from pytest_osmosis.demo.server import application
 from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, held, reply
 
+pytestmark = pytest.mark.slow
+
 GATHERING = """
 async def rollout(ctx):
     replies = await asyncio.gather(*(ctx.chat(ctx.prompt) for _ in range(3)))

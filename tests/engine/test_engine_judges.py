@@ -25,6 +25,8 @@ from tests.servers import (
     together,
 )
 
+pytestmark = pytest.mark.slow
+
 RIGHT = json.dumps({"score": 1, "explanation": "it is right"})
 ROWS = 4
 KEY = "sk-judge-0123456789"

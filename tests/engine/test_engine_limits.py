@@ -15,6 +15,8 @@ from tests.clocks import ThreadClock
 from tests.engine.evaluating import Workspace, evaluated, running
 from tests.servers import Behaviour, ChatServer, Exchange, reply, status
 
+pytestmark = pytest.mark.slow
+
 TWICE = """
 async def rollout(ctx):
     for _ in range(2):

@@ -11,6 +11,8 @@ from pytest_osmosis.engine.host_log import HEAD_BYTES, MOST_BYTES, TAIL_BYTES, H
 from tests.engine.evaluating import Workspace, evaluated
 from tests.servers import ChatServer
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_large_log_keeps_its_head_and_tail_and_says_how_much_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "host.log"

@@ -16,6 +16,8 @@ from pytest_osmosis.host.user_errors import CANCELLED
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
 from tests.servers import ChatServer, reply, slow
 
+pytestmark = pytest.mark.slow
+
 SIBLINGS = 4
 
 

@@ -5,8 +5,12 @@ A host handles requests in order, so once a probe has arrived at the server, it 
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.evaluating import Workspace, asked_rows, running
 from tests.servers import ChatServer, held, reply
+
+pytestmark = pytest.mark.slow
 
 TWO_TURNS = """
 async def rollout(ctx):

@@ -11,6 +11,8 @@ import pytest
 from pytest_osmosis.engine.host_process import PrestartedHost
 from tests.engine.evaluating import Workspace, evaluated
 
+pytestmark = pytest.mark.slow
+
 TELLS = """
 async def rollout(ctx):
     os.write(2, b"written outside of any run")

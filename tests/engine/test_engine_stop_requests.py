@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.engine.evaluating import Workspace, running
 from tests.servers import ChatServer, held, reply
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_requested_stop_begins_no_further_run_and_lets_those_in_flight_finish(workspace: Workspace) -> None:

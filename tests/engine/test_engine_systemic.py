@@ -14,6 +14,8 @@ from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
 from tests.engine.test_engine_retries import by_row
 from tests.servers import QUOTA, Behaviour, ChatServer, reply, status, together
 
+pytestmark = pytest.mark.slow
+
 ONE_BY_ONE = {"evaluation": {"batch_size": 1}}
 AHEAD = 2
 

@@ -47,6 +47,7 @@ def test_a_gate_is_annotated_at_its_line_and_xfailed_runs_are_not(on_github: Wor
     )
 
 
+@pytest.mark.slow
 def test_nothing_is_annotated_elsewhere_or_with_another_annotating_plugin(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

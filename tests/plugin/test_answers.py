@@ -122,6 +122,7 @@ def test_a_run_that_was_not_scored_shows_no_answer_unless_its_function_broke(wor
     assert "  expected: truth of 0" in workspace.show("row0-run0")
 
 
+@pytest.mark.slow
 def test_a_rescored_run_is_shown_with_the_present_ground_truth(workspace: Workspace) -> None:
     workspace.write("rewards.py", EXACT)
     workspace.eval(rows=[{"ground_truth": "0 * 2 = 0\n#### 0"}])

@@ -222,6 +222,7 @@ def test_each_server_gets_its_own_key_and_no_other(
         assert not file.is_file() or "the-key-of" not in file.read_text()
 
 
+@pytest.mark.slow
 def test_selecting_one_model_alone_compares_nothing(workspace: Workspace, models: Models, server: ChatServer) -> None:
     models.wrong = {"new": range(6), "old": range(3)}
     eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.1"})
@@ -248,6 +249,7 @@ def test_selecting_one_model_alone_compares_nothing(workspace: Workspace, models
     one.assert_outcomes(xfailed=1, skipped=2)
 
 
+@pytest.mark.slow
 def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
     workspace: Workspace, models: Models, server: ChatServer
 ) -> None:
@@ -268,6 +270,7 @@ def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
     failed_again.assert_outcomes(failed=7, skipped=1, deselected=7)
 
 
+@pytest.mark.slow
 def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
     workspace: Workspace, server: ChatServer
 ) -> None:
@@ -314,6 +317,7 @@ def test_with_granularity_row_each_model_has_a_test_per_row(
     result.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
 
 
+@pytest.mark.slow
 def test_rescoring_covers_both_models_and_sends_no_request(
     workspace: Workspace, models: Models, server: ChatServer
 ) -> None:

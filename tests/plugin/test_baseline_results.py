@@ -86,6 +86,7 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
     assert read_json(workspace.root / FILE) != workspace.results(), "it is never written by itself"
 
 
+@pytest.mark.slow
 def test_a_difference_within_chance_is_no_regression_and_differing_rows_are_reported(
     workspace: Workspace,
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_difference_within_chance_is_no_regression_and_differing_rows_are_repo
     assert "a regression" not in out
 
 
+@pytest.mark.slow
 def test_a_gate_never_holds_on_unmeasured_runs(workspace: Workspace) -> None:
     with_baseline(workspace, [PASS] * 8)
     eval_of(workspace, [BROKEN] * 6 + [PASS] * 2, limits={"max_errors": 8})
@@ -125,6 +127,7 @@ def test_a_gate_never_holds_on_unmeasured_runs(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines(["gate max_regression <= 0.02: NOT MEASURED: *; 6 unmeasured runs could change that"])
 
 
+@pytest.mark.slow
 def test_several_evals_are_corrected_together(workspace: Workspace) -> None:
     for name in ("x", "y"):
         workspace.eval(name, [PASS] * 7, baseline={"results": f"baselines/{name}.json"}, gate=GATE)
@@ -205,6 +208,7 @@ def test_an_environment_variable_never_writes_a_baseline(workspace: Workspace, m
     result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; pass *"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grader", ["", GRADER])
 def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, grader: str) -> None:
     code = "from pytest_osmosis import AgentWorkflow, Grader\n" + WORKFLOW + grader

@@ -112,6 +112,7 @@ def test_a_part_of_the_plan_shows_no_agreement(workspace: Workspace) -> None:
     result.stdout.no_fnmatch_line("*human scores*")
 
 
+@pytest.mark.slow
 def test_rows_may_get_human_scores_after_they_were_scored(workspace: Workspace) -> None:
     blank = [{**row, "human": None} for row in RATED[:3]]
     fill(workspace, blank)

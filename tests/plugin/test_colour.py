@@ -14,6 +14,7 @@ def half_passing(workspace: Workspace, minimum: float) -> None:
     workspace.eval(rows=[{"score": float(row % 2)} for row in range(4)], gate={"pass_rate": f">= {minimum}"})
 
 
+@pytest.mark.slow
 def test_a_gate_that_holds_is_green_and_one_that_fails_red(workspace: Workspace) -> None:
     half_passing(workspace, 0.4)
     held = workspace.run("--color=yes", "--osmosis-config=configs/eval/x.toml")
@@ -43,6 +44,7 @@ def test_a_pipe_gets_no_colour(workspace: Workspace, option: str) -> None:
     assert "\x1b" not in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_force_color_and_no_color_decide_as_they_do_for_pytest(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

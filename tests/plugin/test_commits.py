@@ -97,6 +97,7 @@ def test_the_code_of_the_branch_runs_and_the_results_name_its_commit(workspace: 
     by_sha.assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_a_rescoring_scores_with_the_code_of_the_commit(workspace: Workspace) -> None:
     early = make(workspace)
     workspace.run(CONFIG).assert_outcomes(passed=2)
@@ -112,6 +113,7 @@ def test_a_rescoring_scores_with_the_code_of_the_commit(workspace: Workspace) ->
     assert left(workspace) == NOTHING
 
 
+@pytest.mark.slow
 def test_several_evals_of_a_workspace_in_a_folder_share_a_worktree(workspace: Workspace) -> None:
     early = make(workspace, folder="math")
     text = (workspace.root / "math/configs/eval/x.toml").read_text()
@@ -228,6 +230,7 @@ def test_nothing_is_left_of_a_session_that_is_ended(workspace: Workspace, end: C
         session.wait()
 
 
+@pytest.mark.slow
 def test_references_are_scored_with_the_code_of_the_commit(workspace: Workspace) -> None:
     make(workspace)
     rows = (workspace.root / "data/x.jsonl").read_text().replace('"user_prompt"', '"solution_str": "4", "user_prompt"')

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests.plugin.workspaces import Workspace, read_json
@@ -75,6 +76,7 @@ def test_a_replica_that_dies_in_the_middle_loses_nothing_and_repeats_no_answer(w
     ]
 
 
+@pytest.mark.slow
 def test_an_eval_run_goes_on_with_the_replicas_that_are_left(workspace: Workspace) -> None:
     alive = Replica()
     with ChatServer(alive) as server:
@@ -94,6 +96,7 @@ def test_an_eval_run_goes_on_with_the_replicas_that_are_left(workspace: Workspac
     }
 
 
+@pytest.mark.slow
 def test_a_judge_and_a_baseline_by_id_are_not_asked_again_once_a_replica_is_gone(workspace: Workspace) -> None:
     verdict = json.dumps({"score": 1, "explanation": "good"})
     with ChatServer(reply(verdict)) as server:

@@ -54,6 +54,7 @@ def test_each_entry_is_an_eval_with_node_ids_a_run_and_results_of_its_own(worksp
     assert many.run(PATH, "--osmosis-replay").ret == 0
 
 
+@pytest.mark.slow
 def test_arguments_select_entries(many: Workspace) -> None:
     selections = {
         (f"{PATH}::plain",): {"plain[row0-run0]", "plain[row1-run0]"},
@@ -71,6 +72,7 @@ def test_arguments_select_entries(many: Workspace) -> None:
     assert names(many) == ["plain"]  # the others were not even begun
 
 
+@pytest.mark.slow
 def test_a_named_run_is_one_of_each_entry_and_goes_on_alone(many: Workspace) -> None:
     many.run(PATH, "--osmosis-run=nightly").assert_outcomes(passed=6)
     runs = many.root / ".osmosis" / "runs"
@@ -128,6 +130,7 @@ model = ["openai/small", "openai/large", "openai/new"]
 """
 
 
+@pytest.mark.slow
 def test_three_models_and_two_prompts_are_six_evals_over_the_same_rows(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +185,7 @@ def test_nix(rollout):
 """
 
 
+@pytest.mark.slow
 def test_a_test_over_rollouts_names_an_entry(workspace: Workspace) -> None:
     workspace.eval("x", rows=2)
     workspace.write(PATH, MANY)

@@ -85,6 +85,7 @@ def test_an_option_lowers_the_cap_of_all(workspace: Workspace) -> None:
     assert server.max_in_flight == 2
 
 
+@pytest.mark.slow
 def test_code_of_a_later_entry_that_does_not_load_is_an_error_of_that_entry(workspace: Workspace) -> None:
     workspace.write("broken.py", "raise RuntimeError('broken module')\n")
     with ChatServer(reply("42")) as server:
@@ -132,6 +133,7 @@ def test_a_session_that_is_interrupted_goes_on_with_every_entry(workspace: Works
     assert workspace.results("e5")["comparison"]["compared"] == 5
 
 
+@pytest.mark.slow
 def test_a_session_that_stops_at_a_failure_reports_every_entry(workspace: Workspace) -> None:
     async def first_alone(exchange: Exchange) -> web.StreamResponse:
         is_first = exchange.seen.body["model"] == "model-0"
@@ -150,6 +152,7 @@ def test_a_session_that_stops_at_a_failure_reports_every_entry(workspace: Worksp
     assert len(found[-1]["pending"]) == 6
 
 
+@pytest.mark.slow
 def test_merged_shards_are_compared_over_all_their_rows(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
         entries(workspace, "", "", rows=8, base_url=server.base_url)

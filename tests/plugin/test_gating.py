@@ -74,6 +74,7 @@ def test_gates_on_every_statistic_and_on_a_single_function(workspace: Workspace)
     result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate rewards:score pass_hat_2 >= 0.6?*"])
 
 
+@pytest.mark.slow
 def test_two_conditions_on_one_metric_are_both_decided(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, PASS, FAIL], gate={"pass_rate": [">= 0.5", {"min": 0.6, "rule": "lower"}]})
 
@@ -136,6 +137,7 @@ def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:
     result.assert_outcomes(failed=1, passed=1, errors=1, skipped=1)
 
 
+@pytest.mark.slow
 def test_max_errors_stops_an_eval(workspace: Workspace) -> None:
     with ChatServer(slow(0.03, reply("42"))) as server:
         workspace.eval(rows=[BROKEN] * 120, limits={"max_errors": 2}, model={"base_url": server.base_url})
@@ -196,6 +198,7 @@ def test_an_error_that_all_runs_met_is_not_measured(workspace: Workspace) -> Non
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before the eval stopped"])
 
 
+@pytest.mark.slow
 def test_a_key_that_is_rejected_later_stops_an_eval(workspace: Workspace) -> None:
     with ChatServer(reply("42"), reply("42"), status(401)) as server:
         workspace.eval(rows=9, model={"base_url": server.base_url})

@@ -81,6 +81,7 @@ def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
     assert workspace.last_failed() == {f"configs/eval/x.toml::x[row{row}]" for row in (1, 2)}
 
 
+@pytest.mark.slow
 def test_a_gate_counts_runs_even_if_tests_report_rows(workspace: Workspace) -> None:
     prepare(workspace, gate={"pass_rate": ">= 0.7"})
 
@@ -124,6 +125,7 @@ def test_an_id_of_the_other_granularity_is_an_error_with_advice(
     assert not workspace.run_dirs()
 
 
+@pytest.mark.slow
 def test_lf_selects_rows_or_runs_that_failed_under_the_other_granularity(workspace: Workspace) -> None:
     prepare(workspace, execution={})
     workspace.run(CONFIG, BY_ROW)
@@ -143,6 +145,7 @@ def test_lf_selects_rows_or_runs_that_failed_under_the_other_granularity(workspa
     assert len(workspace.last_failed()) == 3
 
 
+@pytest.mark.slow
 def test_stepwise_continues_under_the_other_granularity(workspace: Workspace) -> None:
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     prepare(workspace, execution={})
@@ -156,6 +159,7 @@ def test_stepwise_continues_under_the_other_granularity(workspace: Workspace) ->
     of_rows.assert_outcomes(failed=1, deselected=2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(pytest.version_tuple < (8, 4), reason="--sw does not count tests before pytest 8.4")
 def test_stepwise_starts_over_if_more_than_the_granularity_changed(workspace: Workspace) -> None:
     prepare(workspace, execution={})
@@ -164,6 +168,7 @@ def test_stepwise_starts_over_if_more_than_the_granularity_changed(workspace: Wo
     workspace.run(CONFIG, "--sw", "--osmosis-limit=3").assert_outcomes(passed=4, failed=1)
 
 
+@pytest.mark.slow
 def test_rows_are_tests_inline(workspace: Workspace) -> None:
     prepare(workspace)
 

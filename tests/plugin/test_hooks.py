@@ -30,6 +30,7 @@ def lines_of(workspace: Workspace, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (workspace.root / name).read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_the_hook_is_called_once_for_each_finished_rollout(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_rollout_finished))
     workspace.eval("x", rows=[{}, {"score": 0.25}, {"reward": "raises"}, {"score": 0.5}], limits={"max_errors": 9})
@@ -49,6 +50,7 @@ def test_the_hook_is_called_once_for_each_finished_rollout(workspace: Workspace)
     ]
 
 
+@pytest.mark.slow
 def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_gate))
     with ChatServer(reply("4", choices=[CUT_OFF]), reply("42")) as server:
@@ -73,6 +75,7 @@ def read_gates(workspace: Workspace) -> list[dict[str, Any]]:
     return gates
 
 
+@pytest.mark.slow
 def test_the_hook_gets_results_once_for_each_eval(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_results))
     workspace.eval("x", rows=[{}, {"score": 0.0}])

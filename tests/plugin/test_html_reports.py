@@ -41,6 +41,7 @@ def test_a_report_holds_the_results_and_every_conversation(workspace: Workspace)
     assert report.html.endswith("</html>\n")
 
 
+@pytest.mark.slow
 def test_configs_name_reports_and_the_conversations_in_them(workspace: Workspace) -> None:
     rows = [{}, {"score": 0.0}]
     workspace.eval("a", rows=rows, output={"html": "out/{name}.html", "html_conversations": "failed"})
@@ -62,6 +63,7 @@ def test_configs_name_reports_and_the_conversations_in_them(workspace: Workspace
     assert comparison["sentence"].split("(")[0] in both.static
 
 
+@pytest.mark.slow
 def test_the_evals_of_one_config_share_its_report(workspace: Workspace) -> None:
     workspace.eval("x", rows=[{}, {"score": 0.0}])
     toml = workspace.root / "configs/eval/x.toml"
@@ -76,6 +78,7 @@ def test_the_evals_of_one_config_share_its_report(workspace: Workspace) -> None:
     assert [entry["name"] for entry in report.index["list"]["tables"][0]] == ["e0", "e1"]
 
 
+@pytest.mark.slow
 def test_a_report_on_a_part_does_not_replace_the_whole(workspace: Workspace) -> None:
     workspace.eval(rows=2, output={"html": "report.html"})
     workspace.run(CONFIG)

@@ -86,6 +86,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_results_are_pushed_by_a_command_that_says_so(workspace: Workspace, hub: Hub) -> None:
     workspace.eval("x", [{"score": 1.0}, {"score": 1.0}], evaluation={"n": 2}, output={"save_to_hf_hub": True})
     config = workspace.run(COMMAND[0])

@@ -91,6 +91,7 @@ def test_without_a_key(monkeypatch):
 """
 
 
+@pytest.mark.slow
 def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> None:
     workspace.eval("x", [{}, {"ground_truth": "3"}], ".", **JUDGED)
     first = workspace.run(NAMED)
@@ -124,6 +125,7 @@ def test_a_gate_may_be_on_the_judge(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines(["*rubric mean >= 0.9*"])
 
 
+@pytest.mark.slow
 def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(workspace: Workspace) -> None:
     workspace.eval("x", [{"ground_truth": "3"}], ".", **JUDGED)
     inline = workspace.run(NAMED, "--osmosis-inline")
@@ -134,6 +136,7 @@ def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(workspace: Works
     replayed.stdout.fnmatch_lines(["*the judge is not asked again*"])
 
 
+@pytest.mark.slow
 def test_a_rubric_function_of_the_sdk_runs_unmodified(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.write("reward_rubric/openai_judge.py", RUBRIC_FUNCTION)
     functions = ["reward_rubric.openai_judge:compute_score"]

@@ -35,6 +35,7 @@ def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) ->
     assert ran(workspace) == [1, 2]
 
 
+@pytest.mark.slow
 def test_lf_selects_runs_below_their_threshold_if_a_gate_decides(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4}, gate={"pass_rate": ">= 0.9"})
 
@@ -51,6 +52,7 @@ def test_lf_selects_runs_below_their_threshold_if_a_gate_decides(workspace: Work
     assert workspace.last_failed() == ids(1, 2)
 
 
+@pytest.mark.slow
 def test_a_run_that_passes_is_removed_from_lastfailed(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4})
     workspace.run(CONFIG)

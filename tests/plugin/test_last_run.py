@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
+import pytest
+
 from tests.plugin.workspaces import Workspace
 
 NAMED = "--osmosis-config=configs/eval/x.toml"
@@ -14,6 +16,7 @@ def score(solution_str, ground_truth, **kwargs):
 """
 
 
+@pytest.mark.slow
 def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None:
     workspace.eval(rows=4)
     first = workspace.run(NAMED)
@@ -33,6 +36,7 @@ def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None
     assert workspace.results()["last_run"]["run"] == workspace.run_dirs()[0].name
 
 
+@pytest.mark.slow
 def test_rows_that_changed_are_named_with_a_command_that_shows_one(workspace: Workspace) -> None:
     numbers = [0, 1, 2, 3]
     workspace.eval(rows=rows(numbers), evaluation={"n": 3})
@@ -68,6 +72,7 @@ def test_rows_that_changed_are_named_with_a_command_that_shows_one(workspace: Wo
     assert "| row0 (was row3) | 3/3 | 0/3 |" in (workspace.root / "summary.md").read_text()
 
 
+@pytest.mark.slow
 def test_another_plan_or_a_partial_run_is_compared_with_nothing(workspace: Workspace) -> None:
     workspace.eval(rows=4)
     workspace.run(NAMED)
@@ -84,6 +89,7 @@ def rows(numbers: Iterable[int]) -> list[dict[str, object]]:
     return [{"user_prompt": f"What is {number} + 2?", "ground_truth": str(number)} for number in numbers]
 
 
+@pytest.mark.slow
 def test_rows_are_matched_by_their_content(workspace: Workspace) -> None:
     workspace.eval(rows=rows(range(3)))
     workspace.run(NAMED)

@@ -158,6 +158,7 @@ def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspac
     assert "......" not in written
 
 
+@pytest.mark.slow
 def test_quiet_writes_no_line_to_a_log(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.eval(rows=16)  # 1.6 s, and a line would be due after one

@@ -192,6 +192,7 @@ def test_after_an_internal_error_the_verdict_is_still_above_the_last_line(worksp
 # -- a part of the plan ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_part_of_the_plan_prints_counts(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.0}, {}, {}, {}], gate={"pass_rate": ">= 0.9"})
     workspace.run(CONFIG)

@@ -24,6 +24,7 @@ def test_osmosis_config_runs_that_eval_alone(workspace: Workspace) -> None:
     assert not workspace.run_dirs("y")
 
 
+@pytest.mark.slow
 def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -> None:
     for name in ("x", "y", "z"):
         workspace.eval(name, rows=1)
@@ -116,6 +117,7 @@ def test_paths_are_relative_to_the_current_folder(workspace: Workspace, monkeypa
     assert len(workspace.run_dirs()) == 1
 
 
+@pytest.mark.slow
 def test_a_config_can_be_outside_the_rootdir(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval("x", folder="one")
     workspace.eval("x", folder="two", rows=2)

@@ -68,6 +68,7 @@ def test_the_command_of_eval_mode_runs_all_rows(workspace: Workspace) -> None:
     assert published["partial"] is False
 
 
+@pytest.mark.slow
 def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
     fill(workspace, wrong=11)
 
@@ -94,6 +95,7 @@ def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
     )
 
 
+@pytest.mark.slow
 def test_node_ids_select_runs_again(workspace: Workspace) -> None:
     fill(workspace, wrong=1)
     workspace.run(*COMMAND).assert_outcomes(passed=11, failed=1)

@@ -35,6 +35,7 @@ def test_an_id_selects_its_run_alone(workspace: Workspace) -> None:
     assert workspace.results()["partial"] is True
 
 
+@pytest.mark.slow
 def test_ids_of_several_evals_run_in_one_session(workspace: Workspace) -> None:
     workspace.eval("x", evaluation={"batch_size": 4})
     workspace.eval("y")
@@ -105,6 +106,7 @@ def test_the_nearest_test_has_the_granularity_of_the_eval(workspace: Workspace) 
     assert [line.partition("did you mean ")[2] for line in errors(result)] == [f"'{X}[row2]'?"] * 2
 
 
+@pytest.mark.slow
 def test_an_id_of_a_row_that_is_not_stored_is_a_usage_error(workspace: Workspace) -> None:
     workspace.eval(data={"rows": "0-1"})
     workspace.run(CONFIG)

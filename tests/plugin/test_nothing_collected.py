@@ -88,6 +88,7 @@ def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace, co
     assert hints(result) == [f"osmosis: {said}"]
 
 
+@pytest.mark.slow
 def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) -> None:
     workspace.write("fns/a.py", OURS)
     workspace.write("fns/deep/b.py", TRL)

@@ -78,6 +78,7 @@ def test_output_is_a_file_or_a_folder(workspace: Workspace, output: str, written
     assert read_json(workspace.root / written) == workspace.results()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["out/{name}-1.json", "out/"])
 def test_outputs_of_several_evals_are_named_after_them(workspace: Workspace, output: str) -> None:
     workspace.eval("x", rows=1)
@@ -102,6 +103,7 @@ def test_one_output_for_several_evals_is_exit_4(workspace: Workspace) -> None:
     assert not (workspace.root / ".osmosis").exists()
 
 
+@pytest.mark.slow
 def test_a_partial_selection_does_not_overwrite_whole_results(workspace: Workspace) -> None:
     workspace.eval()
     workspace.run(CONFIG, "--osmosis-output=out.json")
@@ -124,6 +126,7 @@ def score(solution_str, ground_truth, **kwargs):
 """
 
 
+@pytest.mark.slow
 def test_secrets_come_from_a_file_or_stdin_and_then_the_environment(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

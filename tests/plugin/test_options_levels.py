@@ -232,6 +232,7 @@ def priced(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval(rows=4, experiment={"model_path": "m"}, model=model, prices=rates)
 
 
+@pytest.mark.slow
 def test_without_a_terminal_high_or_unknown_costs_are_refused(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
@@ -305,6 +306,7 @@ def test_a_free_eval_starts_without_a_question(workspace: Workspace) -> None:
 # -- osmosis_collect ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> None:
     workspace.eval("x", rows=1)
     workspace.eval("y", rows=2)
@@ -318,6 +320,7 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
     workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_collect_list_shows_evals_but_runs_none(workspace: Workspace) -> None:
     workspace.eval("x", rows=1)
     workspace.eval("broken", rows=1, evaluation={"n": 0})

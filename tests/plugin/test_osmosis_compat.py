@@ -46,6 +46,7 @@ def write_eval(workspace: Workspace) -> None:
     )
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace) -> None:
     write_eval(workspace)

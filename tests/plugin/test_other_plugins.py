@@ -222,6 +222,7 @@ def test_groups_of_xdist_are_not_part_of_a_tests_name(workspace: Workspace) -> N
     assert [hint.partition("[")[2].partition("]")[2][:1] for hint in hints] == ["'", "'"]
 
 
+@pytest.mark.slow
 def test_stepwise_keeps_the_order_of_collection(workspace: Workspace) -> None:
     with ChatServer(slow(0.5, reply("slow")), reply("42")) as server:
         rows = [{}, {}, {"score": 0.0}, {}]

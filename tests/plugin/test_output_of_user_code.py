@@ -63,6 +63,7 @@ def test_output_appears_in_its_own_test_only(workspace: Workspace) -> None:
         assert said == {name.removeprefix("x[row").removesuffix("-run0]")}
 
 
+@pytest.mark.slow
 def test_the_printed_rerun_command_works(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")  # there pytest's short summary shows whole messages
     workspace.eval(

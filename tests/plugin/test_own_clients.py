@@ -54,6 +54,7 @@ def total_tokens(workspace: Workspace) -> int:
     return tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("by_environment", "env")])
 def test_requests_of_own_clients_are_counted(workspace: Workspace, agent: str, endpoint: str) -> None:
     write(workspace)

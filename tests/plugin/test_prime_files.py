@@ -23,6 +23,7 @@ def files_in(workspace: Workspace) -> tuple[Path, list[dict[str, Any]], dict[str
     return folder, [json.loads(line) for line in lines], json.loads((folder / "metadata.json").read_text())
 
 
+@pytest.mark.slow
 def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, evaluation={"n": 2}, output=OUTPUT, limits={"max_errors": 9})
     result = workspace.run("--osmosis-config=configs/eval/x.toml", "-k", "not row2")
@@ -77,6 +78,7 @@ PATIENT = constants({"evals.heartbeat.LAST_S": 60.0})
 """The end of an eval waits for a heartbeat as long as it takes on a loaded machine."""
 
 
+@pytest.mark.slow
 def test_an_abbreviated_summary_shows_no_conversation(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, limits={"max_errors": 9})
     workspace.write("patient.py", PATIENT)
@@ -113,6 +115,7 @@ def foreign(folder: Path, to: Path, change: Any = None) -> list[dict[str, Any]]:
     return lines
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
     command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
@@ -127,6 +130,7 @@ def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
     assert [path.name for path in workspace.run_dirs("x")] == [folder.name]
 
 
+@pytest.mark.slow
 def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
@@ -170,6 +174,7 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_run_with_imported_rollouts_goes_on_without_the_files(workspace: Workspace) -> None:
     command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", 3, output=OUTPUT)
@@ -185,6 +190,7 @@ def test_a_run_with_imported_rollouts_goes_on_without_the_files(workspace: Works
     assert result.ret == 0
 
 
+@pytest.mark.slow
 def test_files_of_another_eval_are_refused_with_the_differences(workspace: Workspace) -> None:
     command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", 2, evaluation={"n": 2}, output=OUTPUT)

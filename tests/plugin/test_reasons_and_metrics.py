@@ -147,6 +147,7 @@ def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(workspace: Work
     )
 
 
+@pytest.mark.slow
 def test_rescoring_keeps_what_the_agent_reported_and_replaces_what_functions_did(workspace: Workspace) -> None:
     prepare(workspace, OFF, EXACT)
     workspace.run(NAMED)

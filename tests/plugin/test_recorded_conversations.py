@@ -82,6 +82,7 @@ def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: 
     assert published["rows"][0]["runs"][0]["metrics"] == {"rewards:turns": {"turns": 4}}
 
 
+@pytest.mark.slow
 def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace) -> None:
     fill(workspace, "data")
     workspace.write("graders.py", GRADER)
@@ -124,6 +125,7 @@ def test_runs_repeat_the_scoring_and_say_nothing_of_equal_answers(workspace: Wor
     result.stdout.no_fnmatch_line("*equal answers*")
 
 
+@pytest.mark.slow
 def test_other_answers_to_the_same_prompts_are_compared_with_a_baseline(workspace: Workspace) -> None:
     rows = [{"user_prompt": f"{n}?", "solution_str": "no", "ground_truth": "yes"} for n in range(7)]
     fill(workspace, rows=rows)
@@ -141,6 +143,7 @@ def test_other_answers_to_the_same_prompts_are_compared_with_a_baseline(workspac
     )
 
 
+@pytest.mark.slow
 def test_bad_rows_and_settings_are_named_before_anything_runs(workspace: Workspace) -> None:
     fill(workspace, rows=[ROWS[2], {"user_prompt": "What?"}])
 

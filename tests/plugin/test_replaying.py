@@ -162,6 +162,7 @@ RAISES = SWALLOWS.replace("        pass", "        messages = []").replace(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [SWALLOWS, RAISES])
 def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes_of_it(
     workspace: Workspace, agent: str
@@ -210,6 +211,7 @@ def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_make
     result.stdout.fnmatch_lines(["-Is it right[?]", "+Is it good[?]"], consecutive=True)
 
 
+@pytest.mark.slow
 def test_a_baseline_is_measured(workspace: Workspace) -> None:
     workspace.eval(rows=2, baseline={"results": "base.json"})
     words = (CONFIG, "--osmosis-record=new", "--osmosis-update-baseline")
@@ -226,6 +228,7 @@ def test_a_baseline_is_measured(workspace: Workspace) -> None:
     refused.stderr.fnmatch_lines(["ERROR: *: was replayed from a cassette, not measured; *"])
 
 
+@pytest.mark.slow
 def test_a_replay_stays_one_when_it_is_scored_again(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     assert workspace.run(CONFIG, "--osmosis-record").ret == 0
@@ -238,6 +241,7 @@ def test_a_replay_stays_one_when_it_is_scored_again(workspace: Workspace) -> Non
     assert use(workspace)["mode"] == "replay"
 
 
+@pytest.mark.slow
 def test_the_page_and_the_properties_of_a_replay_say_so(workspace: Workspace) -> None:
     workspace.eval(rows=1)
     assert workspace.run(CONFIG, "--osmosis-record", "--junitxml=junit.xml").ret == 0

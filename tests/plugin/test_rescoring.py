@@ -103,6 +103,7 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
     assert workspace.last_failed() == {"configs/eval/x.toml::x[row0-run0]"}
 
 
+@pytest.mark.slow
 def test_new_thresholds_and_gates_apply_to_stored_scores(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}, {"score": 1.0}])
     workspace.run(NAMED)
@@ -127,6 +128,7 @@ def test_new_thresholds_and_gates_apply_to_stored_scores(workspace: Workspace) -
     ]
 
 
+@pytest.mark.slow
 def test_osmosis_rescore_calls_every_function_again(stored_workspace: Workspace) -> None:
     workspace = stored_workspace
     calls = workspace.root / "calls"
@@ -159,6 +161,7 @@ def test_a_function_that_raises_is_an_error_of_the_reward(stored_workspace: Work
     assert workspace.results()["summary"]["boundaries"] == {"reward": 2}
 
 
+@pytest.mark.slow
 def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
     workspace.eval(rows=3, gate={"pass_rate": ">= 0.5"})
     workspace.run(NAMED)
@@ -178,6 +181,7 @@ def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
     again.stdout.fnmatch_lines(["reused 1 stored score (code and rows unchanged);*"])
 
 
+@pytest.mark.slow
 def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval(
         rows=[{}, {"user_prompt": "refused with 400"}, {"user_prompt": "refused with 503"}, {}],
@@ -201,6 +205,7 @@ def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatS
     assert results["gates"][0]["state"] == "partial"
 
 
+@pytest.mark.slow
 def test_a_stopped_eval_run_that_is_rescored_stays_stopped(workspace: Workspace) -> None:
     """The whole plan was selected, and a limit stopped it: no gate is measured without the missing rollouts."""
     workspace.eval(rows=3, limits={"max_tokens": 30})
@@ -264,6 +269,7 @@ def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice
     workspace.cli("show", "row0-run0").stdout.fnmatch_lines(["*: did not pass"])
 
 
+@pytest.mark.slow
 def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Workspace) -> None:
     workspace.write("rewards.py", BY_TRUTH)
     workspace.eval(rows=[{"ground_truth": "0"}, {}, {}, {}])
@@ -286,6 +292,7 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Work
     )
 
 
+@pytest.mark.slow
 def test_rescoring_needs_neither_key_nor_server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(reply("42")) as server:
         workspace.eval(
@@ -311,6 +318,7 @@ class Removes(Grader):
 """
 
 
+@pytest.mark.slow
 def test_runs_that_a_grader_removed_stay_removed_until_its_code_changes(workspace: Workspace) -> None:
     workspace.write("graders.py", GRADER)
     workspace.eval(rows=[{}, {"grader": "removes"}], scoring={"eval_fns": None, "grader": "graders:Removes"})
@@ -321,6 +329,7 @@ def test_runs_that_a_grader_removed_stay_removed_until_its_code_changes(workspac
     workspace.run(FROM, "--osmosis-inline").assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_a_change_between_two_inline_sessions_of_a_process_is_seen(workspace: Workspace) -> None:
     workspace.write("rewards.py", COUNTING)
     workspace.write("helpers.py", "given = 1.0\n")
@@ -331,6 +340,7 @@ def test_a_change_between_two_inline_sessions_of_a_process_is_seen(workspace: Wo
     workspace.run(FROM, "--osmosis-inline").assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}])
     typed = ("chat", "data/x.jsonl", "rewards:score", "demo/arithmetic", "0.5")
@@ -342,6 +352,7 @@ def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Wor
     workspace.run("data/x.jsonl::x[row1-run0]", FROM, "--osmosis-pass-threshold=0.8").assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 def test_a_results_file_names_its_run(stored_workspace: Workspace) -> None:
     workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
@@ -353,6 +364,7 @@ def test_a_results_file_names_its_run(stored_workspace: Workspace) -> None:
     result.stdout.fnmatch_lines([f"  from run {run_dir.name} of *"])
 
 
+@pytest.mark.slow
 def test_another_config_applies_its_own_gates(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {}])
     workspace.run(NAMED, "--osmosis-n=2")
@@ -365,6 +377,7 @@ def test_another_config_applies_its_own_gates(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines(["FAILED configs/eval/y.toml::y?gate pass_at_2 >= 0.9?*"])
 
 
+@pytest.mark.slow
 def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -> None:
     workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
@@ -423,6 +436,7 @@ def test_every_problem_of_a_rescoring_is_reported(stored_workspace: Workspace) -
     )
 
 
+@pytest.mark.slow
 def test_a_run_of_the_last_failures_is_rescored_as_a_part_of_the_plan(workspace: Workspace) -> None:
     """Neither its gate nor the exit status is about the rows that were never rolled out."""
     workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"}, evaluation={"batch_size": 4})
@@ -451,6 +465,7 @@ def test_a_run_of_the_last_failures_is_rescored_as_a_part_of_the_plan(workspace:
     of_whole.assert_outcomes(passed=4)
 
 
+@pytest.mark.slow
 def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:
     workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
@@ -464,6 +479,7 @@ def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:
     assert sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file()) == before
 
 
+@pytest.mark.slow
 def test_the_session_does_not_wait_for_a_run_without_a_rollout(workspace: Workspace) -> None:
     workspace.eval(rows=3, limits={"max_tokens": 30})
     workspace.run(NAMED)
@@ -475,6 +491,7 @@ def test_the_session_does_not_wait_for_a_run_without_a_rollout(workspace: Worksp
     assert workspace.results()["status"] == "stopped", "as before"
 
 
+@pytest.mark.slow
 def test_an_answer_in_the_prompt_is_not_scored_again_either(workspace: Workspace) -> None:
     chat = [{"role": "user", "content": "2 * 2?"}, {"role": "assistant", "content": "4"}]
     row = {"messages": [*chat, {"role": "user", "content": "Sure?"}], "ground_truth": "4"}

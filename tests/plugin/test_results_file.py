@@ -27,6 +27,7 @@ def make(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 1.0}, {"score": 0.25}], evaluation={"n": 3, "pass_threshold": 0.5, "batch_size": 4})
 
 
+@pytest.mark.slow
 def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> None:
     make(workspace)
     workspace.write(".gitignore", "/stdout\n/stderr\n")  # files of pytester

@@ -170,6 +170,7 @@ def _rolled(workspace: Workspace, name: str, kind: str = "rollout") -> list[tupl
     return [(event["row"], event["run"]) for event in events if event["ev"] == kind]
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(workspace: Workspace) -> None:
     with_agent(workspace, gate={"pass_rate": ">= 0.9"})
     workspace.eval("x", rows=[{}, {"score": 0.0}], agent={"agent": "agent:rollout"}, gate={"pass_rate": ">= 0.9"})
@@ -191,6 +192,7 @@ def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(worksp
     assert not again.outlines[-1].startswith("pytest")
 
 
+@pytest.mark.slow
 def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(workspace: Workspace) -> None:
     with ChatServer(reply("42"), status(400, {"error": {"message": "no"}}), status(503), reply("42")) as server:
         model = {"base_url": server.base_url, "max_retries": 0}
@@ -215,6 +217,7 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(works
     assert attempts == [1, 2, 2, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_rollout_without_a_score_of_the_present_code_is_only_scored(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-run=one")
@@ -229,6 +232,7 @@ def test_a_rollout_without_a_score_of_the_present_code_is_only_scored(workspace:
     assert scores == [{"rewards:score": 0.25}] * 3
 
 
+@pytest.mark.slow
 def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     with_agent(workspace, rows=4)
     part = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", "-k", "row1")
@@ -251,6 +255,7 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     assert results(workspace, "one")["summary"]["total_runs"] == 8, "a part does not replace the results of the whole"
 
 
+@pytest.mark.slow
 def test_a_prompt_counts_as_it_was_rolled_out_not_as_it_was_planned(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     assert workspace.run(CONFIG, "--osmosis-run=one", "-k", "row0").ret == 0
@@ -267,6 +272,7 @@ def test_a_prompt_counts_as_it_was_rolled_out_not_as_it_was_planned(workspace: W
     assert calls(workspace) == {0: 1, 1: 1}
 
 
+@pytest.mark.slow
 def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
@@ -283,6 +289,7 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(wor
     assert results(workspace, "one")["provenance"]["sessions"] == 1
 
 
+@pytest.mark.slow
 def test_fresh_takes_nothing_away_if_the_new_run_cannot_begin(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
@@ -295,6 +302,7 @@ def test_fresh_takes_nothing_away_if_the_new_run_cannot_begin(workspace: Workspa
     assert (run_dir(workspace, "one") / "results.json").exists()
 
 
+@pytest.mark.slow
 def test_a_broken_line_in_the_middle_stops_with_its_place(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
@@ -314,6 +322,7 @@ def test_a_broken_line_in_the_middle_stops_with_its_place(workspace: Workspace) 
     emptied.stderr.fnmatch_lines(["*run one: its journal * is empty, though results were written*"])
 
 
+@pytest.mark.slow
 def test_what_earlier_sessions_spent_counts_in_limits(workspace: Workspace) -> None:
     with_agent(workspace, rows=6)
     limited = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-set=limits.max_tokens=36")
@@ -388,6 +397,7 @@ def test_requests_that_make_no_sense_are_refused(workspace: Workspace, words: li
     assert not (workspace.root / ".osmosis").exists()
 
 
+@pytest.mark.slow
 def test_several_evals_share_a_name_and_go_on_together(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.eval("y", rows=2)
@@ -399,6 +409,7 @@ def test_several_evals_share_a_name_and_go_on_together(workspace: Workspace) -> 
     assert calls(workspace) == Counter(range(2))
 
 
+@pytest.mark.slow
 def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.write(
@@ -413,6 +424,7 @@ def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     assert calls(workspace) == Counter(range(3))
 
 
+@pytest.mark.slow
 def test_inline_a_run_goes_on_in_this_process(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-run=one", "-k", "row0")
@@ -423,6 +435,7 @@ def test_inline_a_run_goes_on_in_this_process(workspace: Workspace) -> None:
     assert calls(workspace) == Counter(range(3))
 
 
+@pytest.mark.slow
 def test_a_run_that_went_on_is_rescored_whole(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=2")
@@ -458,6 +471,7 @@ def test_a_crash_in_a_further_attempt_is_repeated_once_and_only_that_counts_as_a
     resumed.stdout.fnmatch_lines(["1 run rolled out a second time, because the first process ended*"])
 
 
+@pytest.mark.slow
 def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) -> None:
     verdict = reply(json.dumps({"score": 1.0, "explanation": "right"}))
     with ChatServer(verdict, status(503), verdict) as judge:

@@ -205,6 +205,7 @@ def test_decorated_functions_that_would_not_be_tested_are_collection_errors(work
     assert ":26:" not in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_a_second_session_of_a_process_knows_only_its_own_functions(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.write("test_a.py", "import rewards\ndef test_a(): pass\n")
@@ -234,6 +235,7 @@ exact = osmosis_reward(Exact())
 """
 
 
+@pytest.mark.slow
 def test_an_object_that_the_sdk_wrapped_is_tested_and_its_method_is_not_overlooked(workspace: Workspace) -> None:
     workspace.ini("pythonpath = .")
     workspace.write("osmosis_ai/__init__.py", "")
@@ -251,6 +253,7 @@ def test_an_object_that_the_sdk_wrapped_is_tested_and_its_method_is_not_overlook
     method.stdout.fnmatch_lines(["*rewards.py:10: Other.score is decorated with @osmosis_reward and would not be *"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["test_a.py"]])
 def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
     workspace: Workspace, arguments: list[str]
@@ -290,6 +293,7 @@ def test_a_named_file_without_a_reward_function_is_an_error(workspace: Workspace
     result.stdout.fnmatch_lines(["*helpers.py: holds no reward function; decorate one with @osmosis_reward, or *"])
 
 
+@pytest.mark.slow
 def test_a_note_is_a_warning_or_an_error_if_warnings_are_errors(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS.replace('(ground_truth or "")', "ground_truth.strip()"))
 
@@ -320,6 +324,7 @@ def exact(solution_str: str, ground_truth: str, extra_info: dict = None) -> floa
 """
 
 
+@pytest.mark.slow
 def test_an_intended_finding_can_be_allowed(workspace: Workspace) -> None:
     workspace.write("rewards.py", NAN)
     refused = workspace.run("rewards.py")

@@ -36,6 +36,7 @@ def test_m_and_deselect_select_runs(workspace: Workspace) -> None:
     assert ran(workspace) == [0, 2]
 
 
+@pytest.mark.slow
 def test_options_that_change_only_the_order_leave_the_gate_its_decision(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"})
 
@@ -49,6 +50,7 @@ def test_options_that_change_only_the_order_leave_the_gate_its_decision(workspac
     part.assert_outcomes(failed=1, skipped=1, deselected=2)
 
 
+@pytest.mark.slow
 def test_stepwise_without_a_gate_stops_at_a_failure_and_continues_there(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.eval(rows=[{}, {"score": 0.0}, {}])
@@ -62,6 +64,7 @@ def test_stepwise_without_a_gate_stops_at_a_failure_and_continues_there(workspac
     assert next(event["row"] for event in workspace.events("start")) == 1
 
 
+@pytest.mark.slow
 def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace) -> None:
     workspace.eval(rows=3, gate={"pass_rate": ">= 0.9"})
     workspace.write("test_python.py", "def test_python(): pass\n")

@@ -243,6 +243,7 @@ def test_markdown_and_the_page_of_the_job_begin_with_the_table(
     ]
 
 
+@pytest.mark.slow
 def test_quiet_prints_the_verdict_and_no_account(workspace: Workspace) -> None:
     four_evals(workspace)
 

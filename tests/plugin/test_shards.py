@@ -65,6 +65,7 @@ def test_a_shard_without_rows_succeeds_with_empty_results(workspace: Workspace) 
     assert (published["rows"], published["pending"], published["shard"]["rows"]) == ([], [], 0)
 
 
+@pytest.mark.slow
 def test_without_a_gate_a_failed_run_fails_its_shard(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, FAIL, {}, {}])
 
@@ -72,6 +73,7 @@ def test_without_a_gate_a_failed_run_fails_its_shard(workspace: Workspace) -> No
     assert workspace.run(CONFIG, "--osmosis-shard=2/2").ret == 1
 
 
+@pytest.mark.slow
 def test_a_shard_that_cannot_measure_or_has_too_many_errors_is_not_measured(workspace: Workspace) -> None:
     workspace.eval(rows=[BROKEN, {}, BROKEN, {}, {}, {}], gate=GATE, limits={"max_errors": "50%"})
 
@@ -79,6 +81,7 @@ def test_a_shard_that_cannot_measure_or_has_too_many_errors_is_not_measured(work
     assert workspace.run(CONFIG, "--osmosis-shard=2/2").ret == 0
 
 
+@pytest.mark.slow
 def test_of_a_shard_k_selects_some_runs_whose_own_verdicts_count(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, FAIL, {}, {}], gate=GATE, output={"results": "out.json"})
 
@@ -91,6 +94,7 @@ def test_of_a_shard_k_selects_some_runs_whose_own_verdicts_count(workspace: Work
     assert read_json(workspace.root / "none.json")["shard"]["whole"] is False
 
 
+@pytest.mark.slow
 def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, output={"results": "out.json"})
     workspace.run(CONFIG)
@@ -110,6 +114,7 @@ def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(works
     assert read_json(workspace.root / "out.shard-2-of-2.json")["shard"]["index"] == 2
 
 
+@pytest.mark.slow
 def test_what_is_no_shard_or_contradicts_one_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval(rows=[{}] * 4, gate=GATE)
     form = 'must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most 10000), got "{}"'
@@ -277,6 +282,7 @@ def manifest(workspace: Workspace, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_shard_that_was_stopped_goes_on_as_that_shard_and_as_no_other(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 8, gate=GATE)
     shard = "--osmosis-shard=1/2"
@@ -299,6 +305,7 @@ def test_a_shard_that_was_stopped_goes_on_as_that_shard_and_as_no_other(workspac
     assert read_json(workspace.root / "merged.json")["summary"]["total_runs"] == 8
 
 
+@pytest.mark.slow
 def test_a_shard_whose_rollouts_are_scored_again_stays_that_shard(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.5}] * 5, gate=GATE)
     for number in (1, 2):

@@ -116,6 +116,7 @@ def test_a_baseline_model_has_its_runs_in_the_list_of_all(workspace: Workspace) 
     assert ": 0 of 1 run passed, the baseline: 0 of 1 run passed\n" in of_row
 
 
+@pytest.mark.slow
 def test_rescored_rollouts_are_compared_with_the_verdicts_before(workspace: Workspace) -> None:
     workspace.eval(rows=3)
     workspace.run(NAMED)
@@ -129,6 +130,7 @@ def test_rescored_rollouts_are_compared_with_the_verdicts_before(workspace: Work
     assert any(line.startswith("  row1-run0  score 0 < 1: ") for line in page)
 
 
+@pytest.mark.slow
 def test_rows_that_changed_since_the_last_run_are_named(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, 1, 1))
     workspace.run(NAMED)
@@ -163,6 +165,7 @@ def test_a_gate_that_was_decided_early_leaves_runs_that_were_not_needed(workspac
     assert line in screen
 
 
+@pytest.mark.slow
 def test_a_killed_session_is_shown_with_its_thresholds(workspace: Workspace) -> None:
     workspace.eval(rows=passing(0.25, 0.75), evaluation={"pass_threshold": 0.5, "n": 2}, gate={"pass_rate": ">= 0.9"})
     workspace.run(NAMED)
@@ -197,6 +200,7 @@ def test_a_killed_session_is_shown_with_its_thresholds(workspace: Workspace) -> 
     assert again[again.index(listed) :] == whole[whole.index(listed) :]
 
 
+@pytest.mark.slow
 def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspace) -> None:
     workspace.eval(rows=2, evaluation={"n": 2})
     workspace.run(NAMED)

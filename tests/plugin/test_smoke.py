@@ -67,6 +67,7 @@ def test_a_failed_probe_is_not_measured(workspace: Workspace) -> None:
         assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(workspace: Workspace) -> None:
     workspace.eval(rows=2)
 
@@ -90,6 +91,7 @@ def test_a_smoke_run_needs_no_toml(workspace: Workspace) -> None:
     result.assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(workspace: Workspace) -> None:
     rows: list[Row] = [FAIL, {}, BROKEN, {}, {}, FAIL]
     workspace.eval(rows=rows, limits={"max_errors": 4})
@@ -113,6 +115,7 @@ def test_a_row_named_by_a_node_id_is_run_too(workspace: Workspace) -> None:
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_options_that_contradict_smoke_are_usage_errors(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
 

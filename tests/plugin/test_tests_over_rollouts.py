@@ -226,6 +226,7 @@ def test_x(rollout):
     workspace.run("tests", MODEL).assert_outcomes(passed=2, errors=1)
 
 
+@pytest.mark.slow
 def test_listing_and_dry_runs_ask_no_model_and_load_no_code(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,6 +405,7 @@ def test_tests_of_a_stopped_eval_are_skipped_and_exit_with_9(workspace: Workspac
         assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_missing_secret_and_code_that_does_not_load_are_usage_errors(workspace: Workspace) -> None:
     make(workspace, secrets={"required": ["NOT_SET"]})
     unset = workspace.run("tests", MODEL)
@@ -501,6 +503,7 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     assert "INTERNALERROR" not in session.output
 
 
+@pytest.mark.slow
 def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Workspace) -> None:
     make(workspace, agent={"agent": "agent:rollout"})
     agent = "import os\n\nasync def rollout(ctx):\n    return [{'role': 'assistant', 'content': str(os.getpid())}]\n"
@@ -517,6 +520,7 @@ def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Work
 # -- the option -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_only_the_command_line_can_select_models_as_the_source(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

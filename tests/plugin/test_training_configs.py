@@ -121,6 +121,7 @@ def test_everything_that_does_not_fit_is_the_failure_of_a_test(workspace: Worksp
     }
 
 
+@pytest.mark.slow
 def test_a_missing_secret_keeps_rows_from_being_rolled_out(workspace: Workspace) -> None:
     training(workspace, secrets='"FIRST_TOKEN"')
     workspace.write("secrets.env", "FIRST_TOKEN=0123456789\n")
@@ -134,6 +135,7 @@ def test_a_missing_secret_keeps_rows_from_being_rolled_out(workspace: Workspace)
     with_file.assert_outcomes(passed=8)
 
 
+@pytest.mark.slow
 def test_steps_and_rows_are_selected_like_any_test(workspace: Workspace) -> None:
     training(workspace)
 
