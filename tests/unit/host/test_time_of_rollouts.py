@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,12 @@ from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import eval_function
 from pytest_osmosis.rollouts.context import ChatContext
+from tests.clocks import settled
 from tests.engine.test_engine_retries import by_row
 from tests.servers import ChatServer, never, reply, status
 from tests.unit.host.core_host import after, core_host
 
+Agent = Callable[[ChatContext], Any]
 TIME_S = 50.0
 
 
@@ -165,3 +169,34 @@ async def test_a_silent_judge_of_a_function_is_an_outage(monkeypatch: pytest.Mon
             await host.clock.advance(TIME_S)
             event = await host.heard("score", 0)
     assert (event["errors"]["judged"]["message"], event["errors"]["judged"]["boundary"]) == (NO_ANSWER, "provider")
+
+
+async def an_async_sleep(ctx: ChatContext) -> None:
+    await asyncio.Event().wait()
+
+
+async def an_error_instead_of_its_cancellation(ctx: ChatContext) -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise ValueError("no") from None
+
+
+async def a_cancellation_swallowed(ctx: ChatContext) -> object:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    return ctx.prompt
+
+
+@pytest.mark.parametrize("agent", [an_async_sleep, an_error_instead_of_its_cancellation, a_cancellation_swallowed])
+async def test_agents_that_wait_for_ever_are_cancelled_where_they_are(agent: Agent) -> None:
+    with ChatServer(never()) as server:
+        async with core_host(server, agent, agent_timeout_s=TIME_S) as host:
+            host.run(0)
+            await host.heard("start", 0)
+            await settled()
+            await host.clock.advance(TIME_S)
+            event = await host.rollout(0)
+    assert (event["boundary"], event["error"]) == ("timeout", "took longer than 50 s (agent_workflow_timeout_s)")
+    if agent is an_async_sleep:
+        assert "await asyncio.Event().wait()" in event["details"]
