@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from pytest_osmosis.host.pulse import read_beat
 from pytest_osmosis.text.quoted_blocks import blocks_in
-from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.clocks import ThreadClock
+from tests.engine.evaluating import Live, Workspace, evaluated, running
+from tests.host_clock import HostClock
 from tests.servers import (
     Behaviour,
     ChatServer,
@@ -78,8 +82,12 @@ def judged_by(workspace: Workspace, *script: Behaviour, **tables: Mapping[str, A
 
 def called(workspace: Workspace, code: str, *script: Behaviour, **tables: Mapping[str, Any]) -> tuple[Live, ChatServer]:
     with ChatServer(*script) as server:
-        environ = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.base_url}
-        return evaluated(calling_config(workspace, code, **tables), environ=environ), server
+        return evaluated(calling_config(workspace, code, **tables), environ=keys(server)), server
+
+
+def keys(server: ChatServer) -> dict[str, str]:
+    """The variables by which functions find their judge."""
+    return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.base_url}
 
 
 def test_a_judge_scores_each_run_and_is_counted_apart(questions: Workspace) -> None:
@@ -292,15 +300,31 @@ def test_blocking_functions_keep_to_the_limits_of_judges(questions: Workspace) -
     assert len(server.requests) == ROWS
 
 
-@pytest.mark.clock
-@pytest.mark.slow
-def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(questions: Workspace) -> None:
+def beats(live: Live) -> int:
+    """Return how often the monitor of the scorer has noted that it looks."""
+    file = live.host("scorer")._pulse._file
+    beat = read_beat(os.pread(file.fileno(), 1 << 16, 0))
+    return 0 if beat is None else beat.number
+
+
+def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(
+    questions: Workspace, tmp_path: Path
+) -> None:
+    clock, engine_clock = HostClock(tmp_path / "clock"), ThreadClock()
     questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": f"{row + 40}"} for row in range(2)])
-    limits = {"judge": {"requests_per_minute": 7}, "evaluation": {"grader_timeout_s": 2}}
-    live, _ = called(questions, OLD, reply(RIGHT), **limits)
+    limits: dict[str, Any] = {"judge": {"requests_per_minute": 7}, "evaluation": {"grader_timeout_s": 60}}
+    with ChatServer(reply(RIGHT)) as server:
+        config = calling_config(questions, OLD, **limits)
+        with running(config, environ=keys(server) | clock.environ, clock=engine_clock) as live:
+            live.wait_for(lambda: live.run.engine.progress.held_by == "judge.requests_per_minute", "for the wait")
+            n_beats = beats(live)
+            clock.advance(100)
+            live.wait_for(lambda: beats(live) > n_beats + 1, "for the monitor to look")
+            engine_clock.advance(10)
+            live.wait()
 
     assert live.kinds() == ["passed"] * 2
-    assert live.results.throttling.held_s["judge.requests_per_minute"] > 6
+    assert live.results.throttling.held_s["judge.requests_per_minute"] == 10
 
 
 def test_a_function_without_its_key_is_a_reward_error(questions: Workspace) -> None:

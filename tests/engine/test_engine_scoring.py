@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.errors import CodeError
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
+from tests.host_clock import HostClock
 from tests.servers import ChatServer
 
 
@@ -300,34 +302,44 @@ async def judge(solution_str):
 
 
 HANGS = {
-    "loop": ("def {}:", "while True: pass", "while True: pass"),
-    "sleep": ("def {}:", "time.sleep(1000)", "time.sleep(1000)"),
-    "regex": ("def {}:", "re.match(r'(a+)+$', 'a' * 64 + 'b')", "re.match"),
-    "own": ("def {}:", "asyncio.run(asyncio.sleep(1000))", "asyncio.run("),
-    "aloop": ("async def {}:", "while True: pass", "while True: pass"),
-    "asleep": ("async def {}:", "await asyncio.sleep(1000)", "asyncio.sleep(1000)"),
+    "def": {
+        "loop": ("while True: pass", "while True: pass"),
+        "sleep": ("time.sleep(1000)", "time.sleep(1000)"),
+        "regex": ("re.match(r'(a+)+$', 'a' * 64 + 'b')", "re.match"),
+        "own": ("asyncio.run(asyncio.sleep(1000))", "asyncio.run("),
+    },
+    "async def": {"aloop": ("while True: pass", "while True: pass")},
 }
 
 
-@pytest.mark.clock
-def test_functions_that_hang_are_interrupted_where_they_are(workspace: Workspace, server: ChatServer) -> None:
+@pytest.mark.parametrize("define", HANGS)
+def test_functions_that_hang_are_interrupted_where_they_are(
+    workspace: Workspace, server: ChatServer, tmp_path: Path, define: str
+) -> None:
     """Each function hangs in a row of its own and scores 1 in the others."""
-    workspace.rows([{"user_prompt": f"row {row}"} for row in range(len(HANGS) + 2)])
+    hangs, clock = HANGS[define], HostClock(tmp_path / "clock")
+    workspace.rows([{"user_prompt": f"row {row}"} for row in range(len(hangs) + 2)])
     code = "import asyncio, re, time\n"
-    for row, (name, (define, hang, _)) in enumerate(HANGS.items()):
-        code += define.format(f"{name}(solution_str, extra_info)")
-        code += f"\n    if extra_info['user_prompt'] != 'row {row}': return 1\n    {hang}\n"
+    for row, (name, (hang, _)) in enumerate(hangs.items()):
+        code += (
+            f"{define} {name}(solution_str, extra_info):\n    if extra_info['user_prompt'] != 'row {row}': return 1\n"
+        )
+        code += f"    open('holds-{name}', 'w').close()\n    {hang}\n"
     workspace.write("rewards.py", code)
-    scoring = {"eval_fns": [f"rewards:{name}" for name in HANGS]}
-    with running(workspace.config(server, scoring=scoring, evaluation={"grader_timeout_s": 1})) as live:
+    scoring = {"eval_fns": [f"rewards:{name}" for name in hangs]}
+    config = workspace.config(server, scoring=scoring, evaluation={"grader_timeout_s": 60})
+    with running(config, environ=clock.environ) as live:
+        for n in range(1, len(hangs) + 1):
+            live.wait_for(lambda n=n: len(list(workspace.root.glob("holds-*"))) == n, "for one that hangs")  # type: ignore[misc]
+            clock.advance(60)
         live.wait()
         assert not live.run.engine.notices.texts, "no process was lost"
-    assert live.kinds() == ["error"] * len(HANGS) + ["passed"] * 2
-    for row, (name, (_, _, stack)) in enumerate(HANGS.items()):
+    assert live.kinds() == ["error"] * len(hangs) + ["passed"] * 2
+    for row, (name, (_, stack)) in enumerate(hangs.items()):
         (error,) = live.record(row).scorer_errors.items()
-        assert (error[0], error[1].message) == (f"rewards:{name}", "took longer than 1 s (grader_timeout_s)")
+        assert (error[0], error[1].message) == (f"rewards:{name}", "took longer than 60 s (grader_timeout_s)")
         assert stack in error[1].details
-    assert asked_rows(server) == dict.fromkeys(range(len(HANGS) + 2), 1)
+    assert asked_rows(server) == dict.fromkeys(range(len(hangs) + 2), 1)
 
 
 WHEN_LEFT = """

@@ -28,7 +28,7 @@ from pytest_osmosis.host.rubric_scorer import RubricScorer
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import EvalFunction
 from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.function import FunctionAgent
+from pytest_osmosis.rollouts.function import FunctionAgent, ThreadedFunctionAgent
 from tests.clocks import LoopClock
 from tests.servers import Behaviour, ChatServer, Exchange
 
@@ -57,7 +57,7 @@ class CoreHost:
     def __init__(
         self,
         server: ChatServer,
-        agent: Callable[[ChatContext], Any],
+        agent: Callable[[ChatContext], Any] | ThreadedFunctionAgent,
         limit: int,
         functions: tuple[EvalFunction, ...],
         **setup: Any,
@@ -73,7 +73,8 @@ class CoreHost:
         self._limits = HostLimits(limit, self._begin)
         self._monitor = LoopMonitor(lambda key, stack: None)
         rubric = None if self._setup.judge is None else RubricScorer.of(self._setup.judge)
-        code = UserCode(FunctionAgent("rollout", agent), functions, None, {}, rubric)
+        made = agent if isinstance(agent, ThreadedFunctionAgent) else FunctionAgent("rollout", agent)
+        code = UserCode(made, functions, None, {}, rubric)
         self.core = HostCore(self._setup, code, self._clients, endpoint, self._limits, self._monitor, self)
         self._waiting: deque[RunRequest] = deque()
         self._tasks: list[asyncio.Task[None]] = []
@@ -145,7 +146,7 @@ class CoreHost:
 @asynccontextmanager
 async def core_host(
     server: ChatServer,
-    agent: Callable[[ChatContext], Any] = asks_once,
+    agent: Callable[[ChatContext], Any] | ThreadedFunctionAgent = asks_once,
     limit: int = 1,
     functions: tuple[EvalFunction, ...] = (),
     **setup: Any,

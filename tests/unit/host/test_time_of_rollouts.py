@@ -17,6 +17,7 @@ from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import eval_function
 from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.function import ThreadedFunctionAgent
 from tests.clocks import settled
 from tests.engine.test_engine_retries import by_row
 from tests.servers import ChatServer, never, reply, status
@@ -200,3 +201,38 @@ async def test_agents_that_wait_for_ever_are_cancelled_where_they_are(agent: Age
     assert (event["boundary"], event["error"]) == ("timeout", "took longer than 50 s (agent_workflow_timeout_s)")
     if agent is an_async_sleep:
         assert "await asyncio.Event().wait()" in event["details"]
+
+
+async def test_a_function_that_waits_for_ever_is_cancelled_where_it_is() -> None:
+    async def waits(solution_str: str) -> float:
+        return float(await asyncio.Event().wait())
+
+    with ChatServer(never()) as server:
+        async with core_host(server, functions=(eval_function("waits", waits),), grader_timeout_s=TIME_S) as host:
+            host.score(0, "waits")
+            await host.heard("scoring", 0)
+            await settled()
+            await host.clock.advance(TIME_S)
+            event = await host.heard("score", 0)
+    assert event["errors"]["waits"]["message"] == "took longer than 50 s (grader_timeout_s)"
+    assert "await asyncio.Event().wait()" in event["errors"]["waits"]["details"]
+
+
+async def test_a_function_in_a_thread_goes_on_after_its_deadline() -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def blocks(ctx: ChatContext) -> None:
+        begun.set()
+        over.wait()
+
+    with ChatServer(never()) as server:
+        agent = ThreadedFunctionAgent("rollout", blocks)
+        async with core_host(server, agent, agent_timeout_s=TIME_S) as host:
+            host.run(0)
+            await asyncio.to_thread(begun.wait)
+            await host.clock.advance(TIME_S)
+            event = await host.rollout(0)
+            over.set()
+    assert event["boundary"] == "timeout"
+    assert "its thread was here, and goes on:" in event["details"]
+    assert "over.wait()" in event["details"]
