@@ -360,7 +360,6 @@ def test_hosts_that_nobody_listens_to_are_ended_and_no_more_start(workspace: Wor
         assert not ear.bodies(2, Kind.PLACED)
 
 
-@pytest.mark.clock
 def test_the_first_call_of_listen_may_come_later(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = workspace.root / "loaded"
     with (workspace.root / "rewards.py").open("a") as module:

@@ -87,7 +87,6 @@ def test_a_node_on_which_no_relay_starts_is_named_and_avoided_while_others_work(
         assert "cannot be imported on node 10.1.0.1 " in death["how"]
 
 
-@pytest.mark.clock
 def test_a_relay_that_takes_no_orders_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with SimulatedCluster(1, 2).running() as cluster:
         cluster.open(1)

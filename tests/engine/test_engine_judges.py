@@ -233,14 +233,13 @@ def test_requests_to_judges_have_limits_of_their_own(questions: Workspace) -> No
     assert live.results.throttling.held_s.keys() == {"judge.requests_per_minute"}
 
 
-@pytest.mark.clock
 @pytest.mark.parametrize(("limits", "runs"), [({"max_tokens": 240}, 11), ({"max_cost_usd": 60e-6}, 6)], ids=str)
 def test_what_judges_use_is_in_the_budget(questions: Workspace, limits: Mapping[str, Any], runs: int) -> None:
     """A rollout uses 12 tokens here and its judge 10; only those of the judge have a price."""
     questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": f"{row + 40}"} for row in range(40)])
     live, server = judged_by(
         questions,
-        slow(0.02, reply(RIGHT)),
+        reply(RIGHT),
         limits=limits,
         prices={"the-judge": {"input": 1, "output": 1}},
         evaluation={"batch_size": 1},

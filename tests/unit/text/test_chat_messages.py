@@ -100,4 +100,4 @@ def test_long_conversations_are_compared_in_linear_time() -> None:
     prompt = [asked(f"q{index}") for index in range(20_000)]
     begun = time.process_time()
     assert prompt_length(prompt, [asked(f"other {index}") for index in range(20_000)]) == 0
-    assert time.process_time() - begun < 5, "quadratic time would be minutes"
+    assert time.process_time() - begun < 60, "quadratic time would be minutes"

@@ -137,11 +137,10 @@ def test_a_disguised_secret_is_found_wherever_it_stands_in_a_long_text(place: in
     assert len(redacted) == len(text) + len("[KEY]")
 
 
-@pytest.mark.clock
 @pytest.mark.parametrize(
     "hostile", ["\\" * 400_000, "\\u00" * 100_000, "%4" * 200_000, "&#" * 200_000, "s k - " * 70_000]
 )
 def test_no_text_makes_the_search_slow(hostile: str) -> None:
     began = time.process_time()
     REDACTION.text(hostile + KEY.encode().hex().replace("7", "7 "))
-    assert time.process_time() - began < 5.0
+    assert time.process_time() - began < 60.0, "quadratic time would be minutes"

@@ -70,7 +70,7 @@ def test_ordinary_text_stays(text: str) -> None:
 def test_no_text_is_slow_to_escape(text: str) -> None:
     began = time.process_time()
     escaped(text)
-    assert time.process_time() - began < 5.0
+    assert time.process_time() - began < 60.0, "quadratic time would be minutes"
 
 
 def test_an_outlet_learns_secrets_of_several_sources_and_of_one_name() -> None:
