@@ -1,0 +1,189 @@
+"""Mutants: modules with one small error each, made in their syntax trees.
+
+Texts, annotations, decorators, fields of classes and defaults of parameters stay as they are: it is the logic of a room
+that its tests are measured by.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+OTHER_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+OTHER_OPERATIONS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+OTHER_FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+IGNORED_FIELDS = {"annotation", "returns", "decorator_list", "defaults", "kw_defaults", "type_params"}
+Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Scopes = tuple[Scope, ...]
+STORED = ast.Attribute | ast.Subscript
+REMOVABLE = (ast.Expr, ast.AugAssign, ast.Raise, ast.Break, ast.Continue, ast.Delete)
+
+
+CALLED = "__called__"
+Place = tuple[str, int]
+"""The file and the first line of a function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A module in which `after` stands in place of `before`, in the function `where`, which has these `lines`."""
+
+    path: Path
+    line: int
+    where: str
+    lines: tuple[int, int]
+    before: str
+    after: str
+    ordinal: int
+    tree: ast.Module
+    parent: Any
+    field: str
+    index: int | None
+    node: ast.AST
+
+    @property
+    def name(self) -> str:
+        """The name, which stays the same as long as the function does."""
+        again = f" ({self.ordinal})" if self.ordinal > 1 else ""
+        return f"{self.path.name} {self.where or 'module'}: {self.before} -> {self.after}{again}"
+
+    def code(self) -> CodeType:
+        """Return the compiled module. This changes the tree for good."""
+        if self.index is None:
+            setattr(self.parent, self.field, self.node)
+        else:
+            getattr(self.parent, self.field)[self.index] = self.node
+        return compile(ast.fix_missing_locations(self.tree), self.path.resolve(), "exec")
+
+
+def sample(paths: Iterable[Path], size: int, seed: int) -> list[Mutant]:
+    """Return `size` mutants of the modules. A change of the modules changes few of them."""
+    mutants = [mutant for path in paths for mutant in mutants_of(path)]
+
+    def rank(mutant: Mutant) -> bytes:
+        return hashlib.sha256(f"{seed} {mutant.path.parent} {mutant.name}".encode()).digest()
+
+    return sorted(sorted(mutants, key=rank)[:size], key=lambda mutant: (mutant.path, mutant.line))
+
+
+def mutants_of(path: Path) -> Iterator[Mutant]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    met = Counter[tuple[str, str, str]]()
+    for parent, field, index, node, scopes in _places(tree, ()):
+        where, lines = ".".join(scope.name for scope in scopes), _lines(scopes[-1]) if scopes else (0, 0)
+        for other in _others(parent, field, node, where):
+            before, after = _shown(node), _shown(other)
+            met[where, before, after] += 1
+            n, new = met[where, before, after], ast.copy_location(other, node)
+            yield Mutant(path, node.lineno, where, lines, before, after, n, tree, parent, field, index, new)
+
+
+def marked(path: Path) -> CodeType:
+    """Return the compiled module, whose functions add their place to the set `CALLED` among the builtins."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            place: Place = str(path.resolve()), _lines(node)[0]
+            mark = ast.copy_location(ast.parse(f"{CALLED}.add({place!r})").body[0], node.body[0])
+            node.body.insert(ast.get_docstring(node) is not None, mark)
+    return compile(ast.fix_missing_locations(tree), path.resolve(), "exec")
+
+
+def _places(parent: ast.AST, scopes: Scopes) -> Iterator[tuple[ast.AST, str, int | None, Any, Scopes]]:
+    """Yield each node with its place in its parent."""
+    for field, value in ast.iter_fields(parent):
+        if field in IGNORED_FIELDS:
+            continue
+        for index, node in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if isinstance(node, ast.AST) and not _is_ignored(node, scopes):
+                yield parent, field, index, node, scopes
+                yield from _places(node, (*scopes, node) if isinstance(node, Scope) else scopes)
+
+
+def _lines(scope: Scope) -> tuple[int, int]:
+    first = min(node.lineno for node in [scope, *scope.decorator_list])
+    return first, scope.end_lineno or first
+
+
+def _is_ignored(node: ast.AST, scopes: Scopes) -> bool:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    is_of_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    is_of_types |= isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "TypeVar", "cast")
+    is_field = bool(scopes) and isinstance(scopes[-1], ast.ClassDef) and not isinstance(node, Scope)
+    return is_text or is_of_types or is_field or isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _others(parent: ast.AST, field: str, node: ast.AST, where: str) -> Iterator[ast.AST]:
+    """Yield what may stand in place of a node."""
+    match node:
+        case ast.Compare(ops=ops):
+            for at, op in enumerate(ops):
+                yield _with(node, ops=[*ops[:at], OTHER_COMPARISONS[type(op)](), *ops[at + 1 :]])
+        case ast.BoolOp(op=op):
+            yield _with(node, op=ast.Or() if isinstance(op, ast.And) else ast.And())
+        case ast.BinOp(left=left, op=op, right=right) | ast.AugAssign(target=left, op=op, value=right):
+            if type(op) in OTHER_OPERATIONS and where and not (_is_of_texts(left) or _is_of_texts(right)):
+                yield _with(node, op=OTHER_OPERATIONS[type(op)]())
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value)):
+            yield ast.Constant(value + 1)
+        case ast.Constant(value=float(value)):
+            yield ast.Constant(value * 2 or 1.0)
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+            yield operand
+        case ast.Call(func=ast.Name(id=name)) if name in OTHER_FUNCTIONS:
+            yield _with(node, func=ast.Name(OTHER_FUNCTIONS[name], ast.Load()))
+        case ast.Return(value=ast.AST() as value) if not isinstance(value, ast.Constant):
+            yield ast.Return(ast.Constant(None))
+    is_condition = field == "test" or (field == "ifs" and isinstance(parent, ast.comprehension))
+    if is_condition and isinstance(node, ast.expr) and not isinstance(node, ast.Compare | ast.UnaryOp):
+        yield ast.UnaryOp(ast.Not(), node)
+    if isinstance(node, REMOVABLE) or (isinstance(node, ast.Assign) and isinstance(node.targets[0], STORED)):
+        yield ast.Pass()
+
+
+def _is_of_texts(node: ast.AST) -> bool:
+    """Return True for operands with which arithmetic makes no sense: texts and lists."""
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+    return is_text or isinstance(node, ast.JoinedStr | ast.List | ast.Tuple | ast.ListComp)
+
+
+def _with(node: ast.AST, **fields: Any) -> ast.AST:
+    """Return a copy of a node with other fields."""
+    other = copy(node)
+    for name, value in fields.items():
+        setattr(other, name, value)
+    return other
+
+
+def _shown(node: ast.AST) -> str:
+    return " ".join(ast.unparse(node).split()) if not isinstance(node, ast.Pass) else "nothing"
