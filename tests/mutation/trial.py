@@ -31,8 +31,10 @@ from tests.mutation.mutants import CALLED, Mutant, Place, marked
 
 LEFT_OUT = ("slow", "nightly", "clock", "journey")
 """Marks of tests that take long, or that depend on how fast the machine is."""
-TIMES, SPARE_CPU_S, SPARE_S = 5, 10, 120
-"""A mutant may take so many times what its tests take without one, and so much more. The machine may be busy."""
+TIMES, SPARE_CPU_S, SPARE_S = 5, 5, 60
+"""A test of a mutant may take so many times what it takes without one, and so much more CPU time. All tests of a mutant
+together have a multiple of that, and so much more, on the clock: the machine may be busy."""
+UNKNOWN_S = 2400.0
 LATE = "no end in time"
 MOST_BYTES = 16 * 2**30
 
@@ -84,7 +86,7 @@ class Trials:
                 found[item.nodeid] = [time.process_time() - began, sorted(builtins.__dict__[CALLED])]
             return {"failed": self.failed, "found": found, "modules": list(sys.modules)}
 
-        told = _in_child(run, 1200, 2400)
+        told = _in_child(run, UNKNOWN_S)
         if told.get("failed", "no end"):
             sys.exit(f"a test fails without a mutant: {told.get('failed')}")
         for name, (took_s, called) in told["found"].items():
@@ -117,8 +119,7 @@ class Trials:
             self._run(items)
             return {"failed": self.failed}
 
-        took_s = sum(by_file.values())
-        told = _in_child(run, TIMES * took_s + SPARE_CPU_S, 4 * TIMES * took_s + SPARE_S)
+        told = _in_child(run, 4 * TIMES * sum(by_file.values()) + SPARE_S)
         return told["failed"] or None
 
     def _calls(self, item: pytest.Item, mutant: Mutant) -> bool:
@@ -129,12 +130,14 @@ class Trials:
 
     def _run(self, items: list[pytest.Item]) -> None:
         for item, following in zip(items, [*items[1:], None], strict=True):
+            most_cpu_s = int(time.process_time() + TIMES * self.took_s.get(item.nodeid, UNKNOWN_S) + SPARE_CPU_S)
+            resource.setrlimit(resource.RLIMIT_CPU, (most_cpu_s, resource.RLIM_INFINITY))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.failed:
                 return
 
 
-def _in_child(run: Callable[[], dict[str, Any]], most_cpu_s: float, most_s: float) -> dict[str, Any]:
+def _in_child(run: Callable[[], dict[str, Any]], most_s: float) -> dict[str, Any]:
     """Return what `run` returns in a forked process, or that it has not ended in time."""
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
@@ -145,7 +148,6 @@ def _in_child(run: Callable[[], dict[str, Any]], most_cpu_s: float, most_s: floa
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
             os.environ["TMPDIR"] = tempfile.tempdir = folder
-            resource.setrlimit(resource.RLIMIT_CPU, (int(most_cpu_s), int(most_cpu_s)))
             resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
             try:
                 told = run()
