@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
@@ -68,6 +70,68 @@ def test_a_value_that_equals_a_field_name_does_not_break_events(value: str) -> N
         "fields": {"rollout": {"plan": ["[KEY]"]}},
         "ground_truth": "[KEY]",
     }
+
+
+def test_a_value_that_is_added_later_is_redacted_from_then_on() -> None:
+    redaction = Redaction({"FIRST": "abcdefgh"})
+    event = {"ev": "log", "text": "abcdefgh 12345678"}
+    assert json.loads(redaction.event(event))["text"] == "[FIRST] 12345678"
+    redaction.add({"SECOND": "12345678"})
+    assert json.loads(redaction.event(event))["text"] == "[FIRST] [SECOND]"
+    assert redaction.may_be_in(b"12345678")
+
+
+def test_the_first_name_of_a_value_counts() -> None:
+    assert Redaction({"ONE": "abcdefgh", "TWO": "abcdefgh"}, {"THREE": "abcdefgh"}).text("abcdefgh") == "[ONE]"
+
+
+def test_what_is_under_some_keys_may_stay() -> None:
+    value = {"id": "abcdefgh", "abcdefgh": ("abcdefgh", {"id": ["abcdefgh"], "n": 1, "no": None})}
+    redacted = Redaction({"KEY": "abcdefgh"}).value(value, unchanged={"id"})
+    assert redacted == {"id": "abcdefgh", "[KEY]": ["[KEY]", {"id": ["abcdefgh"], "n": 1, "no": None}]}
+
+
+class Fields(Mapping[str, object]):
+    """A mapping that does not show what it holds."""
+
+    def __getitem__(self, key: str) -> object:
+        return {"key": "abcdefgh"}[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("key",))
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Said:
+    def __str__(self) -> str:
+        return "it was abcdefgh"
+
+
+@pytest.mark.parametrize(
+    ("given", "redacted"),
+    [
+        (("abcdefgh",), ["[KEY]"]),
+        ({"abcdefgh": 1}, {"[KEY]": 1}),
+        ({12: "abcdefgh"}, {"12": "[KEY]"}),
+        ({12345678.5: 0}, {"12345678.5": 0}),
+        (Said(), "it was [KEY]"),
+        ([math.nan, Fields()], ["nan", {"key": "[KEY]"}]),
+        ([1, 2.5, True, None, "abcdefgh"], [1, 2.5, True, None, "[KEY]"]),
+    ],
+    ids=[
+        "tuple",
+        "key",
+        "value of a number",
+        "number as key",
+        "object",
+        "mapping beside a number without JSON",
+        "list",
+    ],
+)
+def test_a_value_is_redacted_in_whatever_an_event_holds(given: object, redacted: object) -> None:
+    assert json.loads(Redaction({"KEY": "abcdefgh"}).event({"ev": "log", "text": given}))["text"] == redacted
 
 
 def test_headers_that_carry_credentials_are_secret() -> None:

@@ -128,6 +128,109 @@ def test_a_secret_that_a_shortened_text_cuts_is_redacted() -> None:
     assert cut.endswith("left out ...] [LONG]")
 
 
+CUT = 'ä"bcdefghij0123456789-ABCDEFGHIJ\\end'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        CUT,
+        json.dumps(CUT)[1:-1],
+        json.dumps(json.dumps(CUT)[1:-1])[1:-1],
+        json.dumps(CUT, ensure_ascii=False)[1:-1],
+    ],
+    ids=["as it is", "in JSON", "in JSON within JSON", "in JSON with its letters"],
+)
+def test_half_of_a_value_or_12_characters_of_it_are_found_where_a_text_was_cut(form: str) -> None:
+    redaction = Redaction({"KEY": CUT})
+    around = "nothing of it, " * 3
+    for n in (12, 13, 20, len(form) - 1):
+        assert redaction.text(f"{around}<{form[:n]}... {around}") == f"{around}<[KEY]... {around}"
+        assert redaction.text(f"{around}...{form[-n:]}> {around}") == f"{around}...[KEY]> {around}"
+        assert redaction.text(f"...{form[-n:]}") == "...[KEY]"
+    for whole in (f"<{form[:20]}> {around}", f"{around}<{form[-20:]}>", form[-20:]):
+        assert redaction.text(whole) == whole
+    for text in (f"<{form[:11]}... {around}", f"{around}...{form[-11:]}>"):
+        assert redaction.text(text) == text
+
+
+def test_half_of_a_short_value_is_found_where_a_text_was_cut() -> None:
+    redaction = Redaction({"KEY": "abcd1234"})
+    assert [redaction.text(text) for text in ("abcd...", "abc...", "...1234", "...234")] == [
+        *("[KEY]...", "abc...", "...[KEY]", "...234")
+    ]
+
+
+def test_a_text_that_begins_with_the_end_of_a_value_was_not_cut_there() -> None:
+    text = "abcdefghijkl...."
+    assert Redaction({"KEY": f"first-part.{text[:12]}"}).text(text) == text
+
+
+def test_of_values_that_overlap_the_first_and_longest_gives_its_name() -> None:
+    redaction = Redaction({"SHORT": "abcdefgh", "LONG": "abcdefghijkl", "LATER": "ijklmnop"})
+    assert redaction.text("(a b c d e f g h i j k l)") == "([LONG])"
+    assert redaction.text("(a b c d e f g h i j k l m n o p)") == "([LONG])"
+    assert Redaction({"ONE": "abcdefgh", "TWO": "12345678"}).text("(a b c d e f g h1 2 3 4 5 6 7 8)") == "([ONE][TWO])"
+
+
+def test_a_value_with_blanks_is_found_in_a_query() -> None:
+    assert Redaction({"KEY": "two words or more"}).text("?q=two+words+or+more&n=1") == "?q=[KEY]&n=1"
+
+
+def test_a_value_with_a_short_normal_form_is_found_as_it_is_alone() -> None:
+    redaction = Redaction({"OTHER": "0123456789", "KEY": "a b c d e"})
+    assert redaction.text("(a b c d e) (abcde)") == "([KEY]) (abcde)"
+    assert json.loads(redaction.event({"ev": "log", "text": "(a b c d e)"}))["text"] == "([KEY])"
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ('"!#~', '"!#~'),
+        ("a \x7fb\x00c\u200bd", "abcd"),
+        (r"\ud83d\ude00!", "\U0001f600!"),
+        (r"\\ud83d\\ude00!", "\U0001f600!"),
+        (r"\udbff\udfff", "\U0010ffff"),
+        (r"\ud800\udc00", "\U00010000"),
+        (r"a\u0020b\x20c%20d&#32;e", "abcde"),
+        (r"\u00e4\xe4%C3%A4&#228;&auml;", "äääää"),
+        ("%2541&amp;#65;", "AA"),
+        (r"\new\\day\q", "ewdayq"),
+    ],
+)
+def test_both_ways_to_the_normal_form_agree(text: str, normal: str) -> None:
+    assert normal_form(text) == normal
+    assert NormalForm(text).text == normal
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        *(KEY, KEY[:12], KEY[-12:], json.dumps(KEY[:5] + " \n\r\t" + KEY[5:]), " ".join(KEY).replace(" ", r"\n")),
+        *(base64.b64encode(KEY.encode()).decode(), KEY.encode().hex()),
+    ],
+)
+def test_a_value_that_may_be_in_lines_is_suspected(hidden: str) -> None:
+    assert REDACTION.may_be_in(f'{{"content": "before {hidden} after"}}\n'.encode())
+
+
+def test_nothing_is_suspected_without_reason() -> None:
+    lines = b'{"content": "sk-Ab3/x+ and KEY"}\n'
+    assert not REDACTION.may_be_in(lines)
+    assert not Redaction().may_be_in(lines)
+    assert not Redaction({"KEY": "12345"}).may_be_in(b"12345")
+
+
+def test_pieces_of_six_characters_are_suspected_and_shorter_ones_are_not() -> None:
+    redaction = Redaction({"LONG": "abcdefghijkl", "SHORT": "0123456789"})
+    assert [redaction.may_be_in(piece) for piece in (b"abcdef", b"ghijkl", b"01234", b"56789")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
 @pytest.mark.parametrize("place", [0, 199_980, 200_001, 300_000])
 def test_a_disguised_secret_is_found_wherever_it_stands_in_a_long_text(place: int) -> None:
     """A long text is looked at in windows: the normal form of 5 MB can take 500 MB."""
