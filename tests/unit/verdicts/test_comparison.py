@@ -101,6 +101,18 @@ def test_among_several_evals_the_p_is_holms() -> None:
     assert (third.meaning, decide(RULE, third).state) == ("noise", "holds")
 
 
+def test_a_p_of_exactly_the_significance_level_may_be_chance() -> None:
+    assert compared(pairs(worse=9)).among(2, 0.05).meaning == "noise"
+
+
+def test_a_correction_makes_the_rows_too_few_for_a_regression() -> None:
+    found = compared(pairs(worse=6))
+    assert decide(RULE, found).state == "fails"
+    verdict = decide(RULE, found.among(3, 3 * found.p))
+    assert verdict.state == "not measured"
+    assert verdict.text.endswith("6 rows cannot show a regression: p is at least 0.094")
+
+
 # -- the gate ----------------------------------------------------------------------------------------------
 
 

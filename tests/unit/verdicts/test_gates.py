@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.verdicts.gates import Runs, State, decide, title_of, verdict_without_value
+from pytest_osmosis.verdicts.gates import (
+    Runs,
+    Short,
+    State,
+    decide,
+    needs_all,
+    short_of,
+    title_of,
+    verdict_without_value,
+)
 
 
 def rule(minimum: float) -> GateRule:
@@ -312,3 +321,48 @@ def test_proving_a_gate_good_notices_every_drop() -> None:
 @pytest.mark.parametrize("minimum", [0.0, 0.05])
 def test_a_minimum_of_at_most_5_points_has_no_power(minimum: float) -> None:
     assert decide(rule(minimum), tally(5, 5, 0)).power is None
+
+
+# -- how far from a certain verdict -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("runs", "short"),
+    [
+        (tally(7, 0, 3), Short(0, 1)),  # holds whatever comes
+        (tally(0, 4, 6), Short(1, 0)),  # 6 of 10 at most
+        (tally(5, 2, 3), Short(2, 1)),
+        (tally(1, 0, 99), Short(69, 30)),
+        (tally(0, 0, 10), Short(1, 1)),
+        ([[], []], Short(1, 1)),
+        ([[1.0], [], [None]], Short(1, 1)),  # 1 or 2 of 2: the empty row is none
+    ],
+)
+def test_a_gate_is_as_many_runs_from_its_verdict_as_may_decide_it(runs: Runs, short: Short) -> None:
+    assert short_of(rule(0.7), runs) == short
+
+
+def test_a_distance_of_whole_runs_is_not_rounded_up() -> None:
+    assert short_of(rule(0.5), tally(10, 10, 80)) == Short(40, 40)
+
+
+def test_the_distance_of_pass_at_k_counts_rows() -> None:
+    gate = GateRule("pass_at", 0.5, k=2)
+    assert short_of(gate, [[1.0, None], [None, None], [0.0, 0.0]]) == Short(1, 1)
+    assert short_of(gate, [[1.0, 0.0], [None, None]]) == Short(0, 1)
+    assert short_of(gate, [[1.0], [0.0]]) == Short(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("gate", "removable", "why"),
+    [
+        (GateRule("pass_rate", 0.7), True, None),
+        (GateRule("pass_at", 0.7, k=2), False, None),
+        (GateRule("pass_at", 0.7, k=2), True, "a Grader may remove runs, and rows with them"),
+        (GateRule("pass_rate", 0.7, "lower"), False, "its lower bound depends on the spread of all runs"),
+        (GateRule("mean", 0.7), False, "its scores have no known bounds"),
+        (GateRule("max_regression", -0.02), False, "its p depends on all runs"),
+    ],
+)
+def test_some_gates_need_all_runs(gate: GateRule, removable: bool, why: str | None) -> None:
+    assert needs_all(gate, removable=removable) == why

@@ -96,6 +96,12 @@ def test_a_reward_error_harms_only_if_its_function_decides(decide: str, scores: 
     assert pass_rule(decide).measured(record) == (kind != "error")
 
 
+def test_only_functions_that_could_have_let_the_run_pass_are_broken() -> None:
+    record = finished({A: 1.0}, errors={B: BROKE})
+    assert [pass_rule(decide).broken(record) for decide in ("all", "any", A, B)] == [(B,), (), (), (B,)]
+    assert pass_rule().broken(failed("model")) == ()
+
+
 @pytest.mark.parametrize(("score", "passed"), [(0.5, True), (0.49999999, False), (1.0, True), (-1.0, False)])
 def test_a_score_at_its_threshold_passes(score: float, passed: bool) -> None:
     assert pass_rule(scorers=(A,), a=0.5).passed(finished({A: score})) is passed
