@@ -127,6 +127,13 @@ def test_permutations_too_many_to_count_are_drawn_and_the_test_is_named_after_it
     assert drawn == sign_flip(differences, seed=7)[0] != sign_flip(differences, seed=8)[0]
 
 
+@pytest.mark.parametrize(("n_rows", "test"), [(16, "sign-flip, exact"), (17, "sign-flip, 20,000 draws, seed 0")])
+def test_signs_of_up_to_sixteen_rows_are_all_tried(n_rows: int, test: str) -> None:
+    p, found = sign_flip([math.sqrt(row + 2) for row in range(n_rows)])
+    assert (p < 1e-4, found) == (True, test)
+    assert n_rows > 16 or p == 2 * 2.0**-16
+
+
 def test_a_drawn_p_is_never_zero() -> None:
     p, test = sign_flip([0.1 + i * math.pi / 1e4 for i in range(200)])
 

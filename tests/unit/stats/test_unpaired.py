@@ -94,3 +94,11 @@ def test_thousands_of_rows_are_compared() -> None:
     assert compare_unpaired(outcomes(7000, 10_000), outcomes(7100, 10_000)).p == pytest.approx(0.125, abs=0.002)
     assert compare_unpaired(outcomes(7000, 10_001), outcomes(7100, 10_001)).p == pytest.approx(0.12, abs=0.01)
     assert compare_unpaired([0.5] * 1000, [0.0] * 1000).p < 1e-14
+
+
+def test_an_interval_that_contains_0_against_the_test_gets_the_end_of_the_test() -> None:
+    found, mirrored = (compare_unpaired(*sides) for sides in itertools.permutations([outcomes(2, 3), outcomes(6, 55)]))
+    assert found.p == mirrored.p == pytest.approx(0.04718693)
+    # of p = 0.04718693 the normal quantile is 1.984618, and (1 - 1.959964 / 1.984618) (2 / 3 - 6 / 55) = 0.006927
+    assert found.interval.low == -mirrored.interval.high == pytest.approx(0.006927, abs=2e-6)
+    assert found.interval.method == mirrored.interval.method == "MOVER, Gaffke, test-based"
