@@ -1,0 +1,129 @@
+"""The retry policy alone, with models that answer as they are told: no client, no server, and no time that passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from random import Random
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.retry import Answered, RetryPolicy, chat
+
+REPLY = ChatReply({"role": "assistant", "content": "42"})
+AT_ONCE = RetryPolicy(max_retries=3, first_s=0.0)
+DELAY_S = 2.0**-12
+"""Half a policy's first wait: the shortest that its jitter makes of it."""
+
+
+class Shortest(Random):
+    """Draws the lower end of each range."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return a
+
+
+class Scripted:
+    """Answers each request with the next of its answers, and keeps the requests."""
+
+    def __init__(self, *answers: ModelError | ChatReply) -> None:
+        self._answers: Iterator[ModelError | ChatReply] = iter(answers)
+        self.requests: list[ChatRequest] = []
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        answer = next(self._answers)
+        if isinstance(answer, ModelError):
+            raise answer
+        return answer
+
+    async def close(self) -> None:
+        pass
+
+
+async def answered(model: Scripted, *left_s: float | None, policy: RetryPolicy = AT_ONCE, **given: Any) -> Answered:
+    """Ask a model, with these times left whenever somebody looks; the last one stays."""
+    looks = iter(left_s)
+    last = left_s[-1] if left_s else None
+    return await chat(
+        model,
+        ChatRequest([]),
+        timeout_s=60.0,
+        policy=policy,
+        remaining_s=lambda: next(looks, last),
+        waiting=lambda delay_s: nullcontext(),
+        rng=Shortest(),
+        within=lambda seconds: nullcontext(),
+        **given,
+    )
+
+
+async def failure(model: Scripted, *left_s: float | None, policy: RetryPolicy = AT_ONCE) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await answered(model, *left_s, policy=policy)
+    return caught.value
+
+
+def busy(**fields: Any) -> ModelError:
+    return ModelError("no room", retryable=True, **fields)
+
+
+def failed_at(replica: str) -> ModelError:
+    error = busy()
+    error.elsewhere = replica
+    return error
+
+
+async def test_the_caller_is_told_how_each_request_ended() -> None:
+    told: list[ModelError | None] = []
+    errors = [busy(), busy()]
+    await answered(Scripted(*errors, REPLY), on_result=told.append)
+    assert told == [*errors, None]
+
+
+async def test_a_request_that_a_replica_failed_moves_and_is_no_retry() -> None:
+    told: list[ModelError | None] = []
+    n_moves = 0
+
+    async def moved() -> None:
+        nonlocal n_moves
+        n_moves += 1
+
+    model = Scripted(failed_at("a"), failed_at("b"), busy(), REPLY)
+    found = await answered(model, on_result=told.append, moved=moved)
+    assert [request.failed_at for request in model.requests] == [(), ("a",), ("a", "b"), ()]
+    assert (found, n_moves, len(told)) == (Answered(REPLY, 1), 2, 2)
+
+
+async def test_a_replica_that_fails_needs_no_retry_to_be_left() -> None:
+    found = await answered(Scripted(failed_at("a"), REPLY), policy=RetryPolicy(max_retries=0))
+    assert found == Answered(REPLY, 0)
+
+
+@pytest.mark.parametrize(("left_s", "n_requests"), [(DELAY_S, 1), (2 * DELAY_S, 2)])
+async def test_a_wait_that_takes_all_of_the_time_does_not_begin(left_s: float, n_requests: int) -> None:
+    policy = RetryPolicy(max_retries=1, first_s=2 * DELAY_S)
+    model = Scripted(busy(), busy())
+    error = await failure(model, left_s, policy=policy)
+    assert (len(model.requests), error.retries) == (n_requests, n_requests - 1)
+    assert ("the next retry would be in" in str(error)) == (n_requests == 1)
+
+
+async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry() -> None:
+    model = Scripted(busy())
+    assert str(await failure(model, 0.0)) == "no time is left for the request"
+    assert model.requests == []
+    assert str(await failure(model, 60.0, 0.0)) == "no room; no time is left for a retry"
+
+
+async def test_half_a_second_is_time_for_a_request() -> None:
+    assert await answered(Scripted(REPLY), 0.5) == Answered(REPLY, 0)
+
+
+async def test_an_error_that_ends_for_lack_of_time_keeps_what_the_server_said() -> None:
+    error = await failure(Scripted(busy(status=429, retry_after_s=90.0, systemic="until_success")), 0.5)
+    assert str(error) == "no room; asked to wait 90 s, 0.5 s are left"
+    assert (error.status, error.retry_after_s, error.systemic) == (429, 90.0, "until_success")
