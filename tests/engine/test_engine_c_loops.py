@@ -110,11 +110,10 @@ def test_a_reward_function_in_a_c_loop_is_a_reward_error(workspace: Workspace, k
     assert took_s < DEADLINE_S
 
 
-@pytest.mark.clock
 @pytest.mark.slow
 def test_a_long_c_call_within_the_time_is_no_timeout(workspace: Workspace) -> None:
     workspace.agent(AGENT.replace("repeat(0)", "repeat(0, 600_000_000)"))
-    live, _ = evaluate(workspace, agent_workflow_timeout_s=60)
+    live, _ = evaluate(workspace, agent_workflow_timeout_s=600, grader_timeout_s=600)
     assert live.kinds() == ["passed"] * 4
     assert live.record(1).attempt == 1
 
