@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.config import Override, load_eval_config
+from pytest_osmosis.config import EvalConfig, Override, load_eval_config
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.errors import ConfigError
 
@@ -933,6 +933,31 @@ results = "/x.json"
         '38: [baseline] results: must be inside the workspace (symlinks resolved), got "/x.json"',
         '--osmosis-batch-size: must be an integer of at least 1, got "0"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("table", "body", "problem"),
+    [
+        ("model", 'endpoint_id = "qwen"', "2: [model] endpoint_id: cannot be used with [experiment] model_path; keep one of them"),
+        (
+            "agent",
+            'agent = "recorded"\n[baseline]\nmodel_path = "demo/arithmetic"',
+            '4: [baseline] model_path: cannot be used with [agent] agent = "recorded", which asks no model; compare with [baseline] results',
+        ),
+        ("scoring", "calibrate_within = 0.5", "2: [scoring] calibrate_within: needs [scoring] calibrate, the column with scores by humans"),
+    ],
+)  # fmt: skip
+def test_some_keys_do_not_go_together(table_problems: Problems, table: str, body: str, problem: str) -> None:
+    assert table_problems(table, body) == [problem]
+
+
+def test_scores_may_be_calibrated_within_a_distance(load_table: Callable[..., EvalConfig]) -> None:
+    scoring = load_table("scoring", 'calibrate = "human"\ncalibrate_within = 0.5').scoring
+    assert (scoring.calibrate, scoring.calibrate_within) == ("human", 0.5)
+
+
+def test_one_machine_may_have_512_hosts(load_table: Callable[..., EvalConfig]) -> None:
+    assert load_table("execution", "hosts = 512").execution.hosts == 512
 
 
 ODD_VALUES: list[object] = [

@@ -180,6 +180,18 @@ def test_results_that_were_formatted_anew_say_the_same(tmp_path: Path) -> None:
     assert lifecycle_of(directory) == before
 
 
+@pytest.mark.parametrize(("note", "rows", "status"), [(0, 3000, "stopped"), (3000, 0, "failed")])
+def test_only_the_head_of_large_results_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: int, rows: int, status: str
+) -> None:
+    monkeypatch.setattr(lifecycle, "MOST_HEAD_CHARS", 2000)
+    directory = written(tmp_path, SESSION, {"note": "x" * note, **results(6, "stopped", "maxfail", "2 failures")})
+    whole = {**json.loads(directory.results.read_text()), "rows": ["x" * 100] * (rows // 100)}
+    directory.results.write_text(json.dumps(whole, indent=2) + "\n")
+    os.utime(directory.results, (2_000_000_000,) * 2)
+    assert lifecycle_of(directory).status == status
+
+
 def test_a_run_is_pending_until_its_session_writes_to_the_journal(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     lock = RunLock.take(directory)

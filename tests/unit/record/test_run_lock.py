@@ -304,3 +304,15 @@ def test_a_notice_names_the_process_from_which_the_lock_was_taken_over(tmp_path:
     process = f"process {dead.pid} on {socket.gethostname()}"
     assert lock.notice == f"run {tmp_path.name}: {process} wrote it since 2026-01-01 00:00 UTC and was killed"
     lock.close()
+
+
+def test_the_lock_tells_how_long_the_journal_was(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.journal.write_bytes(b"x" * 40)
+    lock = RunLock.take(directory)
+    found = [holder_of(directory)]
+    lock.note_journal(30)
+    found.append(holder_of(directory))
+    lock.close()
+    assert [holder and holder.journal_bytes for holder in found] == [40, 30]
+    assert lock.holder.journal_bytes == 30
