@@ -81,7 +81,6 @@ nightly-wheel nightly-pytests nightly-oldest nightly-rays: nightly-%: $(STAMP)
 matrix: nightly-wheel nightly-pytests nightly-oldest nightly-rays ## test the wheel on every Python, and the plugin with other pytests, Rays and the oldest requirements (hours)
 
 nightly-mutation: $(STAMP)
-	$(BIN)/python -m pip install --quiet --group mutation
 	$(BIN)/python -m tests.mutation
 
 # LiteLLM requires openai 2, so it is installed beside .venv's packages, where only these tests see it.
