@@ -218,14 +218,18 @@ def test_hosts_that_wait_are_split_for_a_smaller_room(
     for number in range(1, 7):
         bridge.open(number, workspace)
     why = b"the cluster has room for 4 now; the others need 2 CPUs"
-    bridge.until(
-        lambda: len({each.number for each in bridge.frames if each.kind is Kind.WAITS and each.first == why}) == 2,
-        "for two that wait",
-    )
+
+    def waiting() -> set[int]:
+        """Return the hosts that were last heard of as waiting for that reason."""
+        last = {each.number: each for each in bridge.frames if each.kind in (Kind.WAITS, Kind.PLACED)}
+        return {number for number, frame in last.items() if frame.kind is Kind.WAITS and frame.first == why}
+
+    bridge.until(lambda: len(waiting()) == 2, "for two that wait")
+    two = waiting()
     assert bridge.facts.lacks == "2 CPUs"
     with cluster.joined(num_cpus=1) as node:
         bridge.until(lambda: sum(frame.kind is Kind.PLACED for frame in bridge.frames) == 5, "for one of the two")
-        [late] = [number for number in (5, 6) if bridge.of(Kind.PLACED, number)]
+        [late] = [number for number in two if bridge.of(Kind.PLACED, number)]
         assert bridge.placed(late)["node_id"] == node.node_id
         bridge.until(lambda: (bridge.facts.n_places, bridge.facts.lacks) == (5, "1 CPU"), "for facts")
         bridge.close()

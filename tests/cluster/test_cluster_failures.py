@@ -98,29 +98,30 @@ def check_once(
 def test_a_node_that_is_killed_loses_no_run_and_repeats_only_what_it_had_begun(
     workspace: Workspace, cluster: RayCluster
 ) -> None:
-    weather = Weather(0, faults=0.0, held_from=2)
+    weather = Weather(0, faults=0.0, held_from=0)
     needs = {"num_cpus": 0, "resources": {"doomed": 1}}
     with ExitStack() as ends:
         nodes = [ends.enter_context(cluster.joined(num_cpus=0, resources={"doomed": 1})) for _ in range(2)]
         server = ends.enter_context(ChatServer(weather))
-        config = configured(workspace, server, 8, 1, hosts=2, batch_size=4, agent_workflow_timeout_s=200)
+        config = configured(workspace, server, 12, 1, hosts=2, batch_size=4, agent_workflow_timeout_s=200)
         hosts = ClusterHosts(RayOptions(address=cluster.address, resources=needs), os.environ)
         ends.callback(hosts.close)
         hosts.open()
         with running(config, spawn=hosts.spawn) as live:
             live.wait_for(lambda: hosts.nodes() == (2, 2), "for a host on each node")
-            live.wait_for(lambda: weather.in_flight == 4, "for runs that the server holds back")
+            weather.held_from = 4  # those came before there were two, so one host may have them all
+            live.wait_for(lambda: weather.in_flight == 4 == len(weather.answered), "for two held runs of each host")
             asked = Counter(weather.asked)
             cluster.lose(nodes[0])
             live.wait_for(lambda: any(" was lost" in text for text in live.run.notices.texts), "for the loss")
-            weather.held_from = 8
+            weather.held_from = 12
             live.wait()
-    begun = check_once(list(replay(live.run.directory.journal)), weather, 8, unheard=4)
+    begun = check_once(list(replay(live.run.directory.journal)), weather, 12, unheard=4)
     again = {run for run, times in begun.items() if times == 2}
     assert again
     assert again <= asked.keys()
     assert max(begun.values()) == 2
-    assert scores(live) == {(row, 0): {"rewards:works": float(row % 3 > 0)} for row in range(8)}
+    assert scores(live) == {(row, 0): {"rewards:works": float(row % 3 > 0)} for row in range(12)}
 
 
 @pytest.mark.nightly
