@@ -16,25 +16,30 @@ import pytest
 HERE = Path(__file__).parent
 SLOW_FOLDERS = ("browser", "durability", "endpoint", "environments", "host", "mcp", "verifiers", "viewer")
 """Folders whose tests start hosts, browsers or sessions: all of their tests are slow."""
-LONGEST_FIRST = ("durability", "cluster", "hostile", "browser", "viewer", "docs", "plugin", "contract", "environments")
-"""Folders in the order in which they begin. All others follow, so that no long test is the last one to run."""
+LONGEST_FIRST = (
+    *("durability", "plugin/test_same_under_xdist.py", "hostile", "docs", "browser", "viewer", "cluster"),
+    *("environments", "plugin", "contract"),
+)
+"""Folders and files in the order in which they begin. All others follow, so that no long test is the last to run."""
 
 
 def sort_into_tiers(items: list[pytest.Item]) -> None:
     """Mark the tests of slow folders, and put the longest first."""
     for item in items:
-        if _folder(item) in SLOW_FOLDERS and not item.get_closest_marker("journey"):
+        if _path(item).partition("/")[0] in SLOW_FOLDERS and not item.get_closest_marker("journey"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=_place)
 
 
-def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+def _path(item: pytest.Item) -> str:
+    """Return the path of a test's file below this folder, "" for a doctest of the package."""
+    return item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
 
 
 def _place(item: pytest.Item) -> int:
-    folder = _folder(item)
-    return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+    path = _path(item)
+    places = (n for n, start in enumerate(LONGEST_FIRST) if path == start or path.startswith(f"{start}/"))
+    return next(places, len(LONGEST_FIRST))
 
 
 class Balance:
