@@ -149,7 +149,8 @@ def test_commands_in_this_process_print_what_processes_print(hostile: HostileWor
         assert (out_here, err_here) == (out, err), words
 
     def command(*words: str) -> pytest.RunResult:
-        return hostile.command(sys.executable, "-mpytest_osmosis", *words)
+        script = "import sys; from pytest_osmosis.cli import main; sys.exit(main())"  # what `pytest-osmosis` is
+        return hostile.command(sys.executable, "-c", script, *words)
 
     hostile.eval(rows=[{"user_prompt": "日é 1 * 2", "score": 0.0}])
     hostile.run("--osmosis-config=configs/eval/x.toml")

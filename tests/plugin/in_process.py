@@ -60,7 +60,8 @@ def run_pytest(root: Path, arguments: Sequence[str], stdin: bytes | None = None)
 
 def run_command(root: Path, arguments: Sequence[str], stdin: bytes | None = None) -> pytest.RunResult:
     """Run `pytest-osmosis <arguments>` in a folder."""
-    with _undone(root):
+    with _undone(root), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["pytest-osmosis", *arguments])
         return _run(lambda: cli.main(arguments), root, stdin)
 
 
