@@ -42,7 +42,7 @@ OF_XDIST = re.compile(
 """Lines about the collection, workers and progress: plain pytest and xdist have their own, or they depend on time."""
 WORKER = re.compile(r"\[gw\d+\] \w+ -- Python .*\s*")
 TITLE = re.compile(r"([=_!-])\1{2,} (.+?) \1{3,}$")
-PROGRESS = re.compile(r"(?:\S*\w\.\w+ )?([.FEsxX]*) *(?:\[ *\d+%\])?$")
+PROGRESS = re.compile(r"(?:\S+\.(?:py|toml|jsonl) )?([.FEsxX]*) *(?:\[ *\d+%\])?$")
 VERBOSE = re.compile(r"(?:\[gw\d+\] \[ *\d+%\] ([A-Z]+) (\S+)|(\S+) ([A-Z]+)(?: \(.*\))? *(?:\[ *\d+%\])?)$")
 STARTED = re.compile(r"\S*\w(::\S+|\.\w+) *$")
 NOT_COLLECTED = re.compile(r"(ERROR \S+\.py) - .*")
