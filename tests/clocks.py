@@ -35,20 +35,11 @@ class SteppedClock:
         return inbox.get_nowait()
 
 
-class ThreadClock:
+class ThreadClock(SteppedClock):
     """A clock for another thread, which gets messages at once, and for whom time passes only as the test advances it.
 
     What the thread sleeps takes no time.
     """
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.time = now
-
-    def now(self) -> float:
-        return self.time
-
-    def advance(self, seconds: float) -> None:
-        self.time += seconds
 
     def sleep(self, seconds: float) -> None:
         """Return at once."""
