@@ -27,6 +27,7 @@ def copied(real_runs: RealRuns, typed: Cli, tmp_path: Path) -> RealRuns:
     return real_runs.copied(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_page_has_rates_difference_settings_and_rows(there: Cli, real_runs: RealRuns) -> None:
     page = there("runs", "compare", "x~1", "x").splitlines()
     assert page[1].split() == ["run", real_runs.then.name, real_runs.now.name]
@@ -218,6 +219,7 @@ def test_what_cannot_be_compared_says_why(typed: Cli, stored: Stored) -> None:
     )
 
 
+@pytest.mark.slow
 def test_several_runs_are_compared_with_the_first_and_p_is_corrected(there: Cli, real_runs: RealRuns) -> None:
     names = (real_runs.then.name, real_runs.now.name, "y")
     table = json.loads(there("runs", "compare", *names, "--json"))

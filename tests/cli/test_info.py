@@ -105,6 +105,7 @@ def test_an_unknown_name_is_refused(typed: Cli, stored: Stored) -> None:
     assert 'run "y": not found in .osmosis/runs' in typed("runs", "info", "y", fails=1)
 
 
+@pytest.mark.slow
 def test_watching_on_a_terminal_ends_with_the_run(unfinished: Path) -> None:
     journal = Journal.reopen(unfinished / "journal.jsonl")
     journal.append(encode({**BEGAN, "resumed": True}))

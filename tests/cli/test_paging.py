@@ -57,6 +57,7 @@ def test_the_options_of_less_stay_those_of_the_user(folder: Path) -> None:
     assert on_terminal(folder, "runs", variables={"PAGER": 'echo "$LESS"; cat', "LESS": "S"}).startswith("S\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pager", ["", "cat", "no-such-pager --raw", "'unfinished"])
 def test_without_a_pager_the_page_is_printed(folder: Path, pager: str) -> None:
     assert on_terminal(folder, "show", variables={"PAGER": pager}).startswith(f"{BOLD}x-1")
@@ -79,6 +80,7 @@ def test_what_failed_is_red_on_a_terminal(folder: Path) -> None:
     assert "\x1b" not in on_terminal(folder, "show", "--no-pager", variables={"NO_COLOR": "1"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "variables", "coloured"),
     [

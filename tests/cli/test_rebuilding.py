@@ -80,6 +80,7 @@ def check_equal(workspace: Workspace, exported: Export, run: Path) -> dict[str, 
     return made
 
 
+@pytest.mark.slow
 def test_gates_that_hold_fail_and_are_not_measured_are_decided_again(workspace: Workspace, exported: Export) -> None:
     made = check_equal(workspace, exported, evaluated(workspace, gate={"pass_rate": ">= 0.9", "pass_at_2": ">= 0.5"}))
     assert [gate["state"] for gate in made["gates"]] == ["fails", "holds"]
@@ -91,6 +92,7 @@ def test_gates_that_hold_fail_and_are_not_measured_are_decided_again(workspace: 
     assert (made["status"], made["stopped_by"]) == ("failed", "max_errors")
 
 
+@pytest.mark.slow
 def test_baseline_file_and_previous_run_are_compared_again(workspace: Workspace, exported: Export) -> None:
     baseline = {"baseline": {"results": "baseline.json"}, "gate": {"max_regression": 0.05}}
     first = evaluated(workspace, "--osmosis-update-baseline", scores=(1,) * 8, **baseline)
@@ -106,6 +108,7 @@ def test_baseline_file_and_previous_run_are_compared_again(workspace: Workspace,
     assert made["gates"][0]["state"] == "not measured"
 
 
+@pytest.mark.slow
 def test_a_part_of_the_plan_then_a_resumed_then_a_rescored_run(workspace: Workspace, exported: Export) -> None:
     gate = {"pass_rate": ">= 0.5"}
     run = evaluated(workspace, "--osmosis-run=x-a", "-k", "row0 or row3", gate=gate)

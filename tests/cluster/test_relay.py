@@ -255,6 +255,7 @@ def test_a_process_that_leaves_the_group_and_holds_the_log_delays_no_death(ear: 
         os.kill(int(rollout["output"]["stdout"]), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_loop_in_c_is_a_silence_with_its_run_and_stack_that_grows(ear: Ear, workspace: Workspace) -> None:
     workspace.agent("sum(itertools.repeat(0))")
     ear.open(1, workspace.setup(agent_timeout_s=1000.0))
@@ -272,6 +273,7 @@ def test_a_loop_in_c_is_a_silence_with_its_run_and_stack_that_grows(ear: Ear, wo
     assert ear.until_death(1)["how"] == "SIGKILL"
 
 
+@pytest.mark.slow
 def test_a_host_that_runs_again_is_no_longer_silent(ear: Ear, workspace: Workspace) -> None:
     ear.open(1, workspace.setup())
     ear.run(1, 0)
@@ -444,6 +446,7 @@ class Driver:
         self.process.communicate()
 
 
+@pytest.mark.slow
 def test_a_killed_driver_ends_the_hosts_of_its_relay_and_no_others(workspace: Workspace) -> None:
     fields = json.dumps({"role": "host", "environ": {}, "move_from": None}).encode()
     pipe = subprocess.PIPE
@@ -486,6 +489,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_hosts_and_the_copied_workspace_go_with_the_process_of_a_relay(workspace: Workspace, tmp_path: Path) -> None:
     workspace.agent("sum(itertools.repeat(0))")
     command = [sys.executable, "-c", RELAYED]

@@ -80,6 +80,7 @@ def test_a_line_says_how_many_hosts_have_a_place(n: int, n_places: int, text: st
     assert hosts_text(n, facts, RayOptions(resources={"num_cpus": 1})) == text
 
 
+@pytest.mark.slow
 def test_the_user_reads_what_keeps_hosts_from_places(workspace: Workspace, eval_on: Write) -> None:
     eval_on(2, {"hosts": 48}, evaluation={"batch_size": 1})
 

@@ -184,6 +184,7 @@ imported runs, which `plugin/test_prime_files.py` reads; and of replicas, whose 
 checks."""
 
 
+@pytest.mark.slow
 def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluate: Evaluate) -> None:
     whole = evaluate()
     again = evaluate()

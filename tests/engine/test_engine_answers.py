@@ -71,6 +71,7 @@ def solution(live: Live) -> str:
     return str(score["output"]["stdout"].strip().removeprefix("solution_str="))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
 @pytest.mark.parametrize("behaviour", [refusal("I will not"), FILTERED], ids=["refusal", "filter"])
 def test_a_refusal_is_the_models_failure(workspace: Workspace, agent: str | None, behaviour: Behaviour) -> None:
@@ -81,12 +82,14 @@ def test_a_refusal_is_the_models_failure(workspace: Workspace, agent: str | None
     assert "refused: I will not" in str(record.error) or "content filter" in str(record.error)
 
 
+@pytest.mark.slow
 def test_a_refusal_of_anthropic_is_the_models_failure(workspace: Workspace) -> None:
     said = blocks({"type": "text", "text": "I will not"}, stop_reason="refusal")
     live = evaluate(workspace, said, model={"client": "anthropic"})
     assert (live.record(0).boundary, live.record(0).error) == ("model", "the model refused: I will not")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behaviour", "model"),
     [(CUT_OFF, {}), (message(content=None), {}), (message(), {}), (blocks(), {"client": "anthropic"})],
@@ -99,6 +102,7 @@ def test_an_answer_without_text_is_empty(workspace: Workspace, behaviour: Behavi
     assert live.outcome(0).reason == 'score 0 < 1 (the answer is empty): expected "42"'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "expected"),
     [
@@ -169,6 +173,7 @@ async def rollout(ctx):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", [BY_CHAT, BY_CLIENT], ids=["ctx.chat", "a client of its own"])
 def test_an_answer_from_memory_in_an_outage_measures_nothing(workspace: Workspace, ask: str) -> None:
     live = evaluate(workspace, status(400, {"error": {"message": "no such thing"}}), MAKES_DO.format(ask))
@@ -180,6 +185,7 @@ def test_an_answer_from_memory_in_an_outage_measures_nothing(workspace: Workspac
     assert str(live.record(0).error).endswith("; the agent returned without an answer of the model")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", [BY_CHAT, BY_CLIENT], ids=["ctx.chat", "a client of its own"])
 def test_an_agent_may_go_on_once_the_model_has_answered(workspace: Workspace, ask: str) -> None:
     workspace.rows([{"user_prompt": "6 * 7?", "ground_truth": "42"}])

@@ -53,6 +53,7 @@ class Unplaced(ScriptedHost):
         self._post(Died(self, "it was ended while it waited for a place", by="machine"))
 
 
+@pytest.mark.slow
 def test_a_host_sends_as_many_requests_as_it_has_runs_once_it_has_the_share_of_another(workspace: Workspace) -> None:
     """Its client has room for them, too: a request that waits for a connection counts as failed after a while."""
     spawned: list[str] = []

@@ -277,6 +277,7 @@ def misreported(record: RunRecord, history: History) -> list[str]:
     return errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("climate", CLIMATES)
 def test_each_run_is_reported_once_and_rolled_out_no_more_often_than_it_must(
     climate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

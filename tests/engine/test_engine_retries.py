@@ -153,6 +153,7 @@ def test_requests_cancelled_while_they_wait_return_every_slot(workspace: Workspa
     assert live.kinds() == ["passed"] * 4
 
 
+@pytest.mark.slow
 def test_concurrent_requests_of_an_agent_wait_together_for_a_slot_after_their_retries(workspace: Workspace) -> None:
     """Both requests of row 0 must retry; row 1 has the only slot when they come back, and both wait for it."""
     workspace.agent(
@@ -169,6 +170,7 @@ def test_concurrent_requests_of_an_agent_wait_together_for_a_slot_after_their_re
     assert live.kinds() == ["passed"] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_a_server_without_room_gets_no_request_from_any_host(workspace: Workspace, hosts: int) -> None:
     """The first eight requests are refused at once. Each host notices with its fourth; all later requests wait."""
@@ -199,6 +201,7 @@ def test_a_server_without_room_gets_no_request_from_any_host(workspace: Workspac
     assert throttling["paused_s"] >= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refused", [0, 1])
 def test_each_host_keeps_a_slot_to_finish_its_runs_while_a_server_has_no_room(
     workspace: Workspace, refused: int

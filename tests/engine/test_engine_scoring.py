@@ -159,6 +159,7 @@ def test_an_unknown_parameter_is_a_code_error(workspace: Workspace, server: Chat
     assert not server.requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "message"),
     [

@@ -141,6 +141,7 @@ def test_many_connections_that_say_nothing_delay_no_request(running: RunningDash
             connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the limit of another process")
 def test_more_connections_than_files_may_be_open_print_nothing(tmp_path: Path) -> None:
     with dashboard(tmp_path, "--no-open") as other:

@@ -225,6 +225,7 @@ def test_clients_that_stop_halfway_hold_up_nobody() -> None:
             connection.close()
 
 
+@pytest.mark.slow
 def test_without_descriptors_it_neither_spins_nor_fills_the_log() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     clients: list[socket.socket] = []

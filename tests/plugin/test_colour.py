@@ -34,6 +34,7 @@ def test_a_gate_that_was_not_measured_is_yellow(workspace: Workspace) -> None:
     assert any(f"gate pass_rate >= 0.5: {YELLOW}NOT MEASURED{END}" in line for line in result.outlines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--color=auto", "--color=no"])
 def test_a_pipe_gets_no_colour(workspace: Workspace, option: str) -> None:
     half_passing(workspace, 0.9)

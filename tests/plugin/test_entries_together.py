@@ -75,6 +75,7 @@ def without_times(table: dict[str, Any]) -> dict[str, Any]:
     return {**table, "duration_ms": None, "entries": entries}
 
 
+@pytest.mark.slow
 def test_an_option_lowers_the_cap_of_all(workspace: Workspace) -> None:
     with ChatServer(together(2, reply("42"))) as server:
         entries(workspace, *[""] * 5, rows=4, base_url=server.base_url)

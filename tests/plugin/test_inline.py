@@ -195,6 +195,7 @@ def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspa
     assert "never awaited" not in session.output
 
 
+@pytest.mark.slow
 def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.0}, {}, {}])
 

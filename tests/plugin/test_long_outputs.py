@@ -51,6 +51,7 @@ def test_ten_failures_are_shown_and_the_others_counted(workspace: Workspace) -> 
     assert sum(case.find("failure") is not None for case in cases) == 14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "n_blocks", "n_lines"),
     [

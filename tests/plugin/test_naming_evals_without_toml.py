@@ -130,6 +130,7 @@ def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
     assert not (workspace.root / ".osmosis").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

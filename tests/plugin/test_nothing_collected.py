@@ -130,6 +130,7 @@ def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Wor
     )
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize(
     ("module", "said"),

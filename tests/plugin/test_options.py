@@ -64,6 +64,7 @@ def test_invalid_values_are_exit_4_and_name_their_options(workspace: Workspace) 
     assert not (workspace.root / ".osmosis").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("output", "written"),
     [("made/out.json", "made/out.json"), ("made/", "made/x.json"), ("data", "data/x.json")],

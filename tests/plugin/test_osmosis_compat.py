@@ -63,6 +63,7 @@ def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace
         assert "osmosis_ai" not in workspace.run("rewards.py", "-q").stdout.str()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inline", [[], ["--osmosis-inline"]], ids=["hosts", "inline"])
 def test_an_eval_scores_with_functions_that_import_the_sdk(workspace: Workspace, inline: list[str]) -> None:
     write_eval(workspace)

@@ -67,6 +67,7 @@ def test_requests_of_own_clients_are_counted(workspace: Workspace, agent: str, e
     assert len(server.requests) == 3, "the probe and two runs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("on_the_loop", "url"), ("by_environment", "env")])
 def test_own_clients_work_in_a_debuggers_process(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str

@@ -50,6 +50,7 @@ def prepare(workspace: Workspace, *returned: str, **tables: Mapping[str, Any]) -
     workspace.eval("x", rows, ".", **{"agent": {"agent": "agent:rollout"}, **tables})
 
 
+@pytest.mark.slow
 def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
     prepare(workspace, OFF, EXACT, "1.0")
 
@@ -92,6 +93,7 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
     assert "  reason: exact" in workspace.show("row1-run0"), "passed runs have reasons too"
 
 
+@pytest.mark.slow
 def test_each_of_several_functions_has_its_reason(workspace: Workspace) -> None:
     prepare(workspace, OFF, scoring={"eval_fns": ["rewards:score", "rewards:other"]})
 

@@ -60,6 +60,7 @@ def use(workspace: Workspace) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent",
     [
@@ -96,6 +97,7 @@ def test_cassettes_do_not_depend_on_concurrency(multiply: Workspace) -> None:
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_a_changed_prompt_fails_with_a_readable_difference(multiply: Workspace) -> None:
     with demo_server() as server:
         run(multiply, server, "--osmosis-record")
@@ -112,6 +114,7 @@ def test_a_changed_prompt_fails_with_a_readable_difference(multiply: Workspace) 
     result.stdout.fnmatch_lines(["-What is 64 [*] 16[?]", "+What is 64 times 16[?]"], consecutive=True)
 
 
+@pytest.mark.slow
 def test_new_asks_only_for_what_is_missing(multiply: Workspace) -> None:
     with demo_server() as server:
         run(multiply, server, "--osmosis-record=new", "--osmosis-limit=2")
@@ -127,6 +130,7 @@ def test_new_asks_only_for_what_is_missing(multiply: Workspace) -> None:
     assert use(multiply)["requests"] == first + second
 
 
+@pytest.mark.slow
 def test_the_cache_answers_a_second_session(multiply: Workspace) -> None:
     with demo_server() as server:
         run(multiply, server, "--osmosis-cache")
@@ -140,6 +144,7 @@ def test_the_cache_answers_a_second_session(multiply: Workspace) -> None:
     assert (multiply.root / ".osmosis/.gitignore").read_text(encoding="utf-8") == "*\n"
 
 
+@pytest.mark.slow
 def test_recording_a_part_keeps_the_rest(multiply: Workspace) -> None:
     with demo_server() as server:
         run(multiply, server, "--osmosis-record")
@@ -149,6 +154,7 @@ def test_recording_a_part_keeps_the_rest(multiply: Workspace) -> None:
     assert (multiply.root / CASSETTE).read_text(encoding="utf-8") == before
 
 
+@pytest.mark.slow
 def test_a_replay_needs_neither_key_nor_price_nor_secret(multiply: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     config = multiply.root / "configs/eval/multiply.toml"
     text = config.read_text(encoding="utf-8").replace("required = []", 'required = ["OF_THE_AGENT"]')
@@ -174,6 +180,7 @@ def test_a_replay_without_a_cassette_begins_nothing(multiply: Workspace) -> None
     assert not multiply.run_dirs("multiply")
 
 
+@pytest.mark.slow
 def test_a_replay_of_other_rows_names_what_is_missing(multiply: Workspace) -> None:
     with demo_server() as server:
         run(multiply, server, "--osmosis-record")
@@ -187,6 +194,7 @@ def test_a_replay_of_other_rows_names_what_is_missing(multiply: Workspace) -> No
     assert multiply.run_dirs("multiply") == recorded
 
 
+@pytest.mark.slow
 def test_outages_are_not_recorded(multiply: Workspace) -> None:
     with demo_server("--error-rate=0.3", "--error-status=500", "--seed=3") as server:
         words = ["--osmosis-set=model.max_retries=0", "--osmosis-set=limits.max_errors=100%", "--osmosis-no-probe"]
@@ -201,6 +209,7 @@ def test_outages_are_not_recorded(multiply: Workspace) -> None:
     assert run(multiply, None, "--osmosis-replay").ret == 0
 
 
+@pytest.mark.slow
 def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspace) -> None:
     with demo_server() as server:
         run(multiply, server, "--osmosis-record")

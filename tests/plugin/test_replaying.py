@@ -61,6 +61,7 @@ def use(workspace: Workspace, name: str = "x") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_judges_are_replayed(workspace: Workspace) -> None:
     judged(workspace)
     with demo_server() as server:
@@ -77,6 +78,7 @@ def test_judges_are_replayed(workspace: Workspace) -> None:
     assert (use(workspace)["requests"], use(workspace)["replayed"]) == (asked, asked)
 
 
+@pytest.mark.slow
 def test_rescoring_replays_judges(workspace: Workspace) -> None:
     judged(workspace)
     with demo_server() as server:
@@ -91,6 +93,7 @@ def test_rescoring_replays_judges(workspace: Workspace) -> None:
     assert use(workspace)["replayed"] == 3 * 2
 
 
+@pytest.mark.slow
 def test_the_model_of_the_baseline_is_replayed(workspace: Workspace) -> None:
     workspace.eval(rows=3)
     with demo_server("--model=other") as server:
@@ -106,6 +109,7 @@ def test_the_model_of_the_baseline_is_replayed(workspace: Workspace) -> None:
     assert use(workspace)["replayed"] == 6
 
 
+@pytest.mark.slow
 def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     workspace.eval(rows=3)
     workspace.write("test_x.py", TESTS)
@@ -119,6 +123,7 @@ def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     assert use(workspace, "x-tests")["replayed"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--osmosis-inline"], ["--pdb"]])
 def test_debuggers_replay(workspace: Workspace, words: list[str]) -> None:
     workspace.eval(rows=2)
@@ -128,6 +133,7 @@ def test_debuggers_replay(workspace: Workspace, words: list[str]) -> None:
     run(workspace, GONE, CONFIG, "--osmosis-replay", *words).assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_debuggers_record(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     with demo_server() as server:
@@ -192,6 +198,7 @@ def score(solution_str, ground_truth, **kwargs):
 """
 
 
+@pytest.mark.slow
 def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_makes_of_it(
     workspace: Workspace,
 ) -> None:

@@ -29,6 +29,7 @@ def test_text_of_a_model_does_not_break_reports(workspace: Workspace) -> None:
         assert text.count("bad \\x00\\x07\\x1b[31m\\ud800") >= 2  # the conversation, and what was printed
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_durations_cover_rollout_and_scoring(workspace: Workspace) -> None:
     with ChatServer(slow(0.3, reply("42"))) as server:

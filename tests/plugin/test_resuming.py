@@ -339,6 +339,7 @@ def test_what_earlier_sessions_spent_counts_in_limits(workspace: Workspace) -> N
     assert again.outlines[-1].endswith("--osmosis-run=one --osmosis-set=limits.max_tokens=36")
 
 
+@pytest.mark.slow
 def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.write("agent.py", AGENT)

@@ -109,6 +109,7 @@ def test_named_files_join_testpaths(workspace: Workspace) -> None:
     assert outcomes(workspace) == {"passed": 2}
 
 
+@pytest.mark.slow
 def test_node_ids_keywords_and_markers_select(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.write("test_a.py", "def test_a(): pass\n")

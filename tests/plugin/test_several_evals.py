@@ -93,6 +93,7 @@ def test_several_evals_end_with_one_table_in_natural_order(workspace: Workspace)
     assert result.ret == 9
 
 
+@pytest.mark.slow
 def test_only_evals_with_something_to_explain_have_lines_of_their_own(workspace: Workspace) -> None:
     four_evals(workspace)
 
@@ -109,6 +110,7 @@ def test_only_evals_with_something_to_explain_have_lines_of_their_own(workspace:
     assert not any("rewards:score       >= 1" in line for line in lines), "no table of statistics"
 
 
+@pytest.mark.slow
 def test_verbose_shows_every_eval_whole_before_the_table(workspace: Workspace) -> None:
     four_evals(workspace)
 
@@ -121,6 +123,7 @@ def test_verbose_shows_every_eval_whole_before_the_table(workspace: Workspace) -
     result.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
 
 
+@pytest.mark.slow
 def test_the_header_has_a_line_for_each_of_several_evals(workspace: Workspace) -> None:
     four_evals(workspace)
     workspace.eval("set3", rows=[{"user_prompt": "the same"}] * 2, evaluation={"n": 2, "batch_size": 4})
@@ -216,6 +219,7 @@ def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, 
     assert "a (pytest-osmosis show" not in session.output
 
 
+@pytest.mark.slow
 def test_markdown_and_the_page_of_the_job_begin_with_the_table(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +262,7 @@ def test_quiet_prints_the_verdict_and_no_account(workspace: Workspace) -> None:
     assert not any("tokens" in line for line in one.outlines)
 
 
+@pytest.mark.slow
 def test_quieter_prints_one_line_on_all_evals(workspace: Workspace) -> None:
     four_evals(workspace)
 
@@ -291,6 +296,7 @@ def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspa
     ]
 
 
+@pytest.mark.slow
 def test_results_that_lie_elsewhere_and_output_of_user_code_are_named_once(workspace: Workspace) -> None:
     four_evals(workspace)
     rewards = (workspace.root / "rewards.py").read_text(encoding="utf-8")

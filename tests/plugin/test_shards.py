@@ -219,6 +219,7 @@ def server(models: Models) -> Iterator[ChatServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_a_regression_against_a_baseline_model_fails_the_merged_whole(
     workspace: Workspace, models: Models, server: ChatServer
 ) -> None:
@@ -237,6 +238,7 @@ def test_a_regression_against_a_baseline_model_fails_the_merged_whole(
     assert json.loads(merged.stdout.str())["gates"][0]["state"] == "fails"
 
 
+@pytest.mark.slow
 def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, gate=GATE)
     one, two = run_shards(workspace, 2)
@@ -257,6 +259,7 @@ def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Works
     assert read_json(workspace.root / "merged.partial.json")["partial"] is True
 
 
+@pytest.mark.slow
 def test_several_evals_are_merged_in_one_command(workspace: Workspace) -> None:
     for name, rows in (("x", [{}] * 4), ("y", [FAIL] * 4)):
         workspace.eval(name, rows=rows, gate=GATE)

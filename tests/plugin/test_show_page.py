@@ -212,6 +212,7 @@ def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspac
     assert "  run it again: pytest --osmosis-config=configs/eval/x.toml -k row1-\n" in shown(workspace, "--row", "1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["row0-run0"]])
 def test_json_has_the_shape_that_the_guide_describes(workspace: Workspace, arguments: list[str]) -> None:
     workspace.eval(rows=passing(1, 0))

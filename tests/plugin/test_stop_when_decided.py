@@ -13,6 +13,7 @@ ROWS = [{"score": float(index % 4 > 0)} for index in range(40)]
 """30 of 40 pass."""
 
 
+@pytest.mark.slow
 def test_an_eval_whose_gate_holds_ends_early(workspace: Workspace) -> None:
     ends_early(workspace, 0.5, "holds", 0)
 
@@ -86,6 +87,7 @@ def test_a_gate_that_needs_every_run_is_never_decided_early(workspace: Workspace
     assert workspace.results()["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_an_inline_eval_ends_early_too(workspace: Workspace) -> None:
     workspace.eval(rows=10, gate={"pass_rate": ">= 0.5"})
 

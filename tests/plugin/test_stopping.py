@@ -56,6 +56,7 @@ def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [7, 0])
 def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(workspace: Workspace, status: int) -> None:
     workspace.hurry()
@@ -95,6 +96,7 @@ def test_an_internal_error_of_another_plugin_keeps_its_status_and_prints_what_ra
     result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "low_latency"), [([], False), (["--maxfail=2"], True), (["--sw"], True)])
 def test_hosts_report_at_once_if_a_failure_may_end_the_session(
     workspace: Workspace, options: list[str], low_latency: bool

@@ -255,6 +255,7 @@ def run_of(session: Session, name: str) -> Mapping[str, Any]:
     return entry
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTED)
 def test_a_test_reports_the_outcome_of_its_run(session: Session, name: str) -> None:
     of_eval, index = place_of(name)
@@ -422,6 +423,7 @@ CASES: Mapping[str, Case] = {
 """5 and 6 never compete: pytest counts warnings only if everything passed. 0 yields to all others."""
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("name", CASES)
 def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, name: str) -> None:

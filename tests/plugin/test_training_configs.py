@@ -156,6 +156,7 @@ def test_steps_and_rows_are_selected_like_any_test(workspace: Workspace) -> None
     without_model.stderr.fnmatch_lines(["ERROR: *not found: nothing is rolled out without a model to ask*x?slice?'?"])
 
 
+@pytest.mark.slow
 def test_a_preflight_that_could_not_be_measured_ends_with_9(workspace: Workspace) -> None:
     training(workspace)
 

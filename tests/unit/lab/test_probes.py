@@ -53,6 +53,7 @@ def test_every_function_with_a_planted_bug_is_listed() -> None:
     assert len(PLANTED) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", RIGHT.values(), ids=RIGHT)
 def test_a_correct_function_has_no_findings(context: ProbeContext, target: Target) -> None:
     verdicts = {name: examine(context, name).allowing(tuple(target.declaration.allow)) for name in PROBES}
@@ -71,6 +72,7 @@ def test_a_probe_reports_calls_that_it_left_out(name: str) -> None:
     assert result.unmeasured or "cut-short" in {finding.code for finding in result.notes()}, result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", marked(PLANTED))
 def test_a_planted_bug_is_found(context: ProbeContext, target: Target) -> None:
     name, code = planted.PLANTED[target.name]
@@ -80,6 +82,7 @@ def test_a_planted_bug_is_found(context: ProbeContext, target: Target) -> None:
     assert code in {finding.code for finding in result.failures()}, result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", marked(MORE))
 def test_rarer_bugs_are_found(context: ProbeContext, target: Target) -> None:
     name, code, level = planted_more.PLANTED[target.name]
@@ -89,6 +92,7 @@ def test_rarer_bugs_are_found(context: ProbeContext, target: Target) -> None:
     assert (code, level) in {(finding.code, finding.level) for finding in result.findings}, result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", REALISTIC.values(), ids=REALISTIC)
 def test_realistic_functions_have_no_failures(context: ProbeContext, target: Target) -> None:
     assert check(target).failures() == []

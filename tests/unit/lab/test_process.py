@@ -46,6 +46,7 @@ def test_every_hostile_function_has_an_outcome() -> None:
     assert TARGETS.keys() == hostile.OUTCOMES.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("process", "name"),
     [pytest.param(name, name, marks=[pytest.mark.slow] * (name in hostile.SLOW)) for name in hostile.OUTCOMES],
@@ -102,6 +103,7 @@ IMPORTS: Mapping[str, tuple[str, str]] = {
 """Source and failure of modules that were imported once and cannot be imported again."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IMPORTS)
 def test_a_module_that_cannot_be_imported_again_is_an_error(name: str, tmp_path: Path) -> None:
     source, failure = IMPORTS[name]

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from pytest_osmosis.lab.process_tree import descendants
 
 LOOKS = 2_000
 
 
+@pytest.mark.slow
 def test_processes_that_end_while_they_are_listed_are_left_out() -> None:
     over = threading.Event()
 

@@ -230,6 +230,7 @@ async def test_only_codings_that_are_unpacked_are_asked_for() -> None:
 # -- status lines and framing --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["000", "0", "99", "100", "101", "199", "600", "999", "1000", "-1", "2OO", ""])
 async def test_a_status_that_is_none_is_the_servers_failure(status: str) -> None:
     error = await failure(answer(status=f"HTTP/1.1 {status} X".encode(), body=body()))
@@ -247,6 +248,7 @@ def framed(*lines: bytes, content: bytes | None = None, status: bytes = OK) -> A
     return wire(b"\r\n".join([status, *lines]) + b"\r\n\r\n" + (body() if content is None else content))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
@@ -280,6 +282,7 @@ async def test_a_broken_answer_is_the_servers_failure_and_retried(make: object) 
 # -- one answer for one request ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocked", [False, True])
 async def test_a_second_answer_to_a_request_is_not_the_answer_to_the_next(blocked: bool) -> None:
     sent = threading.Semaphore(0)
