@@ -11,15 +11,16 @@ import inspect
 import math
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any, TypeVar
 
+from pytest_osmosis.environments.faults import EnvironmentFault
 from pytest_osmosis.environments.state import STATE
 from pytest_osmosis.host import output
 from pytest_osmosis.host.artifacts import NO_FILES, ArtifactSender, Stamps
@@ -237,7 +238,7 @@ class HostCore:
         samples: Sequence[Mapping[str, Any]] = ()
         environment: Mapping[str, Any] = {}
         prompt = request["prompt"]
-        begun = time.perf_counter()
+        begun = perf_counter()
         try:
             with endpoint.current():
                 output = await self._output(context, running)
@@ -256,7 +257,7 @@ class HostCore:
             describe = partial(rollout_failure, error, running, copy(chat.totals))
             failure = await self._described(chat.key, "agent", error, describe)
             messages = await self._messages_so_far(chat.key, context) or prompt
-            environment = getattr(error, "facts", environment) if self._code.environment is not None else environment
+            environment = error.facts if type(error) is EnvironmentFault else environment
             n_prompt = _prompt_length(prompt, messages, environment)
         event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure, notes)
         if samples:
@@ -356,7 +357,7 @@ class HostCore:
         Only the first has the requests to judges.
         """
         key = Key.of(runs[0])
-        begun = time.perf_counter()
+        begun = perf_counter()
         running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s))
         clock.deadline = running.deadline
         judges = ScoringRequests(self._judge_gateway(), key, name, slot, running.deadline)
@@ -386,7 +387,7 @@ class HostCore:
         self, reward: Reward | BaseException, running: MonitoredCode, counts: JudgeCounts
     ) -> Reward | ScoringError:
         """Return a reward, or the error of a function as data."""
-        if isinstance(reward, Reward):
+        if not isinstance(reward, BaseException):  # to ask an error for another class would run its code
             return reward
         self._on_error(running.key, reward)
         describe = partial(reward_failure, reward, running, copy(counts))
@@ -590,7 +591,7 @@ def _with_judges(event: E, counts: JudgeCounts) -> E:
 
 
 def _ms_since(begun: float) -> float:
-    return round((time.perf_counter() - begun) * 1000, 3)
+    return round((perf_counter() - begun) * 1000, 3)
 
 
 def _now() -> str:

@@ -72,7 +72,7 @@ class EnvironmentCode:
 
     def _with_columns(self, reward: Reward | BaseException, state: Any, run: ScoringFields) -> Reward | BaseException:
         """Return a reward with the columns of the state that scoring has set."""
-        if not isinstance(reward, Reward) or not self._columns:
+        if isinstance(reward, BaseException) or not self._columns:
             return reward
         return replace(reward, fields=scored_columns(state, self._columns, run["environment"]))
 

@@ -381,15 +381,20 @@ def _reporting_errors(name: str, action: Callable[[], T]) -> T:
         return action()
     except CodeError:
         raise
+    except ImportError as error:
+        raise _does_not_load(name, error, module_advice(error.name)) from error
     except BaseException as error:
-        advice = module_advice(error.name) if isinstance(error, ImportError) else None
-        text = f"{_summary(error)}{'' if advice is None else f'; {advice}'}"
-        raise CodeError(f"{name}: does not load: {text}", user_traceback(error)) from error
+        raise _does_not_load(name, error) from error
+
+
+def _does_not_load(name: str, error: BaseException, advice: str | None = None) -> CodeError:
+    text = f"{_summary(error)}{'' if advice is None else f'; {advice}'}"
+    return CodeError(f"{name}: does not load: {text}", user_traceback(error))
 
 
 def _summary(error: BaseException) -> str:
     """Return class and text of an error, and of a mistake in the syntax its place too."""
-    if not isinstance(error, SyntaxError):
+    if not issubclass(type(error), SyntaxError):
         return error_in_words(error)
     return shortened("".join(traceback.format_exception_only(error)).strip(), MAX_ERROR_CHARS)
 

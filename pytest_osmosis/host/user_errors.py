@@ -104,7 +104,7 @@ def reward_failure(error: BaseException, code: MonitoredCode, judges: JudgeCount
 
 def undescribed(boundary: Boundary, error: BaseException, worse: BaseException) -> Failure:
     """Return the failure of user code whose error cannot be described, as `worse` happened meanwhile."""
-    late = isinstance(worse, (DeadlineExpired, Interrupted))
+    late = issubclass(type(worse), (DeadlineExpired, Interrupted))  # whatever its code says of its class
     why = "takes too long to make" if late else f"raised {type_name(worse)}"
     return Failure(boundary, f"{type_name(error)}: (its text {why})")
 
@@ -116,7 +116,10 @@ def broken(key: Key, error: BaseException | None) -> BrokenEvent:
     """
     if error is None:
         return {"ev": "broken", **key.to_json(), "boundary": "agent", "error": CANCELLED}
-    trace = "".join(traceback.format_exception(error))
+    try:
+        trace = "".join(traceback.format_exception(error))
+    except Exception:  # what led to it has code that gets in the way
+        trace = user_traceback(error)
     return {"ev": "broken", **key.to_json(), "boundary": "host", "error": trace}
 
 
