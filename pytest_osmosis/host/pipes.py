@@ -6,19 +6,17 @@ Functions of the standard library are imported by name, so that user code cannot
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from io import BufferedReader
-from json import loads
 from os import write
 from typing import Any
 
 from pytest_osmosis.host.protocol import ArtifactEvent, HostEvent, Request, lines
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.json_line import dumps, loads
 from pytest_osmosis.text.redaction import Redaction
 
 READ_BYTES = 1 << 18
@@ -57,10 +55,11 @@ class RequestReader:
             receive(self._waiting)
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError):  # user code closed the pipe
+        try:
             for read in lines(partial(self._pipe.read1, READ_BYTES)):
-                self._deliver([loads(line) for line in read])
-        end_process_group()
+                self._deliver([loads(line.decode()) for line in read])
+        finally:  # the engine is gone, or user code closed the pipe or broke what reads it: nothing would be heard
+            end_process_group()
 
     def _deliver(self, requests: list[Request]) -> None:
         with self._lock:

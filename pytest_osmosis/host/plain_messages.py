@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from json import loads
 
 from pytest_osmosis.models.base import Message, copied
 from pytest_osmosis.rollouts.output import NotAConversation
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.json_line import dumps, loads
 from pytest_osmosis.text.user_objects import error_in_words
 
 

@@ -17,12 +17,13 @@ import os
 import re
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from json import dumps, loads
+from json import loads
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.text.json_line import dumps
 
 T = TypeVar("T")
 

@@ -1,15 +1,18 @@
-"""JSON objects on one ASCII line each, whatever they contain."""
+"""JSON objects on one ASCII line each, whatever they contain.
+
+The encoder and the decoder are made at import, so that user code cannot replace them in the module `json`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pytest_osmosis.text.safe import shortened
 
 
-def dumps(message: Mapping[str, Any]) -> str:
+def dumps(message: Mapping[str, Any] | Sequence[Any]) -> str:
     try:
         return _encode(message)
     except (ValueError, TypeError):
@@ -22,6 +25,7 @@ def _text(value: object) -> str:
 
 MAX_CHARS = 100_000
 """The text of an object without a JSON form has no more characters."""
+loads: Callable[[str], Any] = json.JSONDecoder().decode
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_text).encode
 
 

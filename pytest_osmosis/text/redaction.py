@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from types import NoneType
 from typing import Any, NamedTuple
 
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.json_line import dumps, loads
 from pytest_osmosis.text.normal_form import NormalForm, normal_form, without_blanks
 
 MIN_CHARS = 8  # shorter values are not redacted, because they appear in ordinary texts; the header says so
@@ -112,7 +112,7 @@ class Redaction:
         line = dumps(event)
         if not self._is_in("|".join(_texts(event))):
             return line
-        parsed: dict[str, Any] = json.loads(line)
+        parsed: dict[str, Any] = loads(line)
         return dumps({name: self._field(name, value) for name, value in parsed.items()})
 
     def _field(self, name: str, value: Any) -> Any:
