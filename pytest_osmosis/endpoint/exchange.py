@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from time import time
 
 from pytest_osmosis.endpoint.rollouts import HEADER, PREFIX, EndpointRollout, OpenRollouts, OverError, is_key
 from pytest_osmosis.errors import BoundError, ModelError
@@ -107,7 +107,7 @@ async def answered(
     if shape is not None and request.method == "POST":
         served = shape.read_request(read_body(body))
         reply = await _reply(rollout, served.chat, in_standby)
-        label = AnswerLabel(secrets.token_hex(12), int(time.time()), rollout.model)
+        label = AnswerLabel(secrets.token_hex(12), int(time()), rollout.model)
         answer = write_answer(shape, served, reply, label)
         return EndpointAnswer(answer.body, 200, {"Content-Type": answer.content_type})
     if request.method in ("GET", "HEAD") and request.below.partition("/")[0] == "models":

@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import select
 import socket
-import time
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from threading import Event, Thread
+from time import sleep
 
 FIRST_GRACE_S = 0.25
 """The host's loop may be as late as this when it is only busy."""
@@ -72,7 +72,7 @@ class Standby:
                 if self._is_held():
                     self._accept()
                 else:
-                    time.sleep(TURN_S)  # the loop accepts now, or cannot, because no descriptor is left
+                    sleep(TURN_S)  # the loop accepts now, or cannot, because no descriptor is left
 
     def _is_held(self) -> bool:
         """Return True if the host's loop begins no turn within the grace."""
@@ -88,7 +88,7 @@ class Standby:
         except BlockingIOError:  # the host's loop was faster
             return
         except OSError:
-            time.sleep(NO_DESCRIPTOR_S)
+            sleep(NO_DESCRIPTOR_S)
             return
         connection.setblocking(False)
         if self._loop is None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from pytest_osmosis.environments.client import client_for
@@ -58,12 +58,12 @@ class EnvironmentAgent:
         """Return the conversation, the facts and the state of one rollout. Raises `EnvironmentFault`."""
         self.concurrency.apply(self.environment)
         given = given_row(self.environment, ctx.metadata, ctx.row_index)
-        until = time.monotonic() + self.settings.timeout_s
+        until = monotonic() + self.settings.timeout_s
         retries = 0
         while True:
             state, error = await self._try(ctx, given)
             wait_s = _wait_s(retries)
-            if not _is_retried(error) or retries >= self.settings.retries or time.monotonic() + wait_s >= until:
+            if not _is_retried(error) or retries >= self.settings.retries or monotonic() + wait_s >= until:
                 break
             await _clean_up(self.environment, state)
             await asyncio.sleep(wait_s)

@@ -13,9 +13,9 @@ import inspect
 import os
 import re
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from pytest_osmosis.errors import BoundError, ModelError
@@ -95,7 +95,7 @@ class AgentLoopAgent:
         check_tools(tools, f"{self.name}.get_tools()")
         client = LoopClient(ctx, tools, self.types)
         debug_dir = os.environ.get(DEBUG_DIR) or None
-        begun = time.monotonic()
+        begun = monotonic()
         context = self.types.context(request=request, tools=tools, llm=client, _start_time=begun, _debug_dir=debug_dir)
         running = self.loop.run(context)
         if not inspect.isawaitable(running):
@@ -183,7 +183,7 @@ class LoopClient:
     async def chat_completions(self, messages: Sequence[Message], **parameters: Any) -> Any:
         """Return the SDK's `CompletionsResult` for one request. `parameters` are those of the request's body."""
         tools = parameters.pop("tools", self._tools)
-        begun, known = time.monotonic(), self.failure
+        begun, known = monotonic(), self.failure
         try:
             reply = await self._ctx.chat(messages, tools, **parameters)
         except (ModelError, BoundError) as error:
@@ -193,7 +193,7 @@ class LoopClient:
             self.failure = None
         self.finish_reason = reply.finish_reason or "stop"
         usage = _usage(reply)
-        self._counts["llm_latency_ms"] += (time.monotonic() - begun) * 1000
+        self._counts["llm_latency_ms"] += (monotonic() - begun) * 1000
         self._counts["num_llm_calls"] += 1
         self._counts["prompt_tokens"] += usage["prompt_tokens"]
         self._counts["response_tokens"] += usage["completion_tokens"]
