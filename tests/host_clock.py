@@ -1,6 +1,6 @@
-"""A clock of hosts that a test can put forward while user code holds their event loop.
+"""Clocks of hosts that a test, or user code that hangs, can put forward while that code holds their event loop.
 
-Hosts are other processes. A module that Python imports when they start reads the time that is added to theirs.
+Hosts are other processes. A module that Python imports when they start adds to their time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,28 @@ with open(os.environ["TEST_CLOCK"], "r+b") as file:
 real = time.monotonic
 time.monotonic = lambda: real() + struct.unpack_from("d", added)[0]
 """
+
+HANGS = """
+import time
+
+real, added = time.monotonic, 0.0
+time.monotonic = lambda: real() + added
+
+def hang():
+    global added
+    added += 86400.0
+    while True: pass
+"""
+
+
+def lets_code_hang(folder: Path) -> dict[str, str]:
+    """Return the environment of hosts whose user code can call `sitecustomize.hang()`: its time is over at once.
+
+    Each process has such a clock of its own, so that no other can be charged for the time that passes.
+    """
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(HANGS, encoding="utf-8")
+    return {"PYTHONPATH": str(folder)}
 
 
 class HostClock:

@@ -1,7 +1,7 @@
 """User code as a stranger would write it: what it returns and raises, and what it does to its process.
 
 Each behaviour has a row of its own in a shared eval, and further rows behave. The row's test is an error, or the
-behaviour was harmless; the other rows pass, and nothing takes longer than its deadlines.
+behaviour was harmless; the other rows pass, and nothing is judged by the time that it takes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.host_clock import lets_code_hang
 from tests.hostile import hostile_objects
 from tests.hostile.workspaces import HostileWorkspace
-from tests.plugin.workspaces import junit_cases
+from tests.plugin.workspaces import constants, hosts_under, junit_cases
 
 OBJECTS = Path(hostile_objects.__file__).read_text(encoding="utf-8")
-DEADLINE_S = 600.0
-TIMEOUTS = {"batch_size": 4, "agent_workflow_timeout_s": 2, "grader_timeout_s": 2}
 WELL_BEHAVED = 4
 NUMBERS = {"fraction", "true", "lyingclass2", "floatoffloat"}
 """Objects that are numbers after all."""
@@ -50,6 +49,7 @@ HARMLESS = {
     "stdout": "import sys; sys.stdout = sys.stderr = None",
     "os.write": "import os; os.write = lambda *a: 0",
     "clocks": "import time; time.time = time.monotonic = time.perf_counter = lambda: 0.0; time.sleep = lambda s: None",
+    "no clocks": "import time; time.time = time.monotonic = time.perf_counter = time.sleep = None",
     "threading": "import threading; threading.Thread = threading.Lock = threading.Event = None",
     "asyncio.sleep": "import asyncio\nasync def now(s, r=None): return r\nasyncio.sleep = now",
     "loop stop": "import asyncio; asyncio.get_event_loop_policy().get_event_loop().stop()",
@@ -71,8 +71,6 @@ HARMLESS = {
 FATAL = {
     "len": "import builtins; builtins.isinstance = lambda a, b: True",
     "type": "import builtins; builtins.str = builtins.dict = builtins.list = builtins.type = None",
-    "json": "import json\nfor each in vars(json): setattr(json, each, None)",
-    "clocks": "import time; time.time = time.monotonic = time.perf_counter = time.sleep = None",
     "close": "import os; os.closerange(3, 4096)",
     "close and open": "import os; os.closerange(0, 4096); kept = [open('/dev/null', 'w') for _ in range(50)]",
     "write": (
@@ -83,10 +81,20 @@ FATAL = {
     "exit at once": "import os; os._exit(0)",
     "exit of a thread": "import os, threading, time; threading.Timer(0.2, lambda: os._exit(0)).start(); time.sleep(1)",
     "group": "import os; os.killpg(0, 9)",
-    "stop": "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
     "memory": "import ctypes; ctypes.string_at(0)",
     "trace": "import sys\ndef bad(*a): raise RuntimeError('trace')\nsys.settrace(bad)\nbad",
 }
+
+
+@pytest.fixture(autouse=True)
+def hanging_takes_no_time(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let the time of code that hangs be over at once, so that no limit is short for the other rows."""
+    for name, value in lets_code_hang(tmp_path_factory.mktemp("hangs") / "clock").items():
+        monkeypatch.setenv(name, value)
+
+
+FATAL_TO_A_LOOP = ("type", "close", "write", "exit", "exit of a thread")
+"""Those of FATAL that are tried with functions on the event loop of a host."""
 
 
 class Code(NamedTuple):
@@ -97,16 +105,22 @@ class Code(NamedTuple):
     agent: str | None = None
 
 
-def evaluated(hostile: HostileWorkspace, evals: Mapping[str, Code], *options: str) -> Mapping[str, Mapping[str, str]]:
+def evaluated(
+    hostile: HostileWorkspace,
+    evals: Mapping[str, Code],
+    *options: str,
+    ends_hosts: bool = False,
+    in_process: bool = True,
+) -> Mapping[str, Mapping[str, str]]:
     """Run evals in one session, each with a row for each name and rows that behave.
 
-    Check the rows that behave, and return the outcomes of the others by eval and name.
+    Check the rows that behave, and whether hosts ended; return the outcomes of the other rows by eval and name.
     """
     for name, code in evals.items():
         rewards = f"rewards_{name}" if code.rewards else "rewards"
         scoring = {"grader": f"{rewards}:Judge", "eval_fns": []} if "Judge" in code.rewards else {}
         tables: dict[str, Mapping[str, Any]] = {
-            "evaluation": TIMEOUTS,
+            "evaluation": {"batch_size": 4},
             "scoring": scoring or {"eval_fns": [f"{rewards}:score"]},
             "limits": {"max_errors": 10_000},
         }
@@ -117,8 +131,11 @@ def evaluated(hostile: HostileWorkspace, evals: Mapping[str, Code], *options: st
             tables["agent"] = {"agent": f"agent_{name}:rollout"}
         hostile.eval(name, [{"name": row} for row in [*code.names, *["good"] * WELL_BEHAVED]], ".", **tables)
     configs = [f"--osmosis-config=configs/eval/{name}.toml" for name in evals]
-    result = hostile.run_process(*configs, "--junitxml=junit.xml", *options, timeout=DEADLINE_S)
+    run = hostile.run if in_process else hostile.run_process
+    result = run(*configs, "--junitxml=junit.xml", *options)
     assert result.ret in (0, 1, 9), result.stdout.str()[-2000:]
+    assert ("a process that runs your code" in result.stdout.str()) == ends_hosts
+    assert "sent nothing" not in result.stdout.str(), "a host that serves no more ends by itself"
     cases = junit_cases(hostile.root / "junit.xml")
     outcomes: dict[str, dict[str, str]] = {}
     for name, code in evals.items():
@@ -127,6 +144,8 @@ def evaluated(hostile: HostileWorkspace, evals: Mapping[str, Code], *options: st
             for row in range(len(code.names) + WELL_BEHAVED)
         ]
         assert kinds[len(code.names) :] == [set()] * WELL_BEHAVED, f"rows of {name} that behave"
+        events = [*hostile.events("rollout", name), *hostile.events("score", name)]
+        assert min(event["ms"] for event in events) >= 0, "user code does not stop our clock"
         outcomes[name] = {row: next(iter(kind), "passed") for row, kind in zip(code.names, kinds, strict=False)}
     return outcomes
 
@@ -154,7 +173,6 @@ def passed_and_errors(outcomes: Mapping[str, Mapping[str, str]]) -> Mapping[str,
     return {name: (named(each, "passed"), named(each, "error")) for name, each in outcomes.items()}
 
 
-@pytest.mark.clock
 def test_no_object_of_a_reward_function_harms_another_run(hostile: HostileWorkspace) -> None:
     names = OBJECTS_AND_ERRORS
     evals = {kind: Code(names, rewards=returning(names) + code) for kind, code in SCORES.items()}
@@ -166,11 +184,11 @@ INLINE_ENDS = {"hangingrepr", "strhangs", "kbd", "zero2", "shaperaises", "basegr
 """Objects that hang, because nothing interrupts code in this process; Ctrl-C; errors that pytest cannot show."""
 
 
-@pytest.mark.clock
 @pytest.mark.usefixtures("measured")
 def test_large_objects_take_bounded_memory(hostile: HostileWorkspace) -> None:
     names = ["bigrepr", "bigstr", "deep", "strgiga", "notes", "uni", "widegroup"]
-    [outcomes] = evaluated(hostile, {"large": Code(names, rewards=returning(names) + SCORES["sync"])}).values()
+    code = Code(names, rewards=returning(names) + SCORES["sync"])
+    [outcomes] = evaluated(hostile, {"large": code}, in_process=False).values()
     assert outcomes == dict.fromkeys(names, "error")
 
 
@@ -181,7 +199,6 @@ def test_no_object_of_a_reward_function_harms_an_inline_eval(hostile: HostileWor
     assert found == dict.fromkeys(SCORES, (NUMBERS, set(names) - NUMBERS))
 
 
-@pytest.mark.clock
 def test_no_object_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
     values, everything = list(hostile_objects.VALUES), OBJECTS_AND_ERRORS
     returned = f"if ctx.metadata['name'] in {set(everything)}: return act(ctx.metadata['name'])"
@@ -219,7 +236,6 @@ PARTS = {
 """Rewards with an object as a part, and the objects that are valid there."""
 
 
-@pytest.mark.clock
 def test_no_object_in_a_reward_harms_another_run(hostile: HostileWorkspace) -> None:
     names = list(hostile_objects.VALUES)
     evals = {
@@ -240,8 +256,7 @@ class Score:
     def __getattribute__(self, name):
         parts = object.__getattribute__(self, "parts")
         return parts[name]() if name in parts else object.__getattribute__(self, name)
-def hang():
-    while True: pass
+from sitecustomize import hang
 def leave(): raise SystemExit(3)
 def interrupt(): raise KeyboardInterrupt
 class Keys(dict):
@@ -262,7 +277,6 @@ def act_for(row):
 """
 
 
-@pytest.mark.clock
 def test_a_reward_that_misleads_is_an_error_of_its_own_run(hostile: HostileWorkspace) -> None:
     names = ["hang", "leave", "interrupt", "reason", "metrics", "keys", "item", "many"]
     outcomes = evaluated(hostile, {kind: Code(names, MISLEADING + code) for kind, code in SCORES.items()})
@@ -276,17 +290,46 @@ def acting(actions: Mapping[str, str]) -> Mapping[str, Code]:
     return {"agent": Code(names, agent=code + ROLLOUT.format("act_for(ctx.metadata)")), **scorers}
 
 
-@pytest.mark.clock
 def test_code_that_replaces_what_it_finds_is_harmless(hostile: HostileWorkspace) -> None:
     for name, outcomes in evaluated(hostile, acting(HARMLESS)).items():
         assert named(outcomes, "passed") == HARMLESS.keys(), name
 
 
-@pytest.mark.clock
 def test_code_that_breaks_its_process_is_an_error_of_its_own_run(hostile: HostileWorkspace) -> None:
-    for name, outcomes in evaluated(hostile, acting(FATAL)).items():
-        kept = named(outcomes, "error")
-        assert kept >= FATAL.keys() - {"json"}, f"{name}; a scorer needs no more of json than it took"
+    while_scoring = acting({name: FATAL[name] for name in FATAL_TO_A_LOOP})  # the process is that of agents
+    evals = {**acting(FATAL), "async": while_scoring["async"]}
+    for name, outcomes in evaluated(hostile, evals, ends_hosts=True).items():
+        assert set(outcomes.values()) == {"error"}, name
+
+
+STOPS = """
+import os, signal
+def act_for(row, kind):
+    if row["name"] == kind:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return 1.0
+def score(solution_str, extra_info):
+    return act_for(extra_info, "sync")
+async def score_async(solution_str, extra_info):
+    return act_for(extra_info, "async")
+"""
+
+
+def test_a_process_that_user_code_stops_is_ended_once_the_time_of_its_run_is_over(hostile: HostileWorkspace) -> None:
+    """There is no row that behaves, which would have as little time."""
+    hostile.write("patience.py", constants({"engine.pulse.PATIENCE_S": 0.1}))  # it would wait in vain
+    hostile.plugins = ["-ppatience"]
+    hostile.write("stops.py", STOPS + ROLLOUT.format("act_for(ctx.metadata, 'agent')"))
+    hostile.eval(
+        rows=[{"name": name} for name in ("agent", "sync", "async")],
+        agent={"agent": "stops:rollout"},
+        scoring={"eval_fns": ["stops:score", "stops:score_async"]},
+        evaluation={"agent_workflow_timeout_s": 1, "grader_timeout_s": 1},
+        limits={"max_errors": 3},
+    )
+    result = hostile.run("--osmosis-config=configs/eval/x.toml")
+    result.assert_outcomes(errors=3)
+    assert not hosts_under(hostile.root)
 
 
 BREAKING = {
@@ -295,6 +338,7 @@ BREAKING = {
     "interrupt": "raise KeyboardInterrupt",
     "close": "import os; os.closerange(3, 4096)",
     "text": "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E",
+    "opaque": "class E(Exception):\n    def __getattribute__(self, name): raise RuntimeError(name)\nraise E",
     "giant": "raise ValueError('\\x1b]0;evil\\x07' + 'x' * 10_000_000)",
     "json": "import json; json.loads = json.dumps = None; import nothing_of_that_name",
 }
@@ -304,8 +348,9 @@ def test_code_that_breaks_while_it_is_imported_stops_the_command(hostile: Hostil
     for name, code in BREAKING.items():
         hostile.write(f"rewards_{name}.py", f"{code}\ndef score(solution_str):\n    return 1.0\n")
         hostile.eval(name, rows=1, scoring={"eval_fns": [f"rewards_{name}:score"]})
-    result = hostile.run_process("--osmosis-config=configs/eval")
+    result = hostile.run("--osmosis-config=configs/eval")
     assert result.ret == 4
     said = re.findall(r"^ERROR: ([\w, ]+): ", result.stderr.str(), re.MULTILINE)
     assert {name for names in said for name in names.split(", ")} == BREAKING.keys()
+    assert "rewards_opaque:score: does not load: E" in result.stderr.str()
     assert "row0" not in result.stdout.str()
