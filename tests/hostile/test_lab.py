@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_osmosis.lab.process import LabLimits, LabProcess
 from tests.hostile.workspaces import HostileWorkspace
 
 IMPORTS = "import ctypes, itertools, os, signal, sys, time"
@@ -13,11 +14,13 @@ FATAL = {
     "exits": ("os._exit(0)", "it takes its process down (crash)"),
     "kills": ("os.kill(os.getpid(), signal.SIGKILL)", "it takes its process down (crash)"),
     "closes": ("os.closerange(0, 100)", "it takes its process down (crash)"),
-    "waits": ("time.sleep(1e6)", "it does not return (hang)"),
-    "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", "it does not return (hang)"),
-    "loops": ("max(itertools.repeat(1))", "the check is incomplete (cut-short)"),
 }
 """A statement of a function in the lab's process, and a line of its report."""
+ENDLESS = {
+    "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", 200, "it does not return (hang)"),
+    "loops": ("max(itertools.repeat(1))", 1, "the check is incomplete (cut-short)"),
+}
+"""Statements that never end, each with a budget of its own, and a line of its report."""
 HARMLESS = {
     "forks": "os.fork()",
     "fork_sleeps": "os.fork() or time.sleep(1e6)",
@@ -43,26 +46,37 @@ def source(statements: dict[str, str]) -> str:
     return SOURCE.format(imports=IMPORTS, functions=functions)
 
 
-@pytest.mark.clock
 def test_no_function_takes_the_lab_down(hostile: HostileWorkspace) -> None:
     hostile.write("fatal.py", source({name: statement for name, (statement, _) in FATAL.items()}))
 
-    result = hostile.run_process("fatal.py", "--osmosis-lab", "--osmosis-lab-budget=8", "-k", PROBE, "-rA", timeout=300)
+    result = hostile.run("fatal.py", "--osmosis-lab", "--osmosis-lab-budget=200", "-k", PROBE, "-rA")
 
-    assert result.ret == 1
-    counts = result.parseoutcomes()
-    assert counts.get("failed", 0) + counts.get("skipped", 0) == len(FATAL)
-    assert "passed" not in counts
+    result.assert_outcomes(failed=len(FATAL), deselected=9 * len(FATAL))
     printed = result.stdout.str()
     for name, (_, text) in FATAL.items():
         assert f"{name}[lab-range]" in printed
         assert text in printed
 
 
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_function_that_never_ends_is_ended(
+    hostile: HostileWorkspace, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """No other function has as little time."""
+    statement, budget_s, text = ENDLESS[name]
+    monkeypatch.setitem(LabProcess.__init__.__kwdefaults__, "limits", LabLimits(waiting_s=1.0))
+    hostile.write("endless.py", source({name: statement}))
+
+    result = hostile.run("endless.py", "--osmosis-lab", f"--osmosis-lab-budget={budget_s}", "-k", PROBE, "-rA")
+
+    assert result.ret in (0, 1)
+    assert text in result.stdout.str()
+
+
 def test_what_a_function_leaves_behind_delays_nothing(hostile: HostileWorkspace) -> None:
     hostile.write("harmless.py", source(HARMLESS))
 
-    result = hostile.run_process("harmless.py", "--osmosis-lab", "--osmosis-lab-budget=200", "-k", PROBE, timeout=300)
+    result = hostile.run("harmless.py", "--osmosis-lab", "--osmosis-lab-budget=200", "-k", PROBE)
 
     result.assert_outcomes(passed=len(HARMLESS), deselected=9 * len(HARMLESS))
 
