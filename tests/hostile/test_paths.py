@@ -7,54 +7,58 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.plugin.reward_tests.reward_options import split_argument
-from tests.hostile.workspaces import PLAIN_AND_XDIST, HostileWorkspace
+from tests.hostile.workspaces import HostileWorkspace
 
-NAMES = (
-    *("a[b]", "[row0-run0]", "a]b", "a b", "a::b", "x::y[z].toml", "100%", "#x", "{name}", "é日", "new\nline"),
-    *("tab\tx", "it's", 'q"uote', "back\\slash", "*", "-x", "@group", "~", "$HOME", "%s"),
+FOLDERS = (
+    *("x::y[z].toml", "[row0-run0]", "new\nline", "@group", "-x", "~"),
+    "a]b\tx {name} é日 100% 'q\" $HOME #* %s back\\slash",
 )
+NAMES = ("x[1]", "x::y")
+INLINE = "--osmosis-inline"
 
 
-TOGETHER = ("x::y[z].toml", "new\nline", "@group", "-x", "~", "a]b\tx {name} é日 100% 'q\" $HOME #* %s back\\slash")
-"""The parts of NAMES in fewer folders."""
+def in_folders(hostile: HostileWorkspace) -> list[str]:
+    """Write an eval with two rows in each folder, and return the ids of their runs."""
+    for folder in FOLDERS:
+        hostile.eval(rows=2, folder=folder)
+    return [f"./{folder}/configs/eval/x.toml::x[row{row}-run0]" for folder in FOLDERS for row in range(2)]
+
+
+def with_names(hostile: HostileWorkspace) -> list[str]:
+    """Write an eval of each name with a row that passes and one that fails, and return their paths."""
+    for name in NAMES:
+        hostile.eval(name, rows=[{}, {"score": 0.0}])
+    return [f"configs/eval/{name}.toml" for name in NAMES]
 
 
 def test_evals_in_folders_with_any_name_run(hostile: HostileWorkspace) -> None:
-    for name in NAMES:
-        hostile.eval(rows=2, folder=name)
+    ids = in_folders(hostile)
 
-    result = hostile.run(*(f"--osmosis-config={name}/configs/eval/x.toml" for name in NAMES), "--osmosis-inline")
+    result = hostile.run(*(f"--osmosis-config={folder}/configs/eval/x.toml" for folder in FOLDERS))
 
-    result.assert_outcomes(passed=2 * len(NAMES))
-    assert [name for name in NAMES if not hostile.run_dirs(folder=name)] == []
-
-    ids = [f"./{name}/configs/eval/x.toml::x[row1-run0]" for name in NAMES]
-    hostile.run(*ids, "--osmosis-inline").assert_outcomes(passed=len(NAMES))
+    result.assert_outcomes(passed=len(ids))
+    assert [folder for folder in FOLDERS if not hostile.run_dirs(folder=folder)] == []
+    hostile.run(*ids, INLINE).assert_outcomes(passed=len(ids))
 
 
-@PLAIN_AND_XDIST
-def test_hosts_and_workers_run_evals_in_folders_with_any_name(hostile: HostileWorkspace) -> None:
-    for name in TOGETHER:
-        hostile.eval(rows=2, folder=name)
-
-    ids = [f"./{name}/configs/eval/x.toml::x[row{row}-run0]" for name in TOGETHER for row in range(2)]
-    hostile.run(*ids).assert_outcomes(passed=2 * len(TOGETHER))
-
-
-@PLAIN_AND_XDIST
 def test_evals_with_brackets_and_colons_in_their_own_names_run(hostile: HostileWorkspace) -> None:
-    names = ("x[1]", "x::y")
-    for name in names:
-        hostile.eval(name, rows=[{}, {"score": 0.0}])
-    paths = [f"configs/eval/{name}.toml" for name in names]
+    paths = with_names(hostile)
 
     hostile.run(*paths).assert_outcomes(passed=2, failed=2)
-    hostile.run(*(f"configs/eval/{name}.toml::{name}[row0-run0]" for name in names)).assert_outcomes(passed=2)
+    ids = [f"{path}::{name}[row0-run0]" for path, name in zip(paths, NAMES, strict=True)]
+    hostile.run(*ids, INLINE).assert_outcomes(passed=2)
     for path in paths:  # pytest takes "::" for the end of a path if it selects from several files
-        assert hostile.run("--lf", path).parseoutcomes()["failed"] == 1
-    words = ["--osmosis-agent=chat", "--osmosis-model=demo/arithmetic", "--osmosis-eval-fn=rewards:score"]
-    for name in names:
+        assert hostile.run("--lf", path, INLINE).parseoutcomes()["failed"] == 1
+    words = ["--osmosis-agent=chat", "--osmosis-model=demo/arithmetic", "--osmosis-eval-fn=rewards:score", INLINE]
+    for name in NAMES:
         hostile.run(f"data/{name}.jsonl::{name}[row0-run0]", *words).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("hostile", [["-n2"]], indirect=True, ids=["-n2"])
+def test_workers_run_evals_with_any_name_in_folders_with_any_name(hostile: HostileWorkspace) -> None:
+    ids, paths = in_folders(hostile), with_names(hostile)
+
+    hostile.run(*ids, *paths).assert_outcomes(passed=len(ids) + 2, failed=2)
 
 
 @pytest.mark.parametrize(
