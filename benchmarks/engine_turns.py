@@ -101,7 +101,7 @@ class SimulatedHost:
     def last_words(self) -> str:
         return ""
 
-    def silence(self) -> None:
+    def silence(self, now: float) -> None:
         pass
 
 

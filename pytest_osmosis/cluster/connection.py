@@ -90,7 +90,7 @@ class RemoteConnection:
     def last_words(self) -> str:
         return fatal_error_in(self._log_tail)
 
-    def silence(self) -> Silence | None:
+    def silence(self, now: float) -> Silence | None:
         return None if self.has_ended else self._silence
 
     def _send(self, kind: Kind, body: bytes = b"") -> None:

@@ -207,7 +207,7 @@ class Actor:
         if now - self._looked_after_at >= LOOK_AFTER_S:
             self._looked_after_at = now
             self.hosts.look_after(self._probing.host)
-            self._recovery.end_silent_hosts()
+            self._recovery.end_silent_hosts(now)
             self._report_waiting(now)
 
     def _report_stall(self) -> None:

@@ -112,8 +112,8 @@ class Connection(Protocol):
     def last_words(self) -> str:
         """Return the report of a fatal error in the host, "" if there is none."""
 
-    def silence(self) -> Silence | None:
-        """Return the state of a host whose threads cannot run, None if they can."""
+    def silence(self, now: float) -> Silence | None:
+        """Return the state of a host whose threads cannot run, None if they can. `now` is on the engine's clock."""
 
 
 class Spawn(Protocol):
@@ -191,8 +191,8 @@ class HostConnection:
             return fatal_error_in(log.read())
         return ""
 
-    def silence(self) -> Silence | None:
-        return None if self._ended else self._pulse.silence(time.monotonic(), self._ask_for_stacks)
+    def silence(self, now: float) -> Silence | None:
+        return None if self._ended else self._pulse.silence(now, self._ask_for_stacks)
 
     def _ask_for_stacks(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

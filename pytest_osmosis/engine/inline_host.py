@@ -153,7 +153,7 @@ class InlineConnection:
     def last_words(self) -> str:
         return ""
 
-    def silence(self) -> None:
+    def silence(self, now: float) -> None:
         """Return None: nobody watches this process."""
 
 

@@ -81,14 +81,14 @@ class Recovery:
                 self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
         host.connection.kill()
 
-    def end_silent_hosts(self) -> None:
+    def end_silent_hosts(self, now: float) -> None:
         """End hosts whose threads cannot run because code in C that is over its time holds the interpreter's lock.
 
         The run is the one that its stack names, or the only one that the host runs. If there is none to blame, the host
         ends once any of its runs would be over its time.
         """
         for host in self._hosts:
-            silence = host.connection.silence() if host.is_busy else None
+            silence = host.connection.silence(now) if host.is_busy else None
             if silence is None:
                 continue
             state = self._culprit(host, silence.key)

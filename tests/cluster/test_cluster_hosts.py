@@ -344,13 +344,13 @@ def test_the_silence_of_a_host_is_the_last_that_was_told(bridge: Callable[[str],
     """
     with opened(bridge(program)) as live:
         host = live.spawn()
-        assert host.silence() is None
+        assert host.silence(0.0) is None
         for expected in (SILENCE, None, SILENCE):
             host.send([{"op": "pause"}])
-            wait_for(lambda expected=expected: host.silence() == expected)  # type: ignore[misc]
+            wait_for(lambda expected=expected: host.silence(0.0) == expected)  # type: ignore[misc]
         host.kill()
         live.died()
-        assert host.silence() is None
+        assert host.silence(0.0) is None
 
 
 def test_hosts_know_why_they_wait_until_they_are_placed(bridge: Callable[[str], Opened]) -> None:

@@ -1,68 +1,98 @@
 """Code that holds the interpreter's lock and never returns to Python: its timeout is reported, with its stack.
 
-No thread of its host runs any longer, so the engine must find out which run it is. Time limits are short here, so
-the model is the embedded one: a slow machine could make the answers of a server late.
+No thread of its host runs any longer, so the engine must find out which run it is. Its clock is put forward once code
+in C has noted in a file that it holds the lock.
 """
 
 from __future__ import annotations
 
-import time
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.engine.pulse import SILENT_S
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
-from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.clocks import ThreadClock
+from tests.engine.evaluating import Live, Workspace, running
 
 pytestmark = pytest.mark.slow
 
-DEADLINE_S = 60.0
-"""Far more than the time limits, the grace after them and new hosts take; a busy machine needs some of it."""
-TIMEOUTS = {"agent_workflow_timeout_s": 2, "grader_timeout_s": 2}
-FOREVER = "sum(itertools.repeat(0))"
-AGENT = """
-import itertools
+TIMEOUT_S = 600
+IN_C = """
+import glob, itertools, mmap, os
+from functools import partial
 
-async def rollout(ctx):
-    await ctx.chat(ctx.prompt)
-    if ctx.row_index == 1:
-        sum(itertools.repeat(0))
-    await asyncio.sleep(0.5)
-    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+IS_FIRST = not glob.glob("held-*")
+with open(f"held-{os.getpid()}", "w+b") as file:
+    file.truncate(2)
+    held = mmap.mmap(file.fileno(), 2)
+is_free = partial(held.__getitem__, 1)
 """
-SUBTASK = """
-import itertools
+LOOP = 'sum(itertools.chain(map(held.write, [b"1"]), iter(is_free, 1)))'
+"""It notes that it holds the lock, and lasts until another process sets the second byte to 1."""
+AGENT = f"""{IN_C}
+ALL, FREED = asyncio.Barrier(4), asyncio.Event()
 
-async def spin():
-    sum(itertools.repeat(0))
+async def loop():
+    {LOOP}
+    FREED.set()
 
 async def rollout(ctx):
-    await ctx.chat(ctx.prompt)
+    if IS_FIRST:
+        await ALL.wait()
     if ctx.row_index == 1:
-        await asyncio.create_task(spin())
-    await asyncio.sleep(0.5)
-    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        await loop()
+    elif IS_FIRST:
+        await FREED.wait()
+    return [*ctx.prompt, {{"role": "assistant", "content": "42"}}]
 """
 ANSWERS = """
 async def rollout(ctx):
-    await ctx.chat(ctx.prompt)
     return [*ctx.prompt, {"role": "assistant", "content": "42"}]
 """
-SCORER = """
-import itertools
-
-{0}def exact(solution_str, ground_truth, extra_info):
+SCORER = f"""{IN_C}
+DEF exact(solution_str, ground_truth, extra_info):
     if extra_info["user_prompt"] == "row 1":
-        sum(itertools.repeat(0))
+        {LOOP}
     return 1.0
 """
 
 
-def evaluate(workspace: Workspace, **evaluation: Any) -> tuple[Live, float]:
-    """Evaluate, and return how long that took."""
-    begun = time.monotonic()
-    live = evaluated(workspace.config(None, evaluation={**TIMEOUTS, **evaluation}))
-    return live, time.monotonic() - begun
+class LiveInC:
+    """An eval whose engine goes by `clock`."""
+
+    def __init__(self, workspace: Workspace, live: Live, clock: ThreadClock) -> None:
+        self.live = live
+        self._root = workspace.root
+        self._clock = clock
+
+    def holds(self, role: str, seconds: float = TIMEOUT_S) -> Path:
+        """Let code in C hold a host for that long, once nothing else is under way; return the file that it noted."""
+        host, live, clock = self.live.host(role), self.live, self._clock
+        pulse, file = host._pulse, self._root / f"held-{host.pid}"
+
+        def looked() -> bool:
+            return pulse._looked_at == clock.now() or host.join(0)
+
+        live.wait_for(lambda: file.read_bytes()[0], "for code in C")
+        live.wait_for(lambda: [each.connection for each in live.hosts if each.is_busy] == [host], "for all others")
+        for step_s in (1, SILENT_S, seconds, 1):
+            clock.advance(step_s)
+            live.wait_for(looked, "for the engine to look")
+            if step_s == SILENT_S:
+                live.wait_for(pulse._answer, "for the stack of the host")
+        return file
+
+
+@contextmanager
+def running_in_c(workspace: Workspace) -> Iterator[LiveInC]:
+    evaluation = {"agent_workflow_timeout_s": TIMEOUT_S, "grader_timeout_s": TIMEOUT_S}
+    clock = ThreadClock()
+    with running(workspace.config(None, evaluation=evaluation), clock=clock) as live:
+        yield LiveInC(workspace, live, clock)
+        live.wait()
 
 
 def times_begun(live: Live, row: int) -> int:
@@ -70,69 +100,50 @@ def times_begun(live: Live, row: int) -> int:
     return [event["row"] for event in live.events("start")].count(row)
 
 
-@pytest.mark.clock
 def test_an_agent_in_a_c_loop_is_a_timeout_and_is_rolled_out_once(workspace: Workspace) -> None:
     workspace.agent(AGENT)
-    live, took_s = evaluate(workspace)
+    with running_in_c(workspace) as in_c:
+        in_c.holds("host")
+    live = in_c.live
     record = live.record(1)
     assert (record.boundary, record.attempt) == ("timeout", 1)
     assert str(record.error).startswith(UNINTERRUPTIBLE)
-    assert f'agent.py", line 8, in rollout\n    {FOREVER}' in live.outcome(1).text
+    assert f'agent.py", line 15, in loop\n    {LOOP}' in live.outcome(1).text
     assert "pytest_osmosis" not in live.outcome(1).text
     assert live.kinds() == ["passed", "error", "passed", "passed"]
     assert times_begun(live, 1) == 1
-    assert took_s < DEADLINE_S
 
 
-@pytest.mark.clock
-@pytest.mark.slow
 def test_a_c_loop_in_a_task_of_an_agent_is_found_in_quarantine_at_the_latest(workspace: Workspace) -> None:
-    workspace.agent(SUBTASK)
-    live, _ = evaluate(workspace)
+    workspace.agent(AGENT.replace("await loop()", "await asyncio.create_task(loop())"))
+    with running_in_c(workspace) as in_c:
+        in_c.holds("host")
+        in_c.holds("quarantine")
+    live = in_c.live
     record = live.record(1)
     assert (record.boundary, str(record.error).startswith(UNINTERRUPTIBLE)) == ("timeout", True)
-    assert FOREVER in live.outcome(1).text
+    assert LOOP in live.outcome(1).text
     assert live.kinds() == ["passed", "error", "passed", "passed"]
 
 
-@pytest.mark.clock
-@pytest.mark.parametrize("kind", ["", "async "], ids=["sync", "async"])
-def test_a_reward_function_in_a_c_loop_is_a_reward_error(workspace: Workspace, kind: str) -> None:
+@pytest.mark.parametrize(("define", "role"), [("def", "scorer"), ("async def", "host")], ids=["sync", "async"])
+def test_a_reward_function_in_a_c_loop_is_a_reward_error(workspace: Workspace, define: str, role: str) -> None:
     workspace.agent(ANSWERS)
-    workspace.write("rewards.py", SCORER.format(kind))
-    live, took_s = evaluate(workspace)
-    record = live.record(1)
-    error = record.scorer_errors["rewards:exact"]
+    workspace.write("rewards.py", SCORER.replace("DEF", define))
+    with running_in_c(workspace) as in_c:
+        in_c.holds(role)
+    live = in_c.live
+    error = live.record(1).scorer_errors["rewards:exact"]
     assert error.message.startswith(UNINTERRUPTIBLE)
-    assert f'rewards.py", line 6, in exact\n    {FOREVER}' in error.details
+    assert f'rewards.py", line 13, in exact\n    {LOOP}' in error.details
     assert live.kinds() == ["passed", "error", "passed", "passed"]
     assert times_begun(live, 1) == 1
-    assert took_s < DEADLINE_S
 
 
-@pytest.mark.slow
 def test_a_long_c_call_within_the_time_is_no_timeout(workspace: Workspace) -> None:
-    workspace.agent(AGENT.replace("repeat(0)", "repeat(0, 600_000_000)"))
-    live, _ = evaluate(workspace, agent_workflow_timeout_s=600, grader_timeout_s=600)
-    assert live.kinds() == ["passed"] * 4
-    assert live.record(1).attempt == 1
-
-
-@pytest.mark.clock
-def test_a_c_loop_harms_no_run_whose_time_is_over_first(workspace: Workspace) -> None:
-    code = """
-    import itertools
-
-    async def rollout(ctx):
-        if ctx.row_index == 0:  # its time is over before the loop ends
-            await asyncio.sleep(3.5)
-        if ctx.row_index == 1:
-            await asyncio.sleep(3.2)
-            sum(itertools.repeat(0))
-        await ctx.chat(ctx.prompt)
-        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-    """
-    workspace.agent(code)
-    live, _ = evaluate(workspace, agent_workflow_timeout_s=6)
-    assert live.kinds() == ["passed", "error", "passed", "passed"]
-    assert live.record(1).attempt == 1
+    workspace.agent(AGENT)
+    with running_in_c(workspace) as in_c:
+        with in_c.holds("host", TIMEOUT_S - 10).open("r+b") as file:
+            file.write(b"\1\1")
+    assert in_c.live.kinds() == ["passed"] * 4
+    assert in_c.live.record(1).attempt == 1

@@ -23,9 +23,10 @@ from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
+from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.engine.wait_notice import WAIT_S
 from pytest_osmosis.errors import HostError
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -50,6 +51,7 @@ class ScriptedHost:
         self.waits_for = ""
         self.told: list[Mapping[str, Any]] = []
         self.killed = False
+        self.silent: Silence | None = None
         self.last: Callable[[], None] = lambda: None
         self._post = post
 
@@ -66,8 +68,8 @@ class ScriptedHost:
     def last_words(self) -> str:
         return ""
 
-    def silence(self) -> None:
-        pass
+    def silence(self, now: float) -> Silence | None:
+        return self.silent
 
     def say(self, ev: str, run: RunId | None = None, attempt: int = 1, **fields: Any) -> None:
         key = {} if run is None else {**run.to_json(), "attempt": attempt}
@@ -339,6 +341,24 @@ def test_an_idle_host_may_be_silent(tmp_path: Path) -> None:
     stepped.turn()
     assert not cast(ScriptedHost, idle.connection).killed
     stepped.end()
+
+
+def test_code_in_c_harms_no_run_whose_time_is_over_first(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path)
+    stepped.begin()
+    host = stepped.host("host")
+    for run in stepped.runs:
+        host.say("start", run)
+    first, in_c = (Key(run, 1) for run in stepped.runs[:2])
+    for held_s, is_over in ((30.0, False), (70.0, True)):
+        host.silent = Silence(held_s, in_c, {first: 5.0, in_c: 60.0}, "")
+        stepped.clock.advance(1.0)
+        stepped.turn()
+        assert (host.killed, [run for run, _ in stepped.told]) == (is_over, [in_c.run] * is_over)
+    host.die()
+    stepped.turn()
+    stepped.end()
+    assert Counter(outcome.kind for _, outcome in stepped.told) == {"error": 1, "skipped": 3}
 
 
 def test_suspects_without_a_host_are_reported_once_if_the_first_of_them_stops_the_eval(tmp_path: Path) -> None:

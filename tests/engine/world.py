@@ -355,7 +355,7 @@ class FakeHost:
     def last_words(self) -> str:
         return ""
 
-    def silence(self) -> None:
+    def silence(self, now: float) -> None:
         """Its threads run."""
 
     def has(self, run: RunId) -> bool:

@@ -40,7 +40,7 @@ class FakeConnection:
     def last_words(self) -> str:
         return ""
 
-    def silence(self) -> None:
+    def silence(self, now: float) -> None:
         pass
 
 
