@@ -22,7 +22,6 @@ from tests.servers import (
     Exchange,
     cut_connection,
     half_json,
-    never,
     reply,
     slow,
     status,
@@ -280,16 +279,6 @@ def test_failures_of_judges_in_functions_are_told_apart(
     error = live.record(0).scorer_errors["judging:judged"]
     assert (error.boundary, live.results.boundaries()) == (boundary, {boundary: 1})
     assert text in error.message
-
-
-@pytest.mark.clock
-def test_a_silent_judge_of_a_function_that_blocks_is_an_outage(questions: Workspace) -> None:
-    questions.rows([{"user_prompt": "What is 6 * 7?", "ground_truth": "42"}])
-    modules = "pytest_osmosis.config.tables, pytest_osmosis.models.light, pytest_osmosis.models.completions"
-    code = f"import {modules}\n{OLD}"  # else the first call does, within the time limit
-    live, _ = called(questions, code, never(), evaluation={"grader_timeout_s": 2})
-
-    assert live.results.boundaries() == {"provider": 1}
 
 
 def test_blocking_functions_keep_to_the_limits_of_judges(questions: Workspace) -> None:

@@ -6,21 +6,25 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from aiohttp import web
 
 from pytest_osmosis import evaluate_rubric
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import BoundError
 from pytest_osmosis.host.bounds import RolloutBounds
+from pytest_osmosis.host.core import STUCK_AFTER
+from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
+from pytest_osmosis.judges.own_loop import OWN_LOOP
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import eval_function
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.function import ThreadedFunctionAgent
 from tests.clocks import settled
 from tests.engine.test_engine_retries import by_row
-from tests.servers import ChatServer, never, reply, status
+from tests.servers import ChatServer, Exchange, never, reply, status
 from tests.unit.host.core_host import after, core_host
 
 Agent = Callable[[ChatContext], Any]
@@ -172,6 +176,33 @@ async def test_a_silent_judge_of_a_function_is_an_outage(monkeypatch: pytest.Mon
     assert (event["errors"]["judged"]["message"], event["errors"]["judged"]["boundary"]) == (NO_ANSWER, "provider")
 
 
+async def test_a_silent_judge_of_a_function_that_blocks_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function holds the host's loop, so the server lets time pass, also for the loop that asks judges."""
+
+    async def running_loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def judged(solution_str: str) -> float:
+        info: Any = {"provider": "openai", "model": "gpt-5-mini"}
+        return cast(float, evaluate_rubric("Right?", solution_str, info))
+
+    async def silent(exchange: Exchange) -> web.StreamResponse:
+        host.clock.time += TIME_S
+        asking.call_soon_threadsafe(int)
+        return await never()(exchange)
+
+    with ChatServer(silent) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-judge-0123456789")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        functions = (eval_function("judged", judged),)
+        async with core_host(server, functions=functions, grader_timeout_s=TIME_S) as host:
+            asking = await OWN_LOOP.wait_for(running_loop())
+            monkeypatch.setattr(asking, "time", host.clock.now)
+            host.score(0, "judged")
+            event = await host.heard("score", 0)
+    assert event["errors"]["judged"]["boundary"] == "provider"
+
+
 async def an_async_sleep(ctx: ChatContext) -> None:
     await asyncio.Event().wait()
 
@@ -201,6 +232,24 @@ async def test_agents_that_wait_for_ever_are_cancelled_where_they_are(agent: Age
     assert (event["boundary"], event["error"]) == ("timeout", "took longer than 50 s (agent_workflow_timeout_s)")
     if agent is an_async_sleep:
         assert "await asyncio.Event().wait()" in event["details"]
+
+
+async def test_an_agent_that_swallows_every_cancellation_is_reported_where_it_is() -> None:
+    async def swallows(ctx: ChatContext) -> None:
+        while not host.core.closing:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    with ChatServer(never()) as server:
+        async with core_host(server, swallows, agent_timeout_s=TIME_S) as host:
+            host.run(0)
+            await host.heard("start", 0)
+            await settled()
+            for seconds in (TIME_S, *[CANCEL_AGAIN_S] * STUCK_AFTER):
+                assert [event["ev"] for event in host.events] == ["start"]
+                await host.clock.advance(seconds)
+            event = await host.heard("stalled", 0)
+    assert "await asyncio.Event().wait()" in event["stack"]
 
 
 async def test_a_function_that_waits_for_ever_is_cancelled_where_it_is() -> None:
