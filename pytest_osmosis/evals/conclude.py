@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.results.shards import ShardFacts
 from pytest_osmosis.stats import Summary
+from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import RowComparison
 
@@ -59,12 +61,13 @@ class Conclusion:
         performed = {"decided": ran, "closed": ran or not prepared.source.asks_models}
         if stop is not None and performed.get(stop.reason, False):
             stop = None
+        stopped = self._lacking_text(records) if stop is None else self._stop_text(stop, records)
         return Results(
             description=prepared.description,
             pass_rule=engine.pass_rule,
             records=records,
             partial=selected.partial,
-            stopped=None if stop is None else self._stop_text(stop, records),
+            stopped=stopped,
             stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
             duration_ms=round(prepared.source.rollouts_took_ms(self._run.duration_ms), 3),  # as it is published
             by_function=by_function,
@@ -86,10 +89,15 @@ class Conclusion:
     def _cassette_use(self) -> CassetteUse | None:
         """Return the part of the cassette, or of the cache. Scoring rollouts of a replay again measures nothing new."""
         prepared, made = self._prepared, self._run.cassette
+        then = prepared.source.cassette_then
         if prepared.cassette is None or made is None:
-            return prepared.source.cassette_then
-        cassette = prepared.cassette
-        use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=made.unrecorded)
+            return then
+        cassette, unrecorded = prepared.cassette, Counter(made.unrecorded)
+        if self._run.unrecorded:
+            unrecorded["provider"] += len(self._run.unrecorded)
+        if then is not None:
+            unrecorded.update(then.unrecorded)
+        use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=dict(unrecorded))
         records = map(self._run.record, self._selected.runs)
         prices = prepared.prices
         return use.counting(
@@ -101,6 +109,18 @@ class Conclusion:
         code = {**run.prepared.source.rollout_code(engine.code), **engine.codes}
         planned = planned_shard(run.prepared, run.selected, rules_of(run))
         return planned and replace(planned, baseline_stopped=engine.baseline_stopped, code=code)
+
+    def _lacking_text(self, records: Sequence[RunRecord]) -> str | None:
+        """Return that stored rollouts are missing, None if each run of the stored part of the plan has one."""
+        if self._prepared.source.asks_models:
+            return None
+        lacking = [each for each in records if each.status == "pending" and each.run not in self._selected.unstored]
+        if not lacking:
+            return None
+        before = self._prepared.source.status_before
+        why = f"; that eval run {before['status']}: {before['reason']}" if before and before["reason"] else ""
+        have = "has" if len(lacking) == 1 else "have"
+        return f"{count(len(lacking))} of {plural(len(records), 'run')} {have} no rollout to score{why}"
 
     def _stop_text(self, stop: Stop, records: Sequence[RunRecord]) -> str:
         """Return the reason of a stop. Which errors were too many is only known once the runs in flight are done."""

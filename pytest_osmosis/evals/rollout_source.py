@@ -35,6 +35,7 @@ from pytest_osmosis.results import files
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.read_back import cassette_of
+from pytest_osmosis.results.rebuild import selected_runs
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
 from pytest_osmosis.text.numbers import count, money, plural
 from pytest_osmosis.text.paths import shown
@@ -374,9 +375,8 @@ class RescoreSource:
 
     @property
     def outside_of_stored_part(self) -> Collection[RunId]:
-        """The runs without a rollout if the earlier eval run was a part of its plan, else none."""
-        is_part = self.results_then is not None and self.results_then.is_selection
-        return self.without_rollout.keys() if is_part else frozenset()
+        """The runs that no session of the earlier eval run was to roll out."""
+        return self.without_rollout.keys() - selected_runs(self.rollouts.selected)
 
     @property
     def cassette_then(self) -> CassetteUse | None:

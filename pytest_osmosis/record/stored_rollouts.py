@@ -5,10 +5,10 @@ Memory holds only the position of each conversation in the journal, not the conv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
@@ -38,8 +38,9 @@ class StoredRollouts:
     """The rollouts of a journal, with every score that they ever got, even in rescorings that did not finish.
 
     `contents` holds the digests of rows at the time of their first rollout, `rollout_code` those of the code that made
-    them, by file; None if an earlier version wrote the journal. Raises `JournalError` for a journal that cannot be
-    read, and for one whose rollouts cannot be scored.
+    them, by file; None if an earlier version wrote the journal. `selected` holds the spans of runs that sessions
+    were to roll out. Raises `JournalError` for a journal that cannot be read, and for one whose rollouts cannot be
+    scored.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -50,6 +51,7 @@ class StoredRollouts:
         self._sessions: list[list[str]] = [[]]
         self.contents: dict[int, Content] = {}
         self.rollout_code: Mapping[str, str] | None = None
+        self.selected: list[Sequence[Any]] = []
         self._read()
 
     @property
@@ -99,6 +101,8 @@ class StoredRollouts:
                     codes = event["digests"]
                     self.rollout_code = event.get("rollout_code", self.rollout_code)
                     begins, rescores = False, not begins
+                    if not rescores:
+                        self.selected += event.get("result_facts", {}).get("selected", [])
                 case "rows":
                     rows = event["rows"] if rescores else {**known, **event["rows"]}
                     known = known if rescores else rows

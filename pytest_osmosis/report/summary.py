@@ -95,7 +95,8 @@ def _cassette(results: Results) -> list[str]:
         missing, n = sum(use.unrecorded.values()), sum(record.status != "pending" for record in results.all_records)
         reasons = ", ".join(f"{count(number)} {reason}" for reason, number in use.unrecorded.items())
         are = "is" if missing == 1 else "are"
-        lines.append(warning(f"{count(missing)} of {plural(n, 'rollout')} {are} not in the cassette: {reasons}"))
+        what = "asked what was not recorded" if use.mode == "replay" else f"{are} not in the cassette: {reasons}"
+        lines.append(warning(f"{count(missing)} of {plural(n, 'rollout')} {what}"))
     return lines
 
 

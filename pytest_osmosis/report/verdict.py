@@ -75,6 +75,8 @@ def _stop(results: Results) -> list[str]:
     if results.stop_reason == "interrupt":
         return [warning(f"interrupted: {line}") for line in lines] or [warning("interrupted")]
     if results.stopped is not None:
+        if results.rescored is not None and results.stop_reason is None:
+            return [warning(line) for line in (f"not measured: {results.stopped}", *_given_up(missing))]
         return [warning(line) for line in (stop_text(results.stop_reason, results.stopped), *lines)]
     return [warning(line) for line in _given_up(missing)]
 

@@ -20,7 +20,7 @@ class CassetteUse:
 
     Of `requests` that were answered, `replayed` ones were given the answer that was recorded. Their tokens and cost are
     those of the recording: nobody paid them now. `replayed_cost_usd` is None if it is unknown. `unrecorded` counts the
-    rollouts of which nothing was recorded, by the reason.
+    rollouts of which nothing was recorded, or that asked a replay for something else, by the boundary where they broke.
     """
 
     mode: CassetteMode

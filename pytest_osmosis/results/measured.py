@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.gates import UNDECIDED
@@ -14,17 +17,25 @@ CUT_SHORT: tuple[StopReason, ...] = (*LIMITS, "requested")
 """Reasons to stop after which only gates that are decided already have a verdict."""
 
 
-def is_not_measured(results: Results, stopped_by: StopReason | None, *, gated: bool, measured: bool) -> bool:
-    """Return True if an eval has no verdict: nothing was `measured`, it was stopped, or a gate was not measured.
+def is_not_measured(
+    results: Results,
+    stopped_by: StopReason | None,
+    *,
+    gated: bool,
+    measured: bool,
+    elsewhere: Collection[RunId] = frozenset(),
+) -> bool:
+    """Return True if an eval has no verdict: nothing was `measured`, runs are missing, or a gate was not measured.
 
-    `--maxfail` has an exit status of its own. `gated` is True if gates decide.
+    `--maxfail` has an exit status of its own. `gated` is True if gates decide. The runs `elsewhere` may be missing.
     """
     if stopped_by == "maxfail":
         return False
+    lacks = any(each.status == "pending" and each.run not in elsewhere for each in results.records)
     return (
         not measured
         or stopped_by in (*SYSTEMIC, "max_errors")
-        or (stopped_by in CUT_SHORT and not all_gates_decided(results, gated))
+        or ((lacks or stopped_by in CUT_SHORT) and not all_gates_decided(results, gated))
         or (gated and any(verdict.state == "not measured" for verdict in results.verdicts))
     )
 

@@ -83,11 +83,11 @@ class MergedEval:
     @property
     def status(self) -> int:
         results, gated = self.results, self.gated
-        reason = results.stop_reason
-        cut_short = reason is None and results.stopped is not None
-        if reason == "interrupt" or ((cut_short or reason == "killed") and results.count("pending")):
-            reason = "requested"
-        if self.missing or is_not_measured(results, reason, gated=gated, measured=any_answer(results)):
+        reason = "requested" if results.stop_reason == "interrupt" else results.stop_reason
+        part = bool(self.missing) or (results.is_merged and results.partial and results.smoke_of is None)
+        if not part and results.n_unrecorded:
+            return 1
+        if part or is_not_measured(results, reason, gated=gated, measured=any_answer(results)):
             return NOT_MEASURED
         if any(verdict.state == "fails" for verdict in results.verdicts):
             return 1
@@ -318,7 +318,9 @@ def _provenance(files: Sequence[PublishedResults], facts: Sequence[ShardFacts]) 
 def _with_stop(measured: Results, parts: Sequence[Results], facts: Sequence[ShardFacts]) -> Results:
     """Return the results with the reason why runs are missing, or why too many were not measured."""
     stops = [
-        (part.stop_reason, fact.shard, part.stopped) for part, fact in zip(parts, facts, strict=True) if part.stopped
+        (part.stop_reason, fact.shard, part.stopped)
+        for part, fact in zip(parts, facts, strict=True)
+        if part.stopped and (part.stop_reason != "max_errors" or part.count("pending"))  # a share is one of all runs
     ]
     if stops:
         reason = min((reason for reason, _, _ in stops if reason is not None), key=_STRENGTH.index, default=None)

@@ -122,7 +122,7 @@ class Results:
     partial: bool
     """True if the plan holds more runs than were selected."""
     stopped: str | None
-    """The reason why the eval stopped early, None if it did not."""
+    """The reason why the eval stopped early, or why a rescore lacks rollouts; None if neither is so."""
     duration_ms: float
     """The time of the eval in milliseconds."""
     by_function: Mapping[str, stats.Summary]
@@ -155,6 +155,11 @@ class Results:
         """True if no model was asked: the rollouts are those of a cassette."""
         return self.cassette is not None and self.cassette.mode == "replay"
 
+    @property
+    def n_unrecorded(self) -> int:
+        """The number of rollouts of a replay that asked what was not recorded: its code is at fault."""
+        return sum(self.cassette.unrecorded.values()) if self.cassette is not None and self.is_replay else 0
+
     def reason_of(self, record: RunRecord) -> str:
         """Return in one line why a run did not pass, "" if it did."""
         return self.reasons.get(record.run) or reason_of(record, self.pass_rule)
@@ -166,10 +171,10 @@ class Results:
     @property
     def end(self) -> Lifecycle:
         """The status of the eval run at its end, with the reason. Scoring its rollouts again does not change it."""
-        if self.stopped is not None:
+        before = None if self.rescored is None else self.rescored.before
+        if self.stopped is not None and (self.rescored is None or self.stop_reason is not None):
             stop = Stop(self.stop_reason or "closed", self.stopped)
             return Lifecycle(ending_of(stop, all_done=False), stop.text, stopped_by=self.stop_reason)
-        before = None if self.rescored is None else self.rescored.before
         return Lifecycle("finished") if before is None or before.status == "finished" else before
 
     @property

@@ -205,6 +205,55 @@ def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatS
     assert results["gates"][0]["state"] == "partial"
 
 
+SEEN = """
+def pytest_osmosis_gate(eval_id, results):
+    with open("seen", "a") as file:
+        print(results.stopped, file=file)
+"""
+
+
+@pytest.mark.slow
+def test_without_a_gate_a_rescore_of_an_unfinished_eval_run_is_not_measured(workspace: Workspace) -> None:
+    workspace.eval(rows=3, limits={"max_tokens": 30})
+    workspace.write("conftest.py", SEEN)
+    workspace.run(NAMED).assert_outcomes(passed=2, skipped=1, errors=1)
+
+    result = workspace.run(FROM, "--junitxml=junit.xml")
+    part = workspace.run(FROM, "-k", "row0")
+
+    lacking = f"1 of 3 runs has no rollout to score; that eval run stopped: {LIMIT}"
+    assert (result.ret, part.ret) == (9, 0), "the part has all of its rollouts"
+    result.assert_outcomes(passed=2, skipped=1, errors=1)
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?rollouts? - *", "not measured: 1 of 3 runs has no *"])
+    assert (workspace.root / "seen").read_text().splitlines() == [LIMIT, lacking]
+
+
+@pytest.mark.slow
+def test_a_part_of_which_a_run_was_stopped_is_not_measured_either(workspace: Workspace) -> None:
+    workspace.eval(rows=4, limits={"max_tokens": 30})
+    assert workspace.run(NAMED, "-k", "not row3").ret == 9
+
+    result = workspace.run(FROM)
+
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["not measured: 1 of 4 runs has no rollout to score; *"])
+
+
+@pytest.mark.slow
+def test_a_replay_that_asked_something_else_fails_when_it_is_rescored(workspace: Workspace, server: ChatServer) -> None:
+    workspace.eval(rows=2, model={"base_url": server.base_url}, limits={"max_errors": 2})
+    workspace.run(NAMED, "--osmosis-record=all")
+    workspace.eval(
+        rows=[{}, {"user_prompt": "Something else?"}], model={"base_url": server.base_url}, limits={"max_errors": 2}
+    )
+    replay = workspace.run(NAMED, "--osmosis-replay", "--osmosis-gate=pass_rate >= 0.5")
+
+    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.5")
+
+    assert (replay.ret, result.ret) == (1, 1)
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?replay? - 1 rollout of the replay asked what was*"])
+
+
 @pytest.mark.slow
 def test_a_stopped_eval_run_that_is_rescored_stays_stopped(workspace: Workspace) -> None:
     """The whole plan was selected, and a limit stopped it: no gate is measured without the missing rollouts."""
@@ -278,8 +327,8 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Work
 
     result = workspace.run(FROM, "-rs")
 
-    assert result.ret == 0
-    result.assert_outcomes(passed=2, skipped=2)
+    assert result.ret == 9, "half of the eval has no score"
+    result.assert_outcomes(passed=2, skipped=2, errors=1)
     result.stdout.fnmatch_lines(
         [
             "  from run *: 2 stored rollouts (2 runs without one), no model is asked",
@@ -288,6 +337,7 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Work
             "SKIPPED ?1? configs/eval/x.toml:1: its prompt has changed since it was rolled out",
             "SKIPPED ?1? configs/eval/x.toml:1: its row is no longer in the dataset",
             "against the previous verdicts (results.1.json): 1 row better, 0 worse",
+            "not measured: 2 of 4 runs have no rollout to score",
         ]
     )
 

@@ -24,11 +24,13 @@ def not_measured(finished: FinishedEval, *, gated: bool, measured: bool) -> bool
 
     A replay that asks something else than was recorded has failed: the code is at fault, and no outage.
     """
-    if finished.run.unrecorded:
+    if finished.results.n_unrecorded:
         return False
     stopped = finished.run.engine.stopped
     reason = None if stopped is None else stopped.reason
-    return is_not_measured(finished.results, reason, gated=gated, measured=measured)
+    return is_not_measured(
+        finished.results, reason, gated=gated, measured=measured, elsewhere=finished.run.selected.unstored
+    )
 
 
 def any_rollout(results: Results) -> bool:

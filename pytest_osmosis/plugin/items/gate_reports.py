@@ -40,9 +40,11 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
                 "skipped" if stopped.reason != "max_errors" and all_gates_decided(finished.results, gated) else "error"
             )
             yield "stop" if stopped.reason == "requested" else f"limit {stopped.reason}", kind, text
+    elif finished.results.rescored is not None and (lacking := finished.results.stopped) is not None:
+        yield "rollouts", "skipped" if all_gates_decided(finished.results, gated) else "error", lacking
     if not finished.run.selected.runs:
         yield "shard", "skipped", f"{finished.run.prepared.shard} has none of the selected rows"
-    if gated and finished.run.unrecorded:  # else the runs are errors themselves
+    if gated and finished.results.n_unrecorded:  # else the runs are errors themselves
         yield "replay", "error", unrecorded_lines(finished)
     if finished.not_updated is not None:
         yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
@@ -57,6 +59,8 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
 def unrecorded_lines(finished: FinishedEval) -> str:
     """Return which runs of a replay asked something else, and what the first of them asked."""
     asked, selected = finished.run.unrecorded, finished.run.selected.runs
+    if not asked:
+        return f"{plural(finished.results.n_unrecorded, 'rollout')} of the replay asked what was not recorded"
     first = min(asked)
     runs = f"{count(len(asked))} of {plural(len(selected), 'run')} asked what was not recorded"
     return f"{runs} ({listed(map(str, sorted(asked)), MOST_LISTED)})\n{first}: {asked[first]}"

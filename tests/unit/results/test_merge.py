@@ -22,6 +22,7 @@ from pytest_osmosis.record.run_record import JudgeUse, RewardError, RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
 from pytest_osmosis.results.calibration import HumanScores
+from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
@@ -202,7 +203,7 @@ def test_a_part_of_a_shard_leaves_the_whole_a_part(tmp_path: Path) -> None:
 
     assert merged.results.partial
     assert [verdict.text for verdict in merged.results.verdicts] == ["only 4 of 6 runs selected"]
-    assert merged.status == 0
+    assert merged.status == 9
 
 
 def test_too_many_errors_over_all_shards_are_not_measured(tmp_path: Path) -> None:
@@ -216,6 +217,38 @@ def test_too_many_errors_over_all_shards_are_not_measured(tmp_path: Path) -> Non
     assert (few.status, few.results.stopped) == (0, None)
     assert (many.status, many.results.stop_reason) == (9, "max_errors")
     assert many.results.stopped == "2 of 6 runs not measured (limit 20%), mostly what happened"
+
+
+def test_a_share_of_errors_is_one_of_all_rows(tmp_path: Path) -> None:
+    records = [failed("provider", row) if row == 0 else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
+    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
+    shards = [shard_of(whole, Rules(), Shard(number, 3), max_errors=0.2) for number in (1, 2, 3)]
+    shards[0] = replace(shards[0], stopped="1 of 2 runs not measured", stop_reason="max_errors")
+
+    (merged,) = merge(write(tmp_path, shards))
+
+    assert (merged.results.stopped, merged.status) == (None, 1), "that run is an error"
+
+
+def test_a_rescored_shard_without_a_rollout_is_not_measured(tmp_path: Path) -> None:
+    records = [finished({A: 1.0, B: 1.0}, row) if row else pending(row) for row in range(6)]
+    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
+    shards = [shard_of(whole, Rules(), Shard(number, 3)) for number in (1, 2, 3)]
+
+    assert merge(write(tmp_path, shards))[0].status == 9
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules([GateRule("pass_rate", 0.1)])])
+def test_a_shard_whose_replay_asked_something_else_fails_the_whole(tmp_path: Path, rules: Rules) -> None:
+    records = [failed("provider", row) if row == 0 else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
+    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
+    shards = [shard_of(whole, rules, Shard(number, 3)) for number in (1, 2, 3)]
+    shards = [
+        replace(shard, cassette=CassetteUse("replay", "x.cassette.jsonl", unrecorded=unrecorded))
+        for shard, unrecorded in zip(shards, ({"provider": 1}, {}, {}), strict=True)
+    ]
+
+    assert merge(write(tmp_path, shards))[0].status == 1
 
 
 def test_a_stopped_shard_is_named_and_its_missing_runs_leave_the_gate_undecided(tmp_path: Path) -> None:
