@@ -184,6 +184,8 @@ class ControllerPlugin:
         result = yield
         if ours:
             self.progress.forget(report)
+            if report.failed or (report.passed and report.when == "call") or hasattr(report, "wasxfail"):
+                self.evals.end.reported.add(eval_id_of(report.nodeid))
         if self.evals.reaches_maxfail(report):
             maxfail = self.config.getoption("maxfail")
             self.evals.queue.stop("maxfail", f"stopped by {ungrouped(report.nodeid)} (--maxfail={maxfail})")

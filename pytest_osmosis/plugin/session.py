@@ -98,6 +98,7 @@ class EvalSession:
             self.failed_tests,
             self.kept_back,
             self.withheld,
+            self.selected,
         )
         self._naming = naming
         self._prestarted = prestarted

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.evals import FinishedEval, comparison_path, write_comparison
+from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, gates_decide, write_comparison
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.eval_queue import EvalQueue
 from pytest_osmosis.plugin.hooks.caller import HookCaller
@@ -25,7 +25,8 @@ class SessionEnd:
     """Concludes the evals of `queue`. Each step may be skipped or repeated: pytest may end at any point.
 
     `comparisons` are the files with the tables of configs with several evals, `html` the HTML reports.
-    `status_is_given` is True if `pytest.exit` set the exit status.
+    `selected` are the runs that evals were to perform, `reported` the evals of which a test was reported as anything
+    but skipped. `status_is_given` is True if `pytest.exit` set the exit status.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class SessionEnd:
         failed_tests: FailedTests,
         kept_back: Collection[UnitKey],
         withheld: Collection[str],
+        selected: Mapping[str, SelectedRuns],
     ) -> None:
         self._options = options
         self._outlet = outlet
@@ -47,6 +49,9 @@ class SessionEnd:
         self._failed_tests = failed_tests
         self._kept_back = kept_back
         self._withheld = withheld
+        self._selected = selected
+        self.reported: set[str] = set()
+        self.unreported: list[str] = []
         self._markdown_is_written = False
         self.comparisons: list[Path] = []
         self.html = HtmlReports(options.html, outlet)
@@ -81,13 +86,27 @@ class SessionEnd:
         self._write_html()
         if self.status_is_given:
             return
-        if self.skipped_whole or any(self._not_measured(*each) for each in self._queue.finished.items()):
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            self.unreported = [
+                eval_id for eval_id, each in self._selected.items() if self._is_unreported(eval_id, each)
+            ]
+        if (
+            self.skipped_whole
+            or self.unreported
+            or any(self._not_measured(*each) for each in self._queue.finished.items())
+        ):
             exit_status.set_not_measured(session, self._options.not_measured_exit)
 
     @property
     def skipped_whole(self) -> Mapping[str, int]:
         """The number of selected tests of each eval of which marks keep every one from running."""
         return Counter(key.eval_id for key in self._kept_back if key.eval_id not in self._queue.runs)
+
+    def _is_unreported(self, eval_id: str, selected: SelectedRuns) -> bool:
+        """Return True if tests that decide were kept from pytest, for example by a hook in a conftest.py."""
+        each, run = self._evals[eval_id], self._queue.runs.get(eval_id)
+        decided = run is not None and each.decides(run) and gates_decide(run)
+        return each.reports_units and bool(selected.runs) and eval_id not in self.reported and not decided
 
     def correct_cache(self) -> None:
         """Correct what pytest has written to its cache about tests of evals."""

@@ -53,6 +53,42 @@ def test_an_eval_whose_tests_are_all_skipped_was_not_measured(workspace: Workspa
     assert workspace.run_dirs() == []
 
 
+SKIPPING = (
+    "import pytest\ndef pytest_runtest_{0}(item):\n    if 'row' in item.nodeid:\n        pytest.skip('not now')\n"
+)
+EMPTYING = (
+    "import pytest\n@pytest.hookimpl(trylast=True)\ndef pytest_collection_finish(session):\n    session.items.clear()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("hook", "options"),
+    [
+        (SKIPPING.format("setup"), ()),
+        (SKIPPING.format("call"), ()),
+        (SKIPPING.format("setup"), ("--osmosis-inline",)),
+        (EMPTYING, ("--osmosis-inline",)),
+    ],
+)
+def test_an_eval_of_which_no_test_was_reported_was_not_measured(
+    workspace: Workspace, hook: str, options: tuple[str, ...]
+) -> None:
+    workspace.write("conftest.py", hook)
+    workspace.eval(rows=[PASS, FAIL])
+
+    result = workspace.run(CONFIG, *options)
+
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["osmosis: x: not measured: none of its tests ran; a plugin or *"])
+
+
+def test_a_gate_decides_without_a_report_of_its_runs(workspace: Workspace) -> None:
+    workspace.write("conftest.py", SKIPPING.format("setup"))
+    workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.5"})
+
+    assert workspace.run(CONFIG).ret == 0
+
+
 def test_xfail_marks_report_what_pytest_reports(workspace: Workspace) -> None:
     marking(
         workspace,

@@ -150,6 +150,11 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
     for eval_id, n_tests in evals.end.skipped_whole.items():
         kept = f"marks keep its {plural(n_tests, 'selected test')} from running"
         write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
+    for eval_id in evals.end.unreported:
+        name = evals.by_id[eval_id].prepared.config.name
+        write_line(
+            terminal, f"osmosis: {name}: not measured: none of its tests ran; a plugin or a conftest.py kept them"
+        )
     for line in _unselected_lines(dict(evals.unselected())):
         write_line(terminal, f"osmosis: {line}")
     for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
