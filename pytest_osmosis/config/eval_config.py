@@ -41,7 +41,8 @@ from pytest_osmosis.config.tables import (
     Sampling,
     Scoring,
 )
-from pytest_osmosis.config.workspace import in_training, workspace_of
+from pytest_osmosis.config.training_tables import ONLY_EVALS, ONLY_TRAINING
+from pytest_osmosis.config.workspace import in_configs, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.header_names import merged_headers
 from pytest_osmosis.text.paths import absolute
@@ -168,11 +169,17 @@ def _reject_other_configs(document: Document) -> None:
     if loose is not None and not any(isinstance(value, dict) for value in document.content.values()):
         text = 'names no eval; add [[eval]] with env_id = "...", or with rollout, entrypoint and dataset'
         raise ConfigError([Problem(document.where(loose), f"{loose}: {text}")])
-    for name in ("training", "checkpoints"):
-        if name in document.content:
-            raise ConfigError([Problem(document.where(name), f"[{name}]: {_OF_TRAINING}")])
-    if in_training(document.path):
+    of_training = [name for name in document.content if name in ONLY_TRAINING]
+    of_evals = [name for name in document.content if name in ONLY_EVALS]
+    if in_configs(document.path, "training"):
         raise ConfigError([Problem(document.where(), _OF_TRAINING)])
+    if of_training and not of_evals and not in_configs(document.path, "eval"):
+        raise ConfigError([Problem(document.where(of_training[0]), f"[{of_training[0]}]: {_OF_TRAINING}")])
+    if of_training:
+        beside = f", and [{of_evals[0]}] on line {document.line(of_evals[0])} to an eval" if of_evals else ""
+        fix = "take it out, or make a config of its own in configs/training/"
+        text = f"belongs to a training config{beside}; {fix}"
+        raise ConfigError([Problem(document.where(name), f"[{name}]: {text}") for name in of_training])
 
 
 def _accepted(draft: Draft, path: Path, workspace: Path, entry: str | None = None) -> EvalConfig:

@@ -39,11 +39,10 @@ from pytest_osmosis.config.tables import (
     Sampling,
     Training,
 )
-from pytest_osmosis.config.training_tables import PLATFORM_TABLES, TRAINING_TABLES
-from pytest_osmosis.config.workspace import in_training, workspace_of
+from pytest_osmosis.config.training_tables import ONLY_EVALS, ONLY_TRAINING, PLATFORM_TABLES, TRAINING_TABLES
+from pytest_osmosis.config.workspace import in_configs, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
 
-TABLES_OF_TRAINING = ("training", "checkpoints")
 BATCH_SIZE = 32
 """The rollouts in flight at once, if the config has no rollout_batch_size."""
 
@@ -51,13 +50,15 @@ NOT_OF_TRAINING = "does not apply to a training config, whose preflight rolls ou
 
 
 def is_training_config(path: Path) -> bool:
-    """Return True for a training config: one under configs/training/, or with a table that only these have."""
-    if in_training(path):
+    """Return True for a training config: one under configs/training/, or elsewhere, but not under configs/eval/, with
+    tables that only these have and none that only evals have."""
+    if in_configs(path, "training"):
         return True
     try:
-        return not read_document(path).content.keys().isdisjoint(TABLES_OF_TRAINING)
+        tables = read_document(path).content.keys()
     except ConfigError:
         return False  # reported when it is read as an eval config
+    return not (in_configs(path, "eval") or tables.isdisjoint(ONLY_TRAINING)) and tables.isdisjoint(ONLY_EVALS)
 
 
 def load_training_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConfig:
@@ -159,7 +160,7 @@ def _notes(document: Document) -> Iterator[str]:
     """Yield what the platform would not accept, and what has no effect here."""
     if "advanced" in document.content:
         yield ADVANCED_NOTE
-    if not in_training(document.path):
+    if not in_configs(document.path, "training"):
         yield "osmosis train submit takes only configs in configs/training/"
     platform = {table.name for table in PLATFORM_TABLES}
     local = [f"[{name}]" for name in document.content if name in TRAINING_TABLES and name not in platform]

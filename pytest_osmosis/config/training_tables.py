@@ -98,3 +98,8 @@ TRAINING_TABLES: Tables = {
         eval_tables.PRICES,
     )
 }
+
+ONLY_TRAINING = frozenset({TRAINING.name, CHECKPOINTS.name})
+"""Tables that no eval has."""
+ONLY_EVALS = eval_tables.EVAL_TABLES.keys() - TRAINING_TABLES.keys() | {"eval", "ablation"}
+"""Tables that no training config has."""

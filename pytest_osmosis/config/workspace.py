@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from pytest_osmosis.text.paths import absolute
 
@@ -14,9 +15,9 @@ def workspace_of(path: Path) -> Path:
     return next((folder.parent for folder in folders if folder.name == "configs"), folders[0])
 
 
-def in_training(path: Path) -> bool:
-    """Return True for a config under `configs/training/` of its workspace."""
-    return absolute(path).is_relative_to(workspace_of(path) / "configs" / "training")
+def in_configs(path: Path, folder: Literal["eval", "training"]) -> bool:
+    """Return True for a config under `configs/eval/` or `configs/training/` of its workspace."""
+    return absolute(path).is_relative_to(workspace_of(path) / "configs" / folder)
 
 
 def inside(folder: Path, path: str) -> Path | None:

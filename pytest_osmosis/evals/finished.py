@@ -118,6 +118,12 @@ class FinishedEval:
         use = self.results.cassette
         if use is not None and use.replayed:
             return f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the {use.store}"
+        ended = self.results.count("finished") + self.results.count("failed")
+        if unmeasured := ended - self.results.measured:
+            were = "was" if unmeasured == 1 else "were"
+            return (
+                f"{count(unmeasured)} of {plural(ended, 'run')} {were} not measured; --osmosis-resume makes them again"
+            )
         return None if self.results.measured else "no run was measured"
 
     def write(self) -> None:

@@ -4,13 +4,15 @@
 name the place in the file. The other functions are for files of earlier runs that the plugin searched for. They check
 only the members that they return, because loading jsonschema takes longer than reading hundreds of heads.
 Unknown keys are allowed everywhere: a later version may have added them. A file whose verdicts contradict its scores,
-or that holds a run twice, was changed by hand or merged, and is refused by both: comparisons would be wrong.
+whose counts contradict its runs, or that holds a run twice, was changed by hand or merged, and is refused by both:
+comparisons would be wrong.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -32,6 +34,7 @@ from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.results.read_back import price_of
+from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.matching import ChangedRow, Passes, RowRuns
@@ -429,7 +432,9 @@ def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
             changed_rows=changed_rows_of(data.get("changed_rows", [])),
             document=data,
         )
-        contradiction = _repeated(results.rows) or _contradiction(_pass_rule(results.config), data["rows"])
+        contradiction = (
+            _repeated(results.rows) or _contradiction(_pass_rule(results.config), data["rows"]) or _miscounted(data)
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise _incomplete(path, error) from None
     if contradiction is not None:
@@ -459,6 +464,17 @@ def _repeated(rows: Sequence[PublishedRow]) -> str | None:
         if len(set(ids)) < len(ids):
             index = next(index for index, id in enumerate(ids) if id in ids[:index])
             return f"rows[{number}].runs[{index}]: {ids[index]} is there already, as runs[{ids.index(ids[index])}]"
+    return None
+
+
+def _miscounted(data: Mapping[str, Any]) -> str | None:
+    """Return which count of the summary contradicts the runs, None if none does."""
+    runs = chain(chain.from_iterable(row["runs"] for row in data["rows"]), data["pending"])
+    found = Counter(run.get("status", "pending") for run in runs if run.get("model_tag") != ModelTag.BASELINE)
+    for status in ("finished", "failed", "skipped", "pending"):
+        counted = data["summary"][status]
+        if counted != found[status]:
+            return f"summary.{status} is {counted:,}, but the file holds {plural(found[status], 'such run')}"
     return None
 
 

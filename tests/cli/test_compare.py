@@ -200,6 +200,7 @@ def test_what_cannot_be_compared_says_why(typed: Cli, stored: Stored) -> None:
     broken = json.loads(json.dumps(RESULTS))
     for run in broken["rows"][0]["runs"]:
         run.update(status="failed", scores={}, passed=False, boundary="provider", error="503", success=False)
+    broken["summary"] |= {"finished": 0, "failed": 2}
     stored("broken", results=broken, age_s=3)
     stored("killed", results=None, age_s=4)
     said = typed("runs", "compare", "other", "x-2026", fails=1)

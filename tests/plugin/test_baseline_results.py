@@ -147,8 +147,9 @@ def test_several_evals_are_corrected_together(workspace: Workspace) -> None:
     [
         ([PASS] * 3, ["-k", "row0-"], "the baseline is not updated: only 1 of 3 runs selected"),
         ([BROKEN] * 3, [], "the baseline is not updated: *"),
+        ([PASS] * 29 + [BROKEN], [], "the baseline is not updated: 1 of 30 runs was not measured; *"),
     ],
-    ids=["a part", "unmeasured"],
+    ids=["a part", "unmeasured", "one unmeasured"],
 )
 def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
     workspace: Workspace, rows: list[Row], words: list[str], said: str

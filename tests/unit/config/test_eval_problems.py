@@ -703,6 +703,7 @@ NO_SCORING = (
 )
 NO_DATASET = "[experiment] dataset: missing; name a dataset under datasets/ or data/, or set [data] path"
 NO_MODEL = "[experiment] model_path: missing; must be a string that is not blank"
+STRAY = "belongs to a training config{0}; take it out, or make a config of its own in configs/training/"
 OF_TRAINING = "this is a training config, and an eval is needed here: name one in configs/eval/"
 NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...] ([] if the eval needs none)"
 
@@ -760,15 +761,15 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
     [
         (
             "[experiment]\n[training]\nlr = 1\n",
-            f"2: [training]: {OF_TRAINING}",
+            f"2: [training]: {STRAY.format('')}",
         ),
         (
             'env_id = "gsm8k"\nnum_examples = 5\n',
             '1: env_id: names no eval; add [[eval]] with env_id = "...", or with rollout, entrypoint and dataset',
         ),
         (
-            "[checkpoints]\neval_interval = 1\n",
-            f"1: [checkpoints]: {OF_TRAINING}",
+            "[checkpoints]\neval_interval = 1\n[gate]\n",
+            f"1: [checkpoints]: {STRAY.format(', and [gate] on line 3 to an eval')}",
         ),
         ("[experiment\n", "1: not valid TOML: Expected ']' at the end of a table declaration (column 12)"),
         ("[experiment]\nn = \n", "2: not valid TOML: Invalid value (column 5)"),
@@ -796,6 +797,14 @@ def test_a_config_under_configs_training_is_rejected(workspace: Path) -> None:
     path.parent.mkdir()
     path.write_text(EXPERIMENT + SECRETS)
     assert problem_of(path) == f"configs/training/deep/x.toml:1: {OF_TRAINING}"
+
+
+def test_outside_of_both_folders_the_tables_of_a_config_decide(workspace: Path) -> None:
+    path = workspace / "x.toml"
+    path.write_text("[training]\n[experiment]\n")
+    assert problem_of(path) == f"x.toml:1: [training]: {OF_TRAINING}"
+    path.write_text("[training]\n[experiment]\n[scoring]\n")
+    assert problem_of(path) == f"x.toml:1: [training]: {STRAY.format(', and [scoring] on line 3 to an eval')}"
 
 
 def test_a_missing_file_is_reported_with_a_similar_one(workspace: Path) -> None:

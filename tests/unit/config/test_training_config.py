@@ -198,10 +198,14 @@ def test_an_option_that_does_not_apply_is_a_problem(problems: Problems) -> None:
     ("path", "text", "expected"),
     [
         ("configs/training/x.toml", "", True),
-        ("configs/eval/x.toml", "[training]\n", True),
-        ("configs/eval/x.toml", "[checkpoints]\n", True),
-        ("configs/eval/x.toml", EXPERIMENT, False),
-        ("configs/eval/x.toml", "[training\n", False),
+        ("configs/training/x.toml", "[evaluation]\n", True),
+        ("configs/eval/x.toml", "[training]\n", False),
+        ("x.toml", "[training]\n", True),
+        ("x.toml", "[checkpoints]\n[model]\n", True),
+        ("x.toml", "[training]\n[evaluation]\n", False),
+        ("x.toml", "[training]\n[[eval]]\n", False),
+        ("x.toml", EXPERIMENT, False),
+        ("x.toml", "[training\n", False),
     ],
 )
 def test_a_training_config_is_known_by_its_folder_or_its_tables(
@@ -212,7 +216,7 @@ def test_a_training_config_is_known_by_its_folder_or_its_tables(
 
 
 def test_a_training_config_elsewhere_is_accepted_with_a_note(workspace: Path) -> None:
-    path = workspace / "configs/eval/x.toml"
+    path = workspace / "x.toml"
     path.write_text(EXPERIMENT + "[training]\n")
     assert load_training_config(path).notes == ("osmosis train submit takes only configs in configs/training/",)
 

@@ -197,6 +197,7 @@ def test_an_invalid_file_is_refused_with_the_place_in_it(stored: Stored, content
     assert refusal(stored(content)).startswith(f"base.json: {text}")
 
 
+PENDING = "summary.pending is 0, but the file holds 1 such run"
 RUN = ("rows", 1, "runs", 1)
 ROW = RESULTS["rows"][1]
 
@@ -217,6 +218,8 @@ ROW = RESULTS["rows"][1]
         (changed((*RUN, "boundary"), "reward"), 'rows[1].runs[1]: its boundary is "reward", but there is a score'),
         (changed((*RUN, "run_index"), 0), "rows[1].runs[1]: row1-run0 is there already, as runs[0]"),
         (changed(("rows", 3), ROW), "rows[3]: row 1 is there already, as rows[1]"),
+        (changed(("rows", 1), ...), "summary.finished is 6, but the file holds 4 such runs"),
+        (changed(("pending",), [{"row_index": 9, "run_index": 0, "row_digest": "0" * 16, "reason": None}]), PENDING),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(
@@ -285,7 +288,8 @@ def test_of_twenty_thousand_runs_those_that_look_alike_are_validated_once(
             "fields": {"rollout": {f"n{row['row_index']}": row["row_index"]}},
         }
         row["runs"] = [{**run, **told} for run in row["runs"]]
-    path = stored({**RESULTS, "rows": rows})
+    counts = {"finished": 20_000, "failed": 0, "skipped": 0}
+    path = stored({**RESULTS, "rows": rows, "summary": {**RESULTS["summary"], **counts}})
 
     check = Mock(wraps=read._check)
     monkeypatch.setattr(read, "_check", check)
