@@ -238,9 +238,10 @@ def array_of(item: ValueKind, plural: str, unique: bool = True) -> ValueKind:
         if not isinstance(value, list):
             raise refuse(f"must be {expects}")
         faults = [replace(fault, text=f"each {fault.text}") for entry in value for fault in faults_of(item, entry)]
-        if unique and not faults:
-            duplicates = dict.fromkeys(entry for entry in value if value.count(entry) > 1)
-            faults = [Fault(f"duplicate {toml(entry)}", got="") for entry in duplicates]
+        if unique:
+            fit = [entry for entry in value if not faults_of(item, entry)]  # what is none may be a secret
+            again = [entry for at, entry in enumerate(fit) if fit.index(entry) == at and fit.count(entry) > 1]
+            faults += [Fault(f"duplicate {toml(entry)}", got="") for entry in again]
         if faults:
             raise Unfit(faults)
         return tuple(map(item.read, value))

@@ -193,6 +193,13 @@ BROKEN: dict[str, list[Case]] = {
             ],
         ),
         ('required = ["A", "B", "A"]', ['2: [secrets] required: duplicate "A"']),
+        (
+            'required = ["A", "b-key", "A", "b-key"]',
+            [
+                *['2: [secrets] required: each must be a name that matches ^[A-Z][A-Z0-9_]*$, got "b-key"'] * 2,
+                '2: [secrets] required: duplicate "A"',
+            ],
+        ),
         ("optional = []", ["2: [secrets] optional: unknown key (valid: required)"]),
     ],
     "model": [
