@@ -16,13 +16,20 @@ from pytest_osmosis.record.submission import typed_words
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
+    from pytest_osmosis.results.results import Results
 
 LIMITS: dict[StopReason, str] = {
     "max_tokens": "[limits] max_tokens",
     "max_cost_usd": "[limits] max_cost_usd",
-    "max_errors": "[limits] max_errors",
 }
 """Stops that would happen again at once, unless the limit is raised first."""
+REMEDIES = {
+    "provider": "once the server answers again",
+    "host": "once the processes of the eval stay alive",
+    "reward": "once the functions can score",
+}
+"""Conditions for runs to be measured again, by the boundary where most of them broke."""
+RECORDED = "after you have recorded what is missing (--osmosis-record=new)"
 
 
 class Continuation:
@@ -46,9 +53,10 @@ class Continuation:
     def _lines(self, unfinished: Sequence[FinishedEval]) -> Iterator[str]:
         reasons = {each.results.stop_reason for each in unfinished}
         limits = [text for reason, text in LIMITS.items() if reason in reasons]
-        first = f", after you have raised {' and '.join(limits)}" if limits else ""
-        first = ", after you have freed some space on the disk" if "journal" in reasons else first
-        yield f"osmosis: nothing that is stored will run again; to go on{first}:"
+        first = [f"after you have raised {' and '.join(limits)}"] if limits else []
+        first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
+        first = ["after you have freed some space on the disk"] if "journal" in reasons else first
+        yield f"osmosis: nothing that is stored will run again; to go on{''.join(f', {each}' for each in first)}:"
         yield self._command(maxfail="maxfail" in reasons)
 
     def _command(self, *, maxfail: bool) -> str:
@@ -60,6 +68,12 @@ class Continuation:
         named = request is not None and request.name is not None
         more = [*(["--maxfail=0"] if maxfail else []), *([] if named else [options.RESUME.flag])]
         return shlex.join(["pytest", *words, *more])
+
+
+def _remedy(results: Results) -> str:
+    """Return what has to happen before an eval goes on that could not measure too many runs."""
+    broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
+    return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]
 
 
 def _without_files(words: Sequence[str]) -> Iterator[str]:
