@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from copy import deepcopy
 from typing import Any
 
 from pytest_osmosis.environments.client import client_for
@@ -134,7 +135,7 @@ class EnvironmentRubric:
         self, record: Mapping[str, Any], position: int, messages: Sequence[Message], facts: Mapping[str, Any]
     ) -> Any:
         """Return the state of a stored rollout of the row `record` at a position of the dataset, made again."""
-        given = given_row(self._environment, record, position)
+        given = deepcopy(given_row(self._environment, record, position))
         begin = getattr(self._environment, "init_state", None)
         state: Any = {}
         if callable(begin):

@@ -48,7 +48,7 @@ from pytest_osmosis.host.pulse import in_frame_of
 from pytest_osmosis.host.slots import RolloutSlot, unlimited_slot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.judges.requests import REQUESTS
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, own_copy
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.record.events import ROLLOUT, NoteFields, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError
@@ -430,12 +430,13 @@ class HostCore:
     async def _grade(self, request: ScoringFields, artifacts: str) -> Reward:
         if self._code.grader is None:
             raise RuntimeError("this host has no Grader")
+        own = own_copy(request)
         rollout = RolloutToGrade(
-            messages=request["messages"],
-            ground_truth=request["ground_truth"],
-            row=request["record"],
-            metrics=request["metrics"],
-            samples=request["samples"],
+            messages=own["messages"],
+            ground_truth=own["ground_truth"],
+            row=own["record"],
+            metrics=own["metrics"],
+            samples=own["samples"],
             project=Path(self._setup.workspace),
             artifacts=Path(artifacts),
         )

@@ -22,6 +22,7 @@ from pytest_osmosis.environments.state import scored_columns
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import EnvironmentFields, Key, ScoringFields, Setup
 from pytest_osmosis.host.rollout_code import NO_CODE, RolloutCode, environment_code
+from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.reward import Reward
 
 
@@ -65,7 +66,8 @@ class EnvironmentCode:
         for run in runs:
             state = self._states.pop(Key.of(run), None)
             if state is None:
-                state = await self._rubric.remade(run["record"], run["row"], run["messages"], run["environment"])
+                own = own_copy(run)
+                state = await self._rubric.remade(own["record"], run["row"], own["messages"], own["environment"])
             states.append(state)
         rewards = await self._rubric.score(states)
         return [self._with_columns(*each) for each in zip(rewards, states, runs, strict=True)]

@@ -136,9 +136,9 @@ class ScoredCall:
 
 
 def call(target: Target, call_input: CallInput) -> CallOutcome:
-    """Call the function in this process, and await the result of an asynchronous one."""
-    arguments = call_input.arguments(target)
-    before = copy.deepcopy(arguments)
+    """Call the function in this process on copies of its arguments, and await the result of an asynchronous one."""
+    before = call_input.arguments(target)
+    arguments = copy.deepcopy(before)
     start = perf_counter()
     try:
         value = _returned(target, arguments)

@@ -119,6 +119,19 @@ def copied(value: Any) -> Any:
     raise TypeError(f"{kind.__name__} is not JSON, or the number is out of bounds")
 
 
+def own_copy(value: Any) -> Any:
+    """Return a deep copy of JSON data. It may be nested as deeply as a parser allows, but must not contain itself."""
+    if type(value) is not dict and type(value) is not list:
+        return value
+    holders: list[Any] = [value.copy()]
+    for holder in holders:
+        for place, item in holder.items() if type(holder) is dict else enumerate(holder):
+            if type(item) is dict or type(item) is list:
+                holder[place] = item.copy()
+                holders.append(holder[place])
+    return holders[0]
+
+
 class Model(Protocol):
     """A client of one model. One call of `chat` sends one request, and raises `ModelError` if it fails.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.models.base import Message
+from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.text.chat_messages import answer_of
 from pytest_osmosis.text.foreign_code import library_of, reward_advice
 
@@ -45,14 +45,16 @@ class EvalFunction:
     parameters: frozenset[str] | None
 
     def arguments(
-        self, messages: Sequence[Message], n_prompt: int, ground_truth: object, row: Mapping[str, Any]
+        self, messages: list[Message], n_prompt: int, ground_truth: object, row: dict[str, Any]
     ) -> dict[str, Any]:
-        """Return the keyword arguments of one call. The first `n_prompt` messages hold no answer."""
-        first = (answer_of(messages[n_prompt:]) or "") if self.mode == "simple" else list(messages)
-        offered = dict(zip(OFFERED[self.mode], (first, ground_truth, dict(row)), strict=True))
-        if self.parameters is None:
-            return offered
-        return {name: value for name, value in offered.items() if name in self.parameters}
+        """Return the keyword arguments of one call, which may change them.
+
+        The first `n_prompt` messages hold no answer.
+        """
+        first = (answer_of(messages[n_prompt:]) or "") if self.mode == "simple" else messages
+        offered = zip(OFFERED[self.mode], (first, ground_truth, row), strict=True)
+        taken = self.parameters
+        return {name: own_copy(value) for name, value in offered if taken is None or name in taken}
 
 
 def eval_function(name: str, function: object) -> EvalFunction:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pytest_osmosis.files import private
-from pytest_osmosis.models.base import Message
+from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.rewards.reward import NotAScore, Reward, reward_of, score_of
 from pytest_osmosis.text.user_objects import described, type_name
 from pytest_osmosis.text.user_values import UserValueFault, fields_of, metrics_of
@@ -105,15 +105,15 @@ class Grader(ABC):
 
 
 class RolloutToGrade(NamedTuple):
-    """A rollout, its row, and folders.
+    """A rollout, its row, and folders: objects of its Grader's own, which may change them.
 
     `metrics` are those of the rollout, `samples` the fields of samples that a workflow of `osmosis_ai` left for its
     Grader (`rollouts.sdk_workflow`).
     """
 
-    messages: Sequence[Message]
+    messages: list[Message]
     ground_truth: object
-    row: Mapping[str, Any]
+    row: dict[str, Any]
     metrics: Mapping[str, float]
     samples: Sequence[Mapping[str, Any]]
     project: Path
@@ -144,8 +144,8 @@ class OwnGraderCode:
         config = copy.deepcopy(self.config)
         instance = self.grader(config) if config is not None else self.grader()
         messages, truth, metrics = rollout.messages, rollout.ground_truth, rollout.metrics
-        sample = RolloutSample(list(messages), truth, metrics=dict(metrics), trajectory_messages=list(messages))
-        ctx = GraderContext(sample, truth, dict(rollout.row), rollout.project, rollout.artifacts)
+        sample = RolloutSample(messages, truth, metrics=dict(metrics), trajectory_messages=own_copy(messages))
+        ctx = GraderContext(sample, truth, rollout.row, rollout.project, rollout.artifacts)
         await instance.grade(ctx)
         if not sample.remove_sample and sample.reward is None:
             raise NotAScore(no_reward(self.grader))

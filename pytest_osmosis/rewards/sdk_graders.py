@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_osmosis.files import private
+from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.graders import RolloutToGrade, no_reward, with_notes
 from pytest_osmosis.rewards.reward import NotAScore, Reward, score_of
 from pytest_osmosis.text.foreign_code import only_taken
@@ -53,7 +54,7 @@ class SdkGraderCode:
         sample_class = importlib.import_module(f"{self.package}.rollout.types").RolloutSample
         stored: Sequence[Mapping[str, Any]] = rollout.samples or [{"label": label, "metrics": dict(rollout.metrics)}]
         samples = {}
-        for fields in stored:
+        for fields in own_copy(stored):
             name = fields.get("name", "")
             taken = {key: value for key, value in {"id": name, **fields}.items() if key in sample_class.model_fields}
             samples[name] = sample_class(**{"messages": list(rollout.messages), **taken})

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.files import private
-from pytest_osmosis.models.base import ChatReply, Message, copied
+from pytest_osmosis.models.base import ChatReply, Message, copied, own_copy
 from pytest_osmosis.models.refusal import refusal_error
 
 Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]
@@ -58,7 +58,7 @@ class ChatContext:
     ) -> None:
         self.prompt: list[Message] = _own(prompt)
         """The row's chat messages: its `system_prompt`, if it has one, and its `user_prompt`; or its `messages`."""
-        self.metadata: dict[str, Any] = dict(metadata)
+        self.metadata: dict[str, Any] = own_copy(metadata)
         """The whole row with all its columns, `ground_truth` included."""
         self.row_index: int = row_index
         """The position of the row in the dataset, from 0."""
@@ -70,7 +70,7 @@ class ChatContext:
         """The name of the model, as its server knows it. `base_url` asks this model, whatever name a client sends."""
         self.max_turns: int = max_turns
         """`[agent] max_turns`, 10 by default. If it was set, a rollout that asks the model more often is refused."""
-        self.sampling: dict[str, Any] = dict(sampling or {})
+        self.sampling: dict[str, Any] = own_copy(sampling or {})
         """The parameters of `[sampling]`, as every request has them: `{"temperature": 0.5}`. {} without any."""
         self.config: Any = None
         """This run's copy of the workflow's config (see `AgentWorkflowConfig`), None without one."""

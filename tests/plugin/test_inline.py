@@ -217,3 +217,37 @@ def test_inline_is_refused_with_workers(workspace: Workspace, flag: str) -> None
 
     assert done.ret == 4
     done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *; add -n0"])
+
+
+SPOILERS = """
+def format_ok(messages, ground_truth, metadata):
+    messages[-1]["content"] = ""
+    metadata["tags"].clear()
+    return 1.0
+
+async def gives(messages, ground_truth, metadata):
+    messages.clear()
+    metadata["tags"].clear()
+    return 1.0
+
+def correct(messages, ground_truth, metadata):
+    return float(ground_truth in messages[-1]["content"] and metadata["tags"] == ["a"])
+
+async def correct_too(messages, ground_truth, metadata):
+    return correct(messages, ground_truth, metadata)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [(), (INLINE,)], ids=["hosts", "inline"])
+def test_functions_and_runs_of_one_row_share_nothing(workspace: Workspace, where: tuple[str, ...]) -> None:
+    workspace.write("rewards.py", SPOILERS)
+    workspace.write(
+        "agent.py", "async def rollout(ctx):\n    ctx.metadata['tags'].clear()\n    await ctx.chat(ctx.prompt)\n"
+    )
+    names = [f"rewards:{name}" for name in ("gives", "format_ok", "correct", "correct_too")]
+    agent, evaluation = {"agent": "agent:rollout"}, {"n": 2}
+    workspace.eval(rows=[{"tags": ["a"]}], scoring={"eval_fns": names}, agent=agent, evaluation=evaluation)
+
+    for rescoring in ((), ("--osmosis-from=latest", "--osmosis-rescore")):
+        workspace.run(CONFIG, *where, *rescoring).assert_outcomes(passed=2)

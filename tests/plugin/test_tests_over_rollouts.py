@@ -566,3 +566,31 @@ def test_options_that_do_not_apply_to_tests_are_usage_errors(
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([message])
+
+
+@pytest.mark.slow
+def test_each_test_gets_a_rollout_that_no_hook_and_no_other_test_has_changed(workspace: Workspace) -> None:
+    part = {"type": "text", "text": "?"}
+    tests = f"""
+import pytest
+
+@pytest.mark.parametrize("time", [1, 2])
+{MARK}, limit=1)
+def test_x(rollout, time):
+    assert rollout.messages[0]["content"] == [{part}]
+    assert rollout.row["tags"] == ["a"]
+    assert rollout.info == {{"notes": ["n"]}}
+    rollout.messages[0]["content"].clear()
+    rollout.row["tags"].clear()
+    rollout.info["notes"].clear()
+"""
+    spoils = "def pytest_osmosis_rollout_finished(messages):\n    messages[0]['content'].clear()\n"
+    workspace.write("conftest.py", spoils)
+    agent = "from pytest_osmosis import AgentWorkflow, AgentWorkflowOutput\nclass Agent(AgentWorkflow):\n"
+    agent += "    async def run(self, ctx):\n        answer = {'role': 'assistant', 'content': '0'}\n"
+    agent += "        return AgentWorkflowOutput([*ctx.prompt, answer], info={'notes': ['n']})\n"
+    workspace.write("agent.py", agent)
+    row = {"user_prompt": None, "messages": [{"role": "user", "content": [part]}], "tags": ["a"]}
+    make(workspace, tests, rows=[row], agent={"agent": "agent:Agent"})
+
+    workspace.run("tests", MODEL, "--osmosis-no-probe").assert_outcomes(passed=2)

@@ -1,4 +1,4 @@
-"""A probe that a call leaves its arguments unchanged, because others get the same row and conversation."""
+"""A probe that a call leaves its arguments unchanged: elsewhere, others may get the same row and conversation."""
 
 from __future__ import annotations
 

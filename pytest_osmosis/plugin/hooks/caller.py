@@ -13,6 +13,7 @@ import pluggy
 import pytest
 
 from pytest_osmosis.evals import EvalRun
+from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.items.node_ids import node_id
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
@@ -104,7 +105,7 @@ class HookCaller:
             others = [other for other in plugins if other is not plugin]
             call = self._config.pluginmanager.subset_hook_caller(hook, others)
             try:
-                returned = call(config=self._config, **arguments)
+                returned = call(config=self._config, **own_copy(arguments))
                 for answer in returned:
                     _refuse_unexecuted(answer, may_yield=convert is not None)
                 answers += [convert(answer) for answer in returned] if convert is not None else []

@@ -17,6 +17,7 @@ from pytest_osmosis.config import Override
 from pytest_osmosis.config.selection import merged
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared
+from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
@@ -90,7 +91,7 @@ class TestEval(SessionEval):
             row = self.prepared.dataset.row(run.row)
         except DatasetError as error:
             return RolloutResult(None, "error", str(error))
-        messages = [dict(message) for message in self.conversation(eval_run, run)]
+        messages = own_copy(list(self.conversation(eval_run, run)))
         rollout = Rollout(
             run.row,
             run.index,
@@ -99,14 +100,18 @@ class TestEval(SessionEval):
             ground_truth=row.ground_truth,
             row=row.record,
             scores=RecordedScores(
-                eval_run.pass_rule.scorers, record.scores, record.scorer_errors, record.reasons, record.metrics
+                eval_run.pass_rule.scorers,
+                record.scores,
+                record.scorer_errors,
+                record.reasons,
+                own_copy(record.metrics),
             ),
             usage=None if record.usage is None else dict(record.usage),
             duration_s=record.duration_ms / 1000,
             finish_reason=record.finish_reason,
             n_prompt=prompt_length(row.messages, messages),
             metrics=dict(record.metrics.get(ROLLOUT, {})),
-            info=record.notes.to_json().get("fields", {}).get(ROLLOUT, {}),
+            info=own_copy(record.notes.to_json().get("fields", {}).get(ROLLOUT, {})),
         )
         return RolloutResult(
             rollout,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -24,6 +24,7 @@ from pytest_osmosis.errors import DatasetError, ScoreError
 from pytest_osmosis.evals import Prepared, Worktrees, host_setup, worktree_of
 from pytest_osmosis.git.worktrees import Worktree
 from pytest_osmosis.host.protocol import Key, ScoringFields
+from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequest, prepare_request
@@ -96,7 +97,14 @@ class ReferenceSolutions:
         messages = [*row.messages, {"role": "assistant", "content": solution}]
         scores = Scores(self._scorer_names, functools.partial(self._score, run, row, messages))
         return Rollout(
-            run.row, run.index, "reference", messages, row.ground_truth, row.record, scores, n_prompt=len(row.messages)
+            run.row,
+            run.index,
+            "reference",
+            own_copy(messages),
+            own_copy(row.ground_truth),
+            own_copy(row.record),
+            scores,
+            n_prompt=len(row.messages),
         )
 
     def where(self, run: RunId) -> str:
@@ -134,13 +142,13 @@ class ReferenceSolutions:
         )
         return self._host.borrow(setup, self._environ).scorers
 
-    def _score(self, run: RunId, row: Row, messages: Sequence[Mapping[str, Any]], name: str) -> Reward:
+    def _score(self, run: RunId, row: Row, messages: list[Message], name: str) -> Reward:
         """Return the reward that a function gives to a conversation, or raise what the function raises."""
         __tracebackhide__ = True
         self._scorer_names()
         recorded: ScoringFields = {
             **Key(run, attempt=1).to_json(),
-            "messages": [dict(message) for message in messages],
+            "messages": messages,
             "n_prompt": len(row.messages),
             "ground_truth": row.ground_truth,
             "record": row.record,

@@ -27,6 +27,7 @@ from pytest_osmosis.host.protocol import RunRequest, Setup
 from pytest_osmosis.host.rubric_scorer import RubricScorer
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import EvalFunction
+from pytest_osmosis.rewards.graders import GraderCode
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.function import FunctionAgent, ThreadedFunctionAgent
 from tests.clocks import LoopClock
@@ -60,13 +61,15 @@ class CoreHost:
         agent: Callable[[ChatContext], Any] | ThreadedFunctionAgent,
         limit: int,
         functions: tuple[EvalFunction, ...],
+        grader: GraderCode | None,
         **setup: Any,
     ) -> None:
         self.clock = LoopClock()
         self.events: list[Mapping[str, Any]] = []
         table = ModelTable(base_url=server.base_url, **setup.pop("model", {}))
         target = resolve("served", table, {}, where="x").to_json()
-        self._setup = Setup("roll", ".", (), target, limit=limit, max_limit=limit, scores_at_once=False, **setup)
+        setup = {"scores_at_once": False, **setup}
+        self._setup = Setup("roll", ".", (), target, limit=limit, max_limit=limit, **setup)
         self._clients = {tag: DeniableModel(each, print) for tag, each in clients_of(self._setup, {}).items()}
         endpoint = HostEndpoint(self._setup, {})
         endpoint.connect(self._clients, self.emit)
@@ -74,24 +77,25 @@ class CoreHost:
         self._monitor = LoopMonitor(lambda key, stack: None)
         rubric = None if self._setup.judge is None else RubricScorer.of(self._setup.judge)
         made = agent if isinstance(agent, ThreadedFunctionAgent) else FunctionAgent("rollout", agent)
-        code = UserCode(made, functions, None, {}, rubric)
+        code = UserCode(made, functions, grader, {}, rubric)
         self.core = HostCore(self._setup, code, self._clients, endpoint, self._limits, self._monitor, self)
         self._waiting: deque[RunRequest] = deque()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def run(self, *rows: int) -> None:
-        """Let a run of each row wait for its slot; its prompt is "row N"."""
+    def run(self, *rows: int, **fields: Any) -> None:
+        """Let a run of each row wait for its slot; its prompt is "row N". `fields` are further ones of its request."""
         for row in rows:
             request: Any = {"op": "run", "row": row, "run": 0, "attempt": 1, "record": {}, "ground_truth": None}
-            self._waiting.append(request | {"prompt": [{"role": "user", "content": f"row {row}"}], "seed": None})
+            request |= {"prompt": [{"role": "user", "content": f"row {row}"}], "seed": None}
+            self._waiting.append(request | fields)
         self._begin()
 
-    def score(self, row: int, name: str) -> None:
-        """Let a function score an answer of "42" to a row."""
+    def score(self, row: int, *names: str, **fields: Any) -> None:
+        """Let functions score an answer of "42" to a row. `fields` are further ones of the request."""
         messages = [{"role": "user", "content": f"row {row}"}, {"role": "assistant", "content": "42"}]
         request: Any = {"op": "score", "row": row, "run": 0, "attempt": 1, "record": {}, "ground_truth": "42"}
-        request |= {"names": [name], "messages": messages, "n_prompt": 1, "metrics": {}, "samples": ()}
-        self._tasks.append(asyncio.create_task(self.core.score(request | {"environment": {}})))
+        request |= {"names": names, "messages": messages, "n_prompt": 1, "metrics": {}, "samples": ()}
+        self._tasks.append(asyncio.create_task(self.core.score(request | {"environment": {}} | fields)))
 
     def _begin(self) -> None:
         while self._waiting and self._limits.slots.begin():
@@ -149,10 +153,11 @@ async def core_host(
     agent: Callable[[ChatContext], Any] | ThreadedFunctionAgent = asks_once,
     limit: int = 1,
     functions: tuple[EvalFunction, ...] = (),
+    grader: GraderCode | None = None,
     **setup: Any,
 ) -> AsyncIterator[CoreHost]:
     """A host of `limit` rollouts in flight, closed in the end; `setup` are further fields of its setup."""
-    host = CoreHost(server, agent, limit, functions, **setup)
+    host = CoreHost(server, agent, limit, functions, grader, **setup)
     try:
         yield host
     finally:

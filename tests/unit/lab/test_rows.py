@@ -12,6 +12,7 @@ from pytest_osmosis.lab.cases import ReferenceRows
 from pytest_osmosis.lab.findings import LabResult
 from pytest_osmosis.lab.rows import check
 from pytest_osmosis.lab.target import target_of
+from pytest_osmosis.rewards.decorator import osmosis_reward
 from tests.unit.lab import planted, right
 
 ROWS = [
@@ -78,3 +79,17 @@ def test_many_findings_are_counted(tmp_path: Path) -> None:
 
     assert len(found) == 6
     assert found[-1].problem == "and 15 more of 20 rows"
+
+
+def test_each_call_gets_a_row_that_no_call_has_changed(tmp_path: Path) -> None:
+    @osmosis_reward
+    def pays_for_all(messages: list[dict[str, Any]], ground_truth: Any, metadata: dict[str, Any]) -> float:
+        taken = messages.pop(), ground_truth.pop(), messages[0].pop("content"), metadata["tags"].pop()
+        return float(all(taken))
+
+    row = {"user_prompt": "2 + 2?", "ground_truth": ["4"], "solution_str": "4", "tags": ["a"]}
+    other = {**row, "ground_truth": ["5"], "solution_str": "5"}
+
+    findings = result(tmp_path, pays_for_all, [row, other]).findings
+
+    assert [finding.code for finding in findings] == ["reference-of-another-row"] * 2

@@ -114,3 +114,29 @@ def test_code_that_does_not_load_is_a_code_error(references: ReferenceSolutions,
 
     with pytest.raises(CodeError, match="nowhere_at_all"):
         list(rollout.scores)
+
+
+def test_a_function_sees_the_reference_as_it_is_whatever_the_test_and_others_did_to_it(tmp_path: Path) -> None:
+    (tmp_path / "code_of_mine.py").write_text(
+        "def spoils(messages, ground_truth, metadata):\n"
+        "    right = messages[0]['content'] == '2?' and ground_truth == ['4'] and metadata['tags'] == ['a']\n"
+        "    messages[0].clear(), ground_truth.clear(), metadata['tags'].clear()\n"
+        "    return right\n"
+        "def again(messages, ground_truth, metadata):\n"
+        "    return spoils(messages, ground_truth, metadata)\n"
+    )
+    row = {"user_prompt": "2?", "ground_truth": ["4"], "tags": ["a"], "solution_str": "4"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    (tmp_path / "x.toml").write_text(
+        '[experiment]\nmodel_path = "demo/arithmetic"\n[data]\npath = "rows.jsonl"\nrows = "all"\n'
+        '[scoring]\neval_fns = ["code_of_mine:spoils", "code_of_mine:again"]\n[secrets]\nrequired = []\n'
+    )
+    references = ReferenceSolutions(prepare(tmp_path / "x.toml", [], environ={}, listing=True), {}, [])
+    rollout = references.rollout(RunId(0, 0))
+    assert rollout is not None
+    rollout.messages[0].clear()
+    rollout.ground_truth.clear()
+    rollout.row["tags"].clear()
+
+    assert dict(rollout.scores) == {"code_of_mine:spoils": 1.0, "code_of_mine:again": 1.0}
+    references.close()
