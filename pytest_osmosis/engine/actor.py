@@ -39,6 +39,7 @@ from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stop import REQUESTED, Stop
+from pytest_osmosis.text.lists import listed
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 GATHER_S = 0.005
@@ -47,6 +48,7 @@ TURN_S = 0.25
 """A turn begins this often, even if nothing arrives."""
 LOOK_AFTER_S = 0.1
 """The engine looks after its hosts no more often than this."""
+MOST_CHANGED = 5
 
 
 class Submit(NamedTuple):
@@ -120,6 +122,7 @@ class Actor:
         self._waits_to_go = False
         self._closing_at: float | None = None
         self._broken = False
+        self._ready: ReadyEvent | None = None
 
     def run(self) -> None:
         """Run the eval until it is closed."""
@@ -394,6 +397,10 @@ class Actor:
                     self.runs.heard(host, state, event, raw)
 
     def _became_ready(self, host: Host, event: ReadyEvent) -> None:
+        if self._ready is not None and (change := _code_change(self._ready, event)) is not None:
+            host.connection.kill()
+            self._refuse(CodeError(change))
+            return
         self.hosts.became_ready(host)
         if host.role != "host":
             return
@@ -415,6 +422,7 @@ class Actor:
             event["scorers"], event["sync"], event["digests"], code.digests if rolls else None, event.get("grouped", ())
         )
         self.code = LoadedCode(code.digests if rolls else None, self.recorder.codes)
+        self._ready = event
         if self.table.submitted:
             self.recorder.begin()
         if event["sync"]:
@@ -442,3 +450,21 @@ class Actor:
         self.hosts.replace(host)
         if not (self.loaded.is_set() or self.hosts.rolling or self.hosts.starts.given_up is None):
             self._refuse(HostError(self.hosts.starts.given_up))
+
+
+def _code_change(then: ReadyEvent, now: ReadyEvent) -> str | None:
+    """Return how the code that a host has loaded differs from the first one's, None if it does not.
+
+    A scorer loads a part of it.
+    """
+    files_then, files = then.get("files", {}), now.get("files", {})
+    changed = [file for file in files if files_then.get(file, files[file]) != files[file]]
+    if not changed:
+        others = [name for name, digest in now["digests"].items() if then["digests"].get(name) != digest]
+        others += ["the agent"] if now.get("rollout_code", {}) not in ({}, then.get("rollout_code", {})) else []
+        changed = [file for file in files if others and file not in files_then] or others  # a new file, or one is gone
+    if not changed:
+        return None
+    has, it = ("has", "it") if len(changed) == 1 else ("have", "them")
+    fix = "start the eval again, and leave its code as it is while it runs"
+    return f"{listed(changed, MOST_CHANGED)} {has} changed since the eval loaded {it}; {fix}"

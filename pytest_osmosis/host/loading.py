@@ -12,14 +12,14 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.code_digest import forget_sources, source_digest
+from pytest_osmosis.host.code_digest import file_digests, read_anew, source_digest, spec_of_file
 from pytest_osmosis.host.commit_paths import use_worktree
 from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.protocol import ReadyEvent, Setup
@@ -66,7 +66,8 @@ MOST_TOOLS = 20
 class UserCode:
     """The user's code, ready to run. `agent` is None in hosts that only score, `rubric` without an LLM judge.
 
-    `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`). `notes`
+    `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`), and `files`
+    those of all files that were read for that and to import the code. `notes`
     tell the user how the code was loaded. With `scored_apart` this process computes no score: its environment leads
     clients to the model under test, and reward functions that ask a model must get their own. Configs of the workflow
     and the Grader may limit how many rollouts and scorings are in flight, in all hosts together. `rollout_code` is that
@@ -84,6 +85,7 @@ class UserCode:
     max_scorings: int | None = None
     rollout_code: RolloutCode = NO_CODE
     environment: EnvironmentCode | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -125,6 +127,7 @@ class UserCode:
             "scorers": self.scorers,
             "sync": self.synchronous,
             "digests": self.digests,
+            "files": self.files,
             "notes": self.notes,
             "max_rollouts": self.max_rollouts,
             "max_scorings": self.max_scorings,
@@ -143,13 +146,20 @@ class UserCode:
 
 def load(setup: Setup) -> UserCode:
     """Load all code that `setup` names. The `CodeError` lists everything that does not load."""
-    forget_sources()
+    read_anew(_folders(setup))
     if setup.commit is not None:
         use_worktree(setup.commit)
     try:
-        return _loaded(setup)
+        code = _loaded(setup)
     except CodeError as error:
         raise CodeError(with_names(str(error)), error.details) from error
+    return replace(code, files=file_digests(_folders(setup)))
+
+
+def _folders(setup: Setup) -> list[str]:
+    """Return the folders that hold the user's code."""
+    environment = None if setup.environment is None else setup.environment["folder"]
+    return [setup.workspace, *setup.roots, *filter(None, [setup.mcp, environment])]
 
 
 def _loaded(setup: Setup) -> UserCode:
@@ -366,7 +376,7 @@ def _entrypoint(path: Path) -> ModuleType:
     """Import a file under its own name (`main.py` is module `main`), never as `__main__`."""
     is_taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     name = f"_osmosis_{path.stem}" if is_taken else path.stem
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = spec_of_file(name, path)
     if spec is None or spec.loader is None:
         raise CodeError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.host.code_digest import spec_of_file
 from pytest_osmosis.rollouts.mcp import McpAgent, UnusableTools, offered_tools
 from pytest_osmosis.text.lists import listed
 
@@ -65,7 +66,7 @@ def _main(folder: Path) -> ModuleType:
     """Import `main.py` of a folder."""
     package = ModuleType(PACKAGE)
     package.__path__ = [str(folder)]
-    spec = importlib.util.spec_from_file_location(f"{PACKAGE}.main", folder / "main.py")
+    spec = spec_of_file(f"{PACKAGE}.main", folder / "main.py")
     if spec is None or spec.loader is None:
         raise CodeError(f"{folder}: cannot be imported from")
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""The state of a process that belongs to user code: folder, environment, import path, modules, warnings.
+"""The state of a process that belongs to user code: folder, environment, import path and hooks, modules, warnings.
 
 An engine host starts with it. If user code runs in pytest's own process instead, this state is exchanged while it
 runs, so that neither side sees the other's changes.
@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 from pytest_osmosis.text.user_frames import is_installed
 
@@ -27,16 +28,19 @@ class ProcessState:
         self._environ = dict(environ)
         self._roots = tuple(os.path.join(os.path.abspath(root), "") for root in roots)  # noqa: PTH100, PTH118
         self._path: list[str] | None = None
+        self._path_hooks = list(sys.path_hooks)
         self._modules: dict[str, ModuleType] = {}
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """A context for user code. Changes that the code makes are undone on leaving and restored on the next entry."""
         folder, environ, path = os.getcwd(), dict(os.environ), list(sys.path)  # noqa: PTH109
+        hooks = list(sys.path_hooks)
         modules = self._take_modules()
         os.chdir(self._folder)
         _set_environ(self._environ)
         sys.path[:] = self._path if self._path is not None else [entry for entry in path if not self._is_users(entry)]
+        _set_path_hooks(self._path_hooks)
         sys.modules.update(self._modules)
         try:
             with warnings.catch_warnings():
@@ -44,10 +48,12 @@ class ProcessState:
                 yield
         finally:
             self._folder, self._environ, self._path = os.getcwd(), dict(os.environ), list(sys.path)  # noqa: PTH109
+            self._path_hooks = list(sys.path_hooks)
             self._modules = self._take_modules()
             os.chdir(folder)
             _set_environ(environ)
             sys.path[:] = path
+            _set_path_hooks(hooks)
             sys.modules.update(modules)
 
     def _take_modules(self) -> dict[str, ModuleType]:
@@ -75,6 +81,12 @@ def _files(module: ModuleType) -> Sequence[str]:
     with contextlib.suppress(Exception):
         return [str(folder) for folder in module.__path__]
     return ()
+
+
+def _set_path_hooks(hooks: list[Any]) -> None:
+    if sys.path_hooks != hooks:
+        sys.path_hooks[:] = hooks
+        sys.path_importer_cache.clear()
 
 
 def _set_environ(environ: Mapping[str, str]) -> None:

@@ -259,6 +259,7 @@ ReadyEvent = TypedDict(
         "scorers": Sequence[str],
         "sync": Sequence[str],
         "digests": Mapping[str, str],
+        "files": NotRequired[Mapping[str, str]],
         "notes": NotRequired[Sequence[str]],
         "max_rollouts": NotRequired[int | None],
         "max_scorings": NotRequired[int | None],
@@ -267,7 +268,8 @@ ReadyEvent = TypedDict(
         "grouped": NotRequired[Sequence[str]],
     },
 )
-"""The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code.
+"""The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code,
+`files` of each file of user code that was read.
 `grouped` lists those that score all runs of a row together (`ScoreGroupRequest`).
 The header prints `notes`. All hosts together may have `max_rollouts` and `max_scorings` in flight, or any number.
 `rollout_code` are digests of the code of rollouts, by file, and `rollout_sources` their texts (`host.rollout_code`)."""

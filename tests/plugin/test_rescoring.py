@@ -556,3 +556,24 @@ def test_an_answer_in_the_prompt_is_not_scored_again_either(workspace: Workspace
     result = workspace.run(NAMED, FROM)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*score 0 < 1 (the answer is empty)*"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gated", [True, False], ids=["gated", "without gates"])
+def test_scores_of_code_that_was_saved_while_the_eval_ran_count_nowhere(workspace: Workspace, gated: bool) -> None:
+    code = ALWAYS.format(0.0)
+    workspace.write("rewards.py", code)
+    saved = ALWAYS.format(1.0)
+    agent = f"open('rewards.py', 'w').write({saved!r})\nasync def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n"
+    workspace.write("agent.py", agent)
+    gate = {"gate": {"pass_rate": ">= 0.5"}} if gated else {}
+    workspace.eval(rows=4, agent={"agent": "agent:rollout"}, **gate)
+
+    result = workspace.run(NAMED)
+
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["*rewards.py has changed since the eval loaded it; start the eval again*"])
+    assert not [event for event in workspace.events("score") if event["scores"]]
+    workspace.write("rewards.py", code)
+    workspace.run(NAMED, FROM)
+    assert {score for event in workspace.events("score") for score in event["scores"].values()} <= {0.0}

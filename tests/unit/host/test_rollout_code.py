@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 def code_in(folder: Path, scorers: frozenset[str] = frozenset({"MyGrader"})) -> RolloutCode:
     main = folder / "main.py"
-    code_digest.forget_sources()  # a host reads each file once
+    code_digest.read_anew(())  # a host reads each file once
     return rollout_code([main], {main: scorers}, [str(folder)], str(folder))
 
 

@@ -1,0 +1,133 @@
+"""Code that is saved while an eval runs: a process that is started later stops the eval, and scores nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.engine.host_connection import HostConnection
+from tests.engine.evaluating import Live, Workspace, running
+from tests.servers import ChatServer, held, reply
+
+pytestmark = pytest.mark.slow
+
+REWARDS = """
+import os, signal
+from helper import right
+
+def sync(solution_str):
+    import later
+    return right * later.right
+
+async def on_the_loop(solution_str):
+    return right
+"""
+AGENT = """
+from prompts import question
+
+async def rollout(ctx):
+    return (await ctx.chat([{"role": "user", "content": question}])) and None
+"""
+FILES = {
+    "rewards.py": REWARDS,
+    "helper.py": "right = 1.0\n",
+    "later.py": "right = 1.0\n",
+    "agent.py": AGENT,
+    "prompts.py": 'question = "row 0"\n',
+}
+
+
+class Saving:
+    """Starts hosts; before the first of a role, or one that replaces another, it writes a file."""
+
+    def __init__(self, file: Path, text: str, role: str, nth: int = 1) -> None:
+        self.file, self.text, self.role, self.nth = file, text, role, nth
+
+    def __call__(self, name: str, *args: Any, **options: Any) -> HostConnection:
+        if name == self.role:
+            self.nth -= 1
+            if self.nth == 0:
+                self.file.write_text(self.text, encoding="utf-8")
+        return HostConnection(name, *args, **options)
+
+
+def written(workspace: Workspace, **tables: Any) -> dict[str, Any]:
+    for name, text in FILES.items():
+        workspace.write(name, text)
+    scoring = {"eval_fns": ["rewards:sync", "rewards:on_the_loop"]}
+    return {"scoring": scoring, "agent": {"agent": "agent:rollout"}, **tables}
+
+
+def check_stopped(live: Live, file: str) -> None:
+    """Check that the eval was stopped and names the file, and that nothing was scored by other code."""
+    stopped = live.run.engine.stopped
+    assert stopped is not None
+    assert stopped.reason == "systemic"
+    assert stopped.text.startswith(f"{file} has changed since the eval loaded it; start the eval again")
+    assert all(score == 1.0 for record in live.results.records for score in record.scores.values())
+    assert len(live.events("loaded")) == 1
+
+
+@pytest.mark.parametrize("file", ["rewards.py", "helper.py", "later.py"])
+def test_a_scorer_with_other_code_scores_nothing(workspace: Workspace, file: str) -> None:
+    tables = written(workspace)
+    saving = Saving(workspace.root / file, FILES[file].replace("1.0", "0.0") + "# saved\n", "scorer")
+    with running(workspace.config(None, **tables), spawn=saving) as live:
+        live.wait()
+    check_stopped(live, file)
+    assert not any("rewards:sync" in record.scores for record in live.results.records)
+    assert set(live.kinds()) <= {"error", "skipped"}
+
+
+@pytest.mark.parametrize("role", ["host", "quarantine"])
+@pytest.mark.parametrize("file", ["agent.py", "prompts.py", "rewards.py"])
+def test_a_host_that_is_replaced_by_other_code_rolls_out_nothing(workspace: Workspace, file: str, role: str) -> None:
+    tables = written(workspace, evaluation={"batch_size": 2})
+    text = FILES[file].replace("row 0", "row 9") + "# saved\n"
+    saving = Saving(workspace.root / file, text, role, 2 if role == "host" else 1)
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server, **tables), spawn=saving) as live:
+            server.wait_for(lambda server: server.in_flight == 2)
+            live.wait_for(lambda: live.run.engine.progress.in_flight == 2)
+            server.release()
+            os.kill(live.host("host").pid, signal.SIGKILL)
+            live.wait()
+        prompts = [message["content"] for body in server.bodies for message in body["messages"]]
+    check_stopped(live, file)
+    assert set(prompts) == {"row 0"}
+
+
+def test_the_second_of_two_hosts_must_have_the_code_of_the_first(workspace: Workspace) -> None:
+    tables = written(workspace, execution={"hosts": 2})
+    saving = Saving(workspace.root / "agent.py", AGENT + "# saved\n", "host", 3)
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server, **tables), spawn=saving) as live:
+            live.wait_for(lambda: len([host for host in live.hosts if host.role == "host" and host.ready]) == 2)
+            server.wait_for(lambda server: server.in_flight == 4)
+            live.wait_for(lambda: live.run.engine.progress.in_flight == 4)
+            server.release()
+            os.kill(live.host("host").pid, signal.SIGKILL)
+            live.wait()
+    check_stopped(live, "agent.py")
+
+
+@pytest.mark.parametrize("new", ["helper/__init__.py", "later/__init__.py"])
+def test_a_new_file_that_stands_before_another_is_a_change_too(workspace: Workspace, new: str) -> None:
+    tables = written(workspace)
+    (workspace.root / new).parent.mkdir()
+    saving = Saving(workspace.root / new, "right = 0.0\n", "scorer")
+    with running(workspace.config(None, **tables), spawn=saving) as live:
+        live.wait()
+    check_stopped(live, new)
+
+
+def test_files_that_no_digest_covers_may_change(workspace: Workspace) -> None:
+    tables = written(workspace)
+    workspace.write("unused.py", "one = 1\n")
+    with running(workspace.config(None, **tables), spawn=Saving(workspace.root / "unused.py", "", "scorer")) as live:
+        live.wait()
+    assert live.kinds() == ["passed"] * 4
