@@ -117,7 +117,7 @@ class ModelError(OsmosisError):
         """The HTTP status, None without an answer."""
         self.systemic: Systemic = systemic
         """The reach of the error: "always" if every further request fails too (401, 402, no quota), "until_success" if
-        they fail unless one has succeeded (403, 404, unreachable), "never" if the model did answer (a refusal)."""
+        they fail unless one has succeeded (403, 404, 410, unreachable), "never" if the model did answer (a refusal)."""
         self.retries: int = 0
         """The number of repetitions before this error."""
         self.elsewhere: str | None = None

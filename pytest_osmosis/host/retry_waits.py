@@ -10,7 +10,8 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.protocol import Emit, Key
 from pytest_osmosis.host.slots import ModelRequest
 
-REFUSALS = frozenset({429, 503, 529})
+REFUSALS = frozenset({429, 498, 503, 529})
+"""The statuses by which servers say that they have no room; 498 is Groq's."""
 WINDOW = 8
 OVERLOADED = 4
 """This many refusals among the last WINDOW answers mean that the server has no room at all. Every busy service refuses

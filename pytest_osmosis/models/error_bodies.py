@@ -42,11 +42,14 @@ STATUS_OF_NAME: Mapping[str, int] = {
     "deploymentnotfound": 404,
     "timeout": 408,
     "timeout_error": 408,
+    "aborted": 409,
     "request_too_large": 413,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
     "resource_exhausted": 429,
     "too_many_requests": 429,
+    "capacity_exceeded": 498,
+    "cancelled": 499,
     "api_error": 500,
     "internal": 500,
     "internal_server_error": 500,
@@ -57,7 +60,7 @@ STATUS_OF_NAME: Mapping[str, int] = {
     "deadline_exceeded": 504,
     "overloaded_error": 529,
 }
-"""The status for the names of errors, in lower case: OpenAI's, Anthropic's, Google's, vLLM's and llama.cpp's."""
+"""The status for the names of errors, in lower case: of OpenAI, Anthropic, Google, Groq, vLLM and llama.cpp."""
 
 
 class ErrorBody(NamedTuple):

@@ -24,6 +24,7 @@ from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.answer_bodies import TooLarge, UnfitAnswer
 from pytest_osmosis.models.error_bodies import ErrorBody, error_in, read_error
+from pytest_osmosis.models.statuses import client_error
 from pytest_osmosis.models.targets import MESSAGE_SHARE
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import one_line, shortened
@@ -35,7 +36,6 @@ SHOWN_CHARS = 10_000
 
 SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
 MAX_WAIT_S = 1e7
-RETRIED = frozenset({408, 409, 429})
 UNREACHABLE = (
     aiohttp.ClientConnectorError,  # refused, no such host, TLS, proxy
     aiohttp.ClientHttpProxyError,
@@ -164,19 +164,22 @@ class Failures:
 
     def _error(self, answered: str, status: int, error: ErrorBody, wait_s: float | None) -> ModelError:
         """Return the error for a status. `wait_s` is the wait that the server asks for."""
+        treatment = client_error(status).treatment if status < 500 else "retried"
         detail = self._detail(error)
-        if status in (401, 402) or error.quota_exhausted or (status == 400 and error.key_refused):
+        if treatment == "denied" or error.quota_exhausted or (status == 400 and error.key_refused):
             return ModelError(f"{answered} at {self._shown_url()}{detail}", status=status, systemic="always")
         if error.input_flagged:
             return ModelError(answered + detail, status=status, boundary="model")
-        if status in (403, 404, 407):  # 407 is a proxy's
-            hint = self._address_hint() if status == 404 else ""
-            text = f"{answered} at {self._shown_url()}{detail}{hint}"
-            return ModelError(text, status=status, systemic="until_success")
-        if status in RETRIED or status >= 500:
-            return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
-        at = f" at {self._shown_url()}" if status == 405 else ""
-        return ModelError(answered + at + detail, status=status, boundary="model")
+        match treatment:
+            case "unavailable":
+                hint = self._address_hint() if status == 404 else ""
+                text = f"{answered} at {self._shown_url()}{detail}{hint}"
+                return ModelError(text, status=status, systemic="until_success")
+            case "retried":
+                return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
+            case "wrong":
+                at = f" at {self._shown_url()}" if status == 405 else ""
+                return ModelError(answered + at + detail, status=status, boundary="model")
 
     def _redirect(self, status: int, answered: str, location: str) -> ModelError:
         target = f' to "{self._shown(location, MAX_BODY)}"' if location else ""

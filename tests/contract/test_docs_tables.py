@@ -1,14 +1,18 @@
-"""The hand-written tables of docs/reference: flags name existing options and keys, outcomes agree with the code."""
+"""The hand-written tables of docs/reference: flags name existing options and keys, the rest agrees with the code."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from docs.pages import prime_eval
 from docs.pages.command_line import registered
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.statuses import ANY_OTHER, CLIENT_ERRORS
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 from tests.unit import made
@@ -134,6 +138,30 @@ def row_of(case: str, record: RunRecord) -> list[str]:
     counts = record.status not in ("pending", "skipped")
     measured = ("yes" if PASS_RULE.measured(record) else "no") if counts else ""
     return [case, kind, gated, run.get("status", ""), str(run.get("success", "")).lower(), measured]
+
+
+EFFECTS: Mapping[tuple[bool, str], str] = {
+    (True, "no"): "retried",
+    (False, "no"): "not retried",
+    (False, "until_success"): "the eval stops, unless a request has succeeded",
+    (False, "always"): "the eval stops",
+}
+
+
+def row_of_status(shown: str, status: int, reason: str) -> list[str]:
+    error = Failures("http://model", "http://model").of_status(status, {}, "", now=datetime.now(UTC))
+    return [shown, reason, f"`{error.boundary}`", EFFECTS[error.retryable, error.systemic]]
+
+
+def test_the_table_of_statuses_agrees_with_the_code() -> None:
+    expected = [row_of_status(str(status), status, each.reason) for status, each in CLIENT_ERRORS.items()]
+    unknown = next(status for status in range(400, 500) if status not in CLIENT_ERRORS)
+
+    assert rows("outcomes.md", "## Statuses of servers") == [
+        *expected,
+        row_of_status("any other from 400 on", unknown, ANY_OTHER.reason),
+        row_of_status("500 and above", 503, "the server failed, or has no room"),
+    ]
 
 
 def test_the_table_of_outcomes_agrees_with_the_code() -> None:

@@ -52,6 +52,8 @@ SCENES = {
         assert type(await raised(create(model="x", messages=says("busy")))) is openai.RateLimitError
         error = await raised(create(model="x", messages=says("broken")))
         assert (error.status_code, "is not a JSON object" in error.message) == (502, True), error
+        error = await raised(create(model="x", messages=says("cancelled")))
+        assert (error.status_code, error.body["type"]) == (499, "server_error"), error.body
         reply = await create(model="x", messages=says("refuse"))
         assert reply.choices[0].message.refusal == "never", reply
         await ctx.chat(ctx.prompt)
@@ -60,6 +62,8 @@ SCENES = {
         create = AsyncAnthropic(ctx).messages.create
         error = await raised(create(model="x", max_tokens=9, messages=says("overloaded")))
         assert (error.status_code, error.body["error"]["type"]) == (529, "overloaded_error"), error.body
+        error = await raised(create(model="x", max_tokens=9, messages=says("cancelled")))
+        assert (error.status_code, error.body["error"]["type"]) == (499, "api_error"), error.body
         error = await raised(create(model="x", max_tokens=9, messages=says("overflow")))
         assert type(error) is anthropic.BadRequestError, error
         reply = await create(model="x", max_tokens=9, messages=says("refuse"))
@@ -91,7 +95,7 @@ SCENES = {
 def test_a_client_gets_the_errors_of_the_server(workspace: Workspace, client: str) -> None:
     answers = by_text(
         overflow=status(400, OVERFLOW), busy=status(429), broken=status(200, "no object"),
-        refuse=refusal("never"), overloaded=status(529),
+        refuse=refusal("never"), overloaded=status(529), cancelled=status(499),
     )  # fmt: skip
     with ChatServer(answers) as server:
         live = play(workspace, SCENES, server, HEAD, model={"client": client, "max_retries": 0})

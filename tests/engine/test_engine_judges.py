@@ -158,7 +158,9 @@ def test_a_judge_may_see_the_conversation_and_columns(questions: Workspace) -> N
 
 
 @pytest.mark.parametrize(
-    "fault", [status(503), status(429), cut_connection(), half_json()], ids=["503", "429", "cut", "half"]
+    "fault",
+    [status(503), status(429), status(499), cut_connection(), half_json()],
+    ids=["503", "429", "499", "cut", "half"],
 )
 def test_requests_to_a_judge_are_retried(questions: Workspace, fault: Behaviour) -> None:
     live, _ = judged_by(questions, fault, reply(RIGHT))
@@ -265,10 +267,11 @@ def test_functions_may_ask_judges_themselves(questions: Workspace, code: str) ->
     ("behaviour", "boundary", "text"),
     [
         (status(500), "provider", "ProviderRequestError: Provider 'openai' request for model 'gpt-5-mini' failed."),
+        (status(424), "provider", "ProviderRequestError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (status(404), "provider", "ModelNotFoundError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (reply("no idea"), "reward", "its answer: no idea"),
     ],
-    ids=["outage", "no model", "garbage"],
+    ids=["outage", "outage of a dependency", "no model", "garbage"],
 )
 def test_failures_of_judges_in_functions_are_told_apart(
     questions: Workspace, code: str, behaviour: Behaviour, boundary: str, text: str

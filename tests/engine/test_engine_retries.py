@@ -87,6 +87,9 @@ def test_a_run_that_holds_a_lock_goes_on_after_its_retry_although_no_slot_is_fre
 
 UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {
     "retries exhausted": ([status(503)], "provider", "503"),
+    "cancelled behind the server": ([status(499)], "provider", "499"),
+    "a status of nobody": ([status(477)], "provider", "477"),
+    "too large": ([status(413)], "model", "413"),
     "a day's wait": ([status(429, retry_after="86400")], "provider", "asked to wait 86400 s"),
     "a web page": ([html()], "provider", "body that is not JSON"),
     "half a body": ([half_json()], "provider", "body that is not JSON"),

@@ -135,5 +135,5 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 
 def write_error(error: ApiError) -> dict[str, Any]:
-    kind = "server_error" if error.status >= 500 else ERROR_TYPES.get(error.status, "invalid_request_error")
+    kind = ERROR_TYPES.get(error.status, "server_error" if error.is_of_server else "invalid_request_error")
     return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}

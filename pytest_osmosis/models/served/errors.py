@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.statuses import client_error
 
 
 class ApiError(Exception):
@@ -19,6 +20,11 @@ class ApiError(Exception):
         self.message = message
         self.code = code
         self.headers = headers
+
+    @property
+    def is_of_server(self) -> bool:
+        """True if the request may be right, and the server behind failed."""
+        return self.status >= 500 or client_error(self.status).treatment == "retried"
 
 
 def api_error(error: ModelError) -> ApiError:

@@ -340,5 +340,5 @@ def _usage(usage: Usage | None) -> dict[str, Any]:
 
 
 def write_error(error: ApiError) -> dict[str, Any]:
-    kind = ERROR_TYPES.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
+    kind = ERROR_TYPES.get(error.status, "api_error" if error.is_of_server else "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": error.message}}

@@ -22,6 +22,7 @@ def test_other_failures_do_not_count_as_refusals() -> None:
     detector = OverloadDetector()
     assert not any(detector.overloaded(error) for error in [refusal(500), refusal(408), None] * 20)
     assert any(detector.overloaded(refusal(503)) for _ in range(OVERLOADED))
+    assert any(detector.overloaded(refusal(498)) for _ in range(OVERLOADED)), "Groq's words for no capacity"
 
 
 def test_a_few_refusals_among_answers_cause_no_pause() -> None:

@@ -260,6 +260,7 @@ def test_a_stream_of_completions_has_its_tokens_only_if_they_are_asked_for() -> 
         (ModelError("no credit", status=402), 402, "invalid_request_error", "billing_error"),
         (ModelError("too long", status=400, boundary="model"), 400, "invalid_request_error", "invalid_request_error"),
         (ModelError("busy", status=429, retryable=True), 429, "rate_limit_error", "rate_limit_error"),
+        (ModelError("cancelled", status=499, retryable=True), 499, "server_error", "api_error"),
         (ModelError("overloaded", status=529), 529, "server_error", "overloaded_error"),
         (ModelError("cannot reach"), 502, "server_error", "api_error"),
         (ModelError("not JSON", status=200), 502, "server_error", "api_error"),
