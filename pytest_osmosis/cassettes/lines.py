@@ -146,7 +146,7 @@ _IDENTITY: Check = members(
     {"row": whole(), "run": whole(), "asker": text, "turn": whole(1), "digest": text},
     {"model_tag": text, "attempt": whole(), "call": text, "after": whole(), "nth": whole(1), "stored": flag},
 )
-_MESSAGE: Check = members({"role": text})
+_ANSWER: Check = members({"role": one_of("assistant")})
 _REQUEST: Check = members(
     {"messages": listing(anything)},
     {
@@ -159,7 +159,7 @@ _REQUEST: Check = members(
 )
 _COUNTS = ("cached_input_tokens", "reasoning_tokens", "cache_write_tokens")
 _REPLY: Check = members(
-    {"message": _MESSAGE},
+    {"message": _ANSWER},
     {
         "finish_reason": text,
         "usage": members(dict.fromkeys(("input_tokens", "output_tokens"), whole()), dict.fromkeys(_COUNTS, whole())),

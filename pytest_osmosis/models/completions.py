@@ -1,7 +1,7 @@
 """OpenAI's chat completions as JSON: writes the body of a request, reads the reply from the body of an answer.
 
-A reply may lack usage, id and finish_reason, and unknown fields of its message are kept. It must have a first choice
-with a message.
+A reply may lack usage, id and finish_reason, and unknown fields of its message are kept. It must have a choice with a
+message: that is the answer, whatever its role is called, unless the role is that of somebody else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from typing import Any
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.json_bodies import check_size, count, count_in, encoded, json_object, label, shape
+from pytest_osmosis.models.json_bodies import (
+    check_size,
+    count,
+    count_in,
+    encoded,
+    first_choice,
+    json_object,
+    label,
+    role_fault,
+    shape,
+)
 from pytest_osmosis.models.targets import ModelTarget
 
 OF_MESSAGES = frozenset({"content_blocks", "is_error"})
@@ -79,7 +89,7 @@ def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) 
         )
     if not isinstance(choices, list):
         raise failures.misshapen(status, f"choices = {shape(choices)}", body)
-    choice = choices[0]
+    choice = first_choice(choices)
     if not isinstance(choice, dict):
         raise failures.misshapen(status, "a choice that is not an object", body)
     message = choice.get("message")
@@ -105,7 +115,9 @@ def _fault(message: object) -> str | None:
     """Return the part of a message that agents could not read, in words, or None."""
     if not isinstance(message, dict):
         return f"message = {shape(message)}"
-    for field, kinds in (("role", str), ("refusal", str), ("content", (str, list))):
+    if fault := role_fault(message.get("role")):
+        return fault
+    for field, kinds in (("refusal", str), ("content", (str, list))):
         if not isinstance(message.get(field), (kinds, type(None))):
             return f"{field} = {shape(message[field])}"
     if isinstance(message.get("content"), list) and not all(
@@ -129,9 +141,9 @@ def _is_call(call: Mapping[str, Any]) -> bool:
 
 
 def _message(message: Message) -> Message:
-    """Return the message with a role, and with the arguments of its calls as text, which some servers send as JSON."""
+    """Return the message as the assistant's, with the arguments of its calls as text, though sent as JSON."""
     calls = {"tool_calls": [_call(call) for call in message["tool_calls"]]} if message.get("tool_calls") else {}
-    return {**message, "role": message.get("role") or "assistant", **calls}
+    return {**message, "role": "assistant", **calls}
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -60,6 +60,23 @@ def json_object(status: int, text: str, failures: Failures) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise failures.unreadable(status, text, "is not a JSON object")
     return body
+
+
+def first_choice(choices: Sequence[Any]) -> Any:
+    """Return the choice with index 0, in whatever order a server lists them; the first if none has that index."""
+    return next((each for each in choices if isinstance(each, dict) and each.get("index") == 0), choices[0])
+
+
+OF_OTHERS = frozenset({"user", "human", "system", "developer", "tool", "function"})
+"""The roles of messages that no model wrote. Servers have many names for its own: "model", "ai", "Assistant"."""
+
+
+def role_fault(role: object) -> str | None:
+    """Return why a message is no answer of a model, in words, or None. It may lack a role."""
+    if not isinstance(role, str | None):
+        return f"role = {shape(role)}"
+    name = (role or "").strip().lower()
+    return f'a message of role "{name}" in place of an answer' if name in OF_OTHERS else None
 
 
 def check_size(status: int, message: Any, target: ModelTarget, failures: Failures) -> None:

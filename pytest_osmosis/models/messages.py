@@ -18,7 +18,17 @@ from typing import Any
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.json_bodies import check_size, count, count_in, encoded, json_object, label, shape, string
+from pytest_osmosis.models.json_bodies import (
+    check_size,
+    count,
+    count_in,
+    encoded,
+    json_object,
+    label,
+    role_fault,
+    shape,
+    string,
+)
 from pytest_osmosis.models.targets import ModelTarget
 
 Block = dict[str, Any]
@@ -246,7 +256,7 @@ def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) 
         raise failures.no_answer(status, "content = []", body)
     if not isinstance(blocks, list):
         raise failures.misshapen(status, f"content = {shape(blocks)}", body)
-    fault = next(filter(None, map(block_fault, blocks)), None)
+    fault = role_fault(body.get("role")) or next(filter(None, map(block_fault, blocks)), None)
     if fault is not None:
         raise failures.misshapen(status, fault, body)
     check_size(status, blocks, target, failures)

@@ -12,7 +12,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.completions import usage_of
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.json_bodies import check_size, encoded, json_object, label, shape
+from pytest_osmosis.models.json_bodies import check_size, encoded, first_choice, json_object, label, shape
 from pytest_osmosis.models.light import LightModel
 from pytest_osmosis.models.targets import ModelTarget
 
@@ -75,7 +75,7 @@ def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) 
     choices = body.get("choices")
     if choices is None or choices == []:
         raise failures.no_answer(status, "no choices", body)
-    choice = choices[0] if isinstance(choices, list) else None
+    choice = first_choice(choices) if isinstance(choices, list) else None
     if not isinstance(choice, dict):
         raise failures.misshapen(status, f"choices = {shape(choices)}", body)
     answer = choice.get("text")

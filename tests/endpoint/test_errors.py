@@ -9,7 +9,18 @@ from aiohttp import web
 
 from tests.endpoint.scenes import failures, play
 from tests.engine.evaluating import Workspace, evaluated
-from tests.servers import OVERFLOW, ChatServer, Exchange, held, refusal, reply, status
+from tests.servers import (
+    OVERFLOW,
+    ChatServer,
+    Exchange,
+    by_api,
+    completion,
+    held,
+    messages_reply,
+    refusal,
+    reply,
+    status,
+)
 
 Answer = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
@@ -54,6 +65,8 @@ SCENES = {
         assert (error.status_code, "is not a JSON object" in error.message) == (502, True), error
         error = await raised(create(model="x", messages=says("cancelled")))
         assert (error.status_code, error.body["type"]) == (499, "server_error"), error.body
+        error = await raised(create(model="x", messages=says("other")))
+        assert (error.status_code, 'of role "user"' in error.message) == (502, True), error
         reply = await create(model="x", messages=says("refuse"))
         assert reply.choices[0].message.refusal == "never", reply
         await ctx.chat(ctx.prompt)
@@ -88,7 +101,25 @@ SCENES = {
         assert error.status_code == 410 and "is over" in error.message, error
         await ctx.chat(ctx.prompt)
     """,
+    "answers by other names": """
+        create = AsyncOpenAI(ctx).chat.completions.create
+        reply = await create(model="x", messages=says("named"))
+        assert (reply.choices[0].message.role, reply.choices[0].message.content) == ("assistant", "42"), reply
+        stream = await create(model="x", messages=says("named"), stream=True)
+        deltas = [chunk.choices[0].delta async for chunk in stream]
+        assert {delta.role for delta in deltas} <= {"assistant", None}, deltas
+        assert "".join(delta.content or "" for delta in deltas) == "42", deltas
+        reply = await AsyncAnthropic(ctx).messages.create(model="x", max_tokens=9, messages=says("named"))
+        assert (reply.role, reply.content[0].text) == ("assistant", "42"), reply
+        await ctx.chat(ctx.prompt)
+    """,
 }
+
+
+CHOICES = [
+    {"index": 1, "message": {"role": "model", "content": "no"}},
+    {"index": 0, "message": {"role": "model", "content": "42"}, "finish_reason": "stop"},
+]
 
 
 @pytest.mark.parametrize("client", ["light", "anthropic"])
@@ -96,6 +127,8 @@ def test_a_client_gets_the_errors_of_the_server(workspace: Workspace, client: st
     answers = by_text(
         overflow=status(400, OVERFLOW), busy=status(429), broken=status(200, "no object"),
         refuse=refusal("never"), overloaded=status(529), cancelled=status(499),
+        named=by_api(completion({}, choices=CHOICES), messages_reply({"type": "text", "text": "42"}, role="model")),
+        other=by_api(completion({"role": "user", "content": "42"}), messages_reply(role="user")),
     )  # fmt: skip
     with ChatServer(answers) as server:
         live = play(workspace, SCENES, server, HEAD, model={"client": client, "max_retries": 0})

@@ -58,7 +58,8 @@ messages = st.fixed_dictionaries(
         "x": values,
     },
 )
-replies = st.builds(ChatReply, messages, st.none() | texts, st.none() | usages, st.none() | texts)
+answers = messages.map(lambda message: {**message, "role": "assistant"})
+replies = st.builds(ChatReply, answers, st.none() | texts, st.none() | usages, st.none() | texts)
 requests = st.builds(
     ChatRequest,
     st.lists(messages, max_size=3),

@@ -150,6 +150,38 @@ async def test_list_content_is_passed_through_and_its_text_joined() -> None:
     assert reply.content == "42"
 
 
+@pytest.mark.parametrize("role", ["model", "Assistant", "ai", "bot", "", None])
+async def test_the_message_of_the_choice_is_the_answer_whatever_its_role_is_called(role: str | None) -> None:
+    reply = await reply_of(servers.message(role=role, content="42"))
+    assert reply.message == {"role": "assistant", "content": "42"}
+
+
+@pytest.mark.parametrize("role", ["user", "tool", "system", "User", "developer", "function", "human"])
+async def test_a_message_of_somebody_else_is_no_answer(role: str) -> None:
+    error = await failure_of(servers.message(role=role, content="42"))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error) == f'the server answered 200 with a message of role "{role.lower()}" in place of an answer'
+
+
+def choice(text: str, **fields: Any) -> dict[str, Any]:
+    return {"message": {"content": text}, **fields}
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [choice("no", index=1), choice("42", index=0)],
+        [choice("no", index=2), choice("no", index=1), choice("42", index=0), choice("no", index=3)],
+        [choice("42", index=0), choice("no", index=0)],
+        [choice("42", index=3), choice("no", index=2)],
+        [choice("42"), choice("no")],
+        [None, choice("42", index=0)],
+    ],
+)
+async def test_of_several_choices_the_one_with_index_0_is_the_answer(choices: list[Any]) -> None:
+    assert (await reply_of(servers.data({"choices": choices}))).content == "42"
+
+
 async def test_unknown_fields_of_the_message_are_kept() -> None:
     reply = await reply_of(servers.message(content="42", reasoning_content="hm", provider_specific_fields={"a": 1}))
     assert reply.message["reasoning_content"] == "hm"
