@@ -80,7 +80,11 @@ class ScoreError(OsmosisError):
 
 
 class JudgeError(OsmosisError):
-    """The answer of an LLM judge holds no score, even after the judge was asked again."""
+    """The answer of an LLM judge holds no score within the range, even after the judge was asked again."""
+
+
+ITS_ANSWER = "; its answer: "
+"""Stands before the answer at the end of a `JudgeError`. The part before it is the same for all answers of a kind."""
 
 
 Systemic = Literal["never", "no", "until_success", "always"]

@@ -261,7 +261,12 @@ JUDGE = Table(
         Field("api_key_env", variable_name(), "Environment variable that contains that model's API key."),
         Field("client", choice(*CLIENTS), "Client that sends the requests.", default="auto"),
         Field("votes", integer(1, MOST_VOTES), "Opinions on each run. The score is their mean.", default=1),
-        Field("score_range", score_range(), "Lowest and highest score. Others are clamped.", default=[0.0, 1.0]),
+        Field(
+            "score_range",
+            score_range(),
+            "Lowest and highest score. A judge that gives another is asked once more, and then gives none.",
+            default=[0.0, 1.0],
+        ),
         Field(
             "sees",
             choice("answer", "conversation"),

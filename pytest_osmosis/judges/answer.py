@@ -26,22 +26,19 @@ class UnreadableAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """The score of one answer, within its range. `stated` is the score that the judge gave."""
+    """The score of one answer, within its range."""
 
     score: float
     explanation: str
-    stated: float
-
-    @property
-    def is_clamped(self) -> bool:
-        return self.score != self.stated
 
 
 def read_opinion(text: str, low: float, high: float) -> Opinion:
-    """Return the opinion in a judge's answer, clamped to the range. Raises `UnreadableAnswer`.
+    """Return the opinion in a judge's answer. Raises `UnreadableAnswer`.
 
-    >>> read_opinion('Sure! ```json {"score": 7, "explanation": "right"} ```', 0.0, 1.0)
-    Opinion(score=1.0, explanation='right', stated=7.0)
+    A score out of its range is none: a judge that says 2 may mean 2 of 10.
+
+    >>> read_opinion('Sure! ```json {"score": 7, "explanation": "right"} ```', 0.0, 10.0)
+    Opinion(score=7.0, explanation='right')
     """
     answer = _without_thoughts(text).strip()
     if not answer:
@@ -52,8 +49,10 @@ def read_opinion(text: str, low: float, high: float) -> Opinion:
     scores = {_score(each["score"]) for each in found}
     if len(scores) > 1:
         raise UnreadableAnswer(f"it has {len(scores)} different scores")
-    (stated,) = scores
-    return Opinion(max(low, min(high, stated)), _explanation(found), stated)
+    (score,) = scores
+    if not low <= score <= high:
+        raise UnreadableAnswer(f'its "score" is {str(score).removesuffix(".0")}, not from {low:g} to {high:g}')
+    return Opinion(score, _explanation(found))
 
 
 def _without_thoughts(text: str) -> str:

@@ -117,7 +117,7 @@ def evaluate_rubric(
 ) -> Any:
     """Let a model judge `solution_str` by `rubric`. With `model_info` this blocks; with `model` it is awaited.
 
-    The score is clamped to `score_min` and `score_max` (0 and 1). `ground_truth`, `original_input` and `metadata` are
+    The score is from `score_min` to `score_max` (0 and 1). `ground_truth`, `original_input` and `metadata` are
     shown to the judge. `timeout` bounds one request, in seconds. Raises `MissingAPIKeyError`, `ModelNotFoundError` for
     a model that the provider does not know, and `ProviderRequestError` if no score can be had.
     """

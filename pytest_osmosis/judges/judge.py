@@ -1,7 +1,7 @@
 """A judge: asks a model for its opinion on a submission, once or several times, and returns one score.
 
-An answer that holds no score is sent back once, with what is wrong with it. After that, `JudgeError` is raised. Errors
-of requests are left to the caller: they say nothing about what is judged.
+An answer that holds no score within the range is sent back once, with what is wrong with it. After that, `JudgeError`
+is raised. Errors of requests are left to the caller: they say nothing about what is judged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import combinations
 from math import fsum
 from typing import Any
 
-from pytest_osmosis.errors import JudgeError
+from pytest_osmosis.errors import ITS_ANSWER, JudgeError
 from pytest_osmosis.judges.answer import Opinion, UnreadableAnswer, read_opinion
 from pytest_osmosis.judges.prompt import FORMAT, Rubric, Submission, judge_messages
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -42,7 +42,7 @@ class Judgement:
     def agreement(self) -> float:
         """1.0 if all votes are equal; 1 minus the mean difference between two votes, as a share of the range.
 
-        >>> votes = [Opinion(score, "", score) for score in (0.0, 0.0, 1.0, 1.0)]
+        >>> votes = [Opinion(score, "") for score in (0.0, 0.0, 1.0, 1.0)]
         >>> round(Judgement(tuple(votes), 0.0, 1.0).agreement, 3), Judgement(tuple(votes[:2]), 0.0, 1.0).agreement
         (0.333, 1.0)
         """
@@ -55,16 +55,10 @@ class Judgement:
     def reason(self) -> str:
         """The explanation of the vote that is nearest to the score, then the votes if there are several."""
         nearest = min(self.opinions, key=lambda each: abs(each.score - self.score))
-        clamped = [each for each in self.opinions if each.is_clamped]
-        notes = []
-        if len(self.opinions) > 1:
-            votes = ", ".join(f"{each.score:g}" for each in self.opinions)
-            notes.append(f"votes {votes}; agreement {self.agreement:.2f}")
-        if clamped:
-            stated = ", ".join(f"{each.stated:g}" for each in clamped)
-            notes.append(f"the judge gave {stated}, clamped to the range {self.low:g} to {self.high:g}")
-        texts = [nearest.explanation, *(f"({note})" for note in notes)]
-        return " ".join(filter(None, texts))
+        if len(self.opinions) == 1:
+            return nearest.explanation
+        votes = ", ".join(f"{each.score:g}" for each in self.opinions)
+        return f"{nearest.explanation} (votes {votes}; agreement {self.agreement:.2f})".strip()
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -100,7 +94,10 @@ class Judge:
         try:
             return self._read(reply)
         except UnreadableAnswer as fault:
-            again = f"I cannot read that answer: {fault}. Answer again, with nothing but one JSON object: {FORMAT}"
+            again = (
+                f"I cannot read that answer: {fault}. Answer again, with nothing but one JSON object: {FORMAT}, "
+                f"with a score {self.rubric.range_text}"
+            )
         answer = {"role": "assistant", "content": reply.content or "(no text)"}
         repair = [*request.messages, answer, {"role": "user", "content": again}]
         reply = await ask(ChatRequest(repair, sampling=request.sampling, seed=request.seed, run=f"{request.run}-again"))
@@ -108,7 +105,7 @@ class Judge:
             return self._read(reply)
         except UnreadableAnswer as fault:
             text = one_line(reply.content, SHOWN_ANSWER)
-            raise JudgeError(f"the judge gave no score, even when asked again: {fault}; its answer: {text}") from None
+            raise JudgeError(f"the judge gave no score, even when asked again: {fault}{ITS_ANSWER}{text}") from None
 
     def _read(self, reply: ChatReply) -> Opinion:
         try:

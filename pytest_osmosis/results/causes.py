@@ -1,7 +1,7 @@
 """The causes that kept runs from being scored: errors, grouped by all that they have in common.
 
 Messages that differ only in numbers, ids, ports or times are one cause. Its text is the message of its first run,
-without what the number of tries adds to it.
+without what the number of tries, or the answer of a judge, adds to it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pytest_osmosis.errors import ITS_ANSWER
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.text.numbers import count, plural
@@ -113,8 +114,8 @@ def _error(record: RunRecord, pass_rule: PassRule) -> tuple[str, str]:
 
 
 def _message(record: RunRecord, function: str) -> str:
-    """Return why a function gave no score, without the number of tries."""
-    return _TRIES.sub("", reward_error(record, function).message, count=1)
+    """Return why a function gave no score, without the number of tries and the answer of its judge."""
+    return _TRIES.sub("", reward_error(record, function).message.partition(ITS_ANSWER)[0], count=1)
 
 
 def _text(error: _Error) -> str:

@@ -147,14 +147,13 @@ def test_a_judge_may_see_the_conversation_and_columns(questions: Workspace) -> N
     row = {"user_prompt": "What is 6 * 7?", "ground_truth": "42"}
     questions.rows([{**row, "topic": "mul", "secret": "x"}, {**row, "absent": "here"}])
     judge = {"sees": "conversation", "metadata": ["topic", "absent"], "score_range": [0, 10]}
-    live, server = judged_by(questions, reply('{"score": 12, "explanation": "great"}'), judge=judge)
+    live, server = judged_by(questions, reply('{"score": 10, "explanation": "great"}'), judge=judge)
 
     blocks = blocks_in(server.bodies[0]["messages"][1]["content"])
     messages = [json.loads(line) for line in blocks["CANDIDATE_CONVERSATION"].splitlines()]
     assert [message["role"] for message in messages] == ["user", "assistant"]
     assert json.loads(blocks["METADATA"]) == {"topic": "mul"}
     assert live.record(0).scores["rubric"] == 10.0
-    assert "the judge gave 12, clamped" in live.record(0).reasons["rubric"]
 
 
 @pytest.mark.parametrize(
@@ -192,6 +191,27 @@ def test_a_judge_without_a_score_is_a_reward_error_with_its_text(questions: Work
     assert live.record(0).scorer_errors["rubric"].message.endswith("its answer: It is lovely.")
     assert len(server.requests) == 2 * ROWS
     assert [use.calls for use in live.record(0).judge_uses] == [2], "they cost money all the same"
+
+
+def test_a_judge_on_another_scale_is_asked_again_and_then_gives_no_score(questions: Workspace) -> None:
+    """The judge corrects itself for the first row alone."""
+
+    async def judge(exchange: Exchange) -> web.StreamResponse:
+        text = str(exchange.seen.body["messages"])
+        score = 0.8 if "Answer again" in text and "What is 0 + 40?" in text else 2 + len(text) % 7
+        return await reply(json.dumps({"score": score, "explanation": text[-3:] + str(score)}))(exchange)
+
+    live, server = judged_by(questions, judge, scoring={"thresholds": {"rubric": 0.5}})
+
+    assert live.kinds() == ["passed"] + ["error"] * (ROWS - 1)
+    assert dict(live.record(0).scores) == {"rubric": 0.8}
+    assert [(use.calls, use.tokens) for row in range(ROWS) for use in live.record(row).judge_uses] == [(2, 20)] * ROWS
+    assert len(server.requests) == 2 * ROWS
+    assert live.results.boundaries() == {"reward": ROWS - 1}
+    (cause,) = live.results.causes
+    assert (cause.boundary, len(cause.runs), cause.is_measured) == ("reward", ROWS - 1, False)
+    assert cause.text.startswith('rubric: the judge gave no score, even when asked again: its "score" is ')
+    assert cause.text.endswith(", not from 0 to 1")
 
 
 def test_a_wrong_key_of_a_judge_stops_the_eval_and_stays_secret(questions: Workspace) -> None:
@@ -270,8 +290,9 @@ def test_functions_may_ask_judges_themselves(questions: Workspace, code: str) ->
         (status(424), "provider", "ProviderRequestError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (status(404), "provider", "ModelNotFoundError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (reply("no idea"), "reward", "its answer: no idea"),
+        (reply('{"score": 8}'), "reward", 'its "score" is 8, not from 0 to 1'),
     ],
-    ids=["outage", "outage of a dependency", "no model", "garbage"],
+    ids=["outage", "outage of a dependency", "no model", "garbage", "another scale"],
 )
 def test_failures_of_judges_in_functions_are_told_apart(
     questions: Workspace, code: str, behaviour: Behaviour, boundary: str, text: str

@@ -122,7 +122,10 @@ FUNCTIONS = [f"rewards:{name}" for name in ("blocking", "awaited", "on_the_loop"
 
 
 def numbered() -> Behaviour:
-    """Answers each request differently, a request for an opinion with a score, and refuses what asks for it."""
+    """Answers each request differently, a request for an opinion with a score, and refuses what asks for it.
+
+    One judge begins with a score that is out of range.
+    """
     numbers = count(1)
 
     async def behave(exchange: Exchange) -> web.StreamResponse:
@@ -131,7 +134,8 @@ def numbered() -> Behaviour:
             return await status(400)(exchange)
         content = f"answer {number}"
         if "<<<BEGIN" in text:
-            content = json.dumps({"score": number / 1000, "explanation": content})
+            is_wrong = "Blocking?" in text and "Answer again" not in text
+            content = json.dumps({"score": 2 if is_wrong else number / 1000, "explanation": content})
         answer = {"role": "assistant", "content": content, "reasoning_content": f"thought {number}"}
         usage = {"prompt_tokens": number, "completion_tokens": 3, "total_tokens": number + 3}
         details = {**usage, "completion_tokens_details": {"reasoning_tokens": 1}}
@@ -191,7 +195,8 @@ def test_requests_of_all_kinds_are_replayed_without_a_connection(workspace: Work
     askers = Counter((each["row"], each["asker"]) for each in exchanges)
     assert askers == {
         **{(row, "rollout"): 2 * n for row, n in enumerate([13, 2, 2, 2, 1, 1, 1])},
-        **{(row, name): 2 for row in range(5) for name in FUNCTIONS},
+        **{(row, name): 2 for row in range(5) for name in FUNCTIONS[1:]},
+        **{(row, FUNCTIONS[0]): 4 for row in range(5)},
         **{(row, "rubric"): 4 for row in range(5)},
     }
 

@@ -114,6 +114,23 @@ def test_a_second_answer_without_a_score_is_an_error_with_its_text() -> None:
     assert len(answers.requests) == 2
 
 
+@pytest.mark.parametrize("stated", ["2", "-1", "NaN", "Infinity", '"8/10"', "8"])
+def test_a_judge_on_another_scale_is_asked_once_more_with_the_range_in_words(stated: str) -> None:
+    answers = Answers(f'{{"score": {stated}}}', GOOD)
+
+    assert judged(answers).score == 1.0
+    assert "Answer again" in answers.requests[1].messages[-1]["content"]
+    assert answers.requests[1].messages[-1]["content"].endswith(", with a score from 0 to 1")
+
+    with pytest.raises(JudgeError, match='the judge gave no score, even when asked again: its "score" is '):
+        judged(Answers(*[f'{{"score": {stated}}}'] * 2))
+
+
+def test_one_vote_on_another_scale_leaves_no_score() -> None:
+    with pytest.raises(JudgeError, match='its "score" is 2, not from 0 to 1'):
+        judged(Answers(GOOD, '{"score": 2}', '{"score": 2}', GOOD), Judge(RUBRIC, votes=3))
+
+
 def test_an_answer_that_was_cut_off_is_called_so() -> None:
     with pytest.raises(JudgeError, match=r"cut off at its token limit"):
         judged(Answers('{"score": 1, "expl', '{"score', finish_reason="length"))
@@ -137,7 +154,6 @@ Said = Callable[[float], str]
         ([1.0], 1.0, 1.0, "because 1.0"),
         ([0.5, 0.5], 0.5, 1.0, "because 0.5 (votes 0.5, 0.5; agreement 1.00)"),
         ([0.0, 1.0, 1.0], 2 / 3, 1 / 3, "because 1.0 (votes 0, 1, 1; agreement 0.33)"),
-        ([7.0], 1.0, 1.0, "because 7.0 (the judge gave 7, clamped to the range 0 to 1)"),
     ],
 )
 def test_votes_become_a_mean_an_agreement_and_a_reason(

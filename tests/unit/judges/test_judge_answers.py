@@ -27,14 +27,23 @@ from pytest_osmosis.judges.answer import Opinion, UnreadableAnswer, read_opinion
     ],
 )
 def test_a_score_is_read_from_the_text_around_it(answer: str, score: float, explanation: str) -> None:
-    assert read_opinion(answer, 0.0, 1.0) == Opinion(score, explanation, score)
+    assert read_opinion(answer, 0.0, 1.0) == Opinion(score, explanation)
 
 
-@pytest.mark.parametrize(("stated", "score"), [(7, 5.0), (-3, -1.0), (5, 5.0), (1e300, 5.0)])
-def test_a_score_outside_of_the_range_is_clamped(stated: float, score: float) -> None:
-    opinion = read_opinion(f'{{"score": {stated}, "explanation": ""}}', -1.0, 5.0)
+@pytest.mark.parametrize("stated", ["-1", "-1.0", "5", '"5"', "5.000", "0", "-0.0"])
+def test_a_score_at_an_end_of_the_range_is_a_score(stated: str) -> None:
+    assert read_opinion(f'{{"score": {stated}}}', -1.0, 5.0).score == float(stated.strip('"'))
 
-    assert (opinion.score, opinion.stated, opinion.is_clamped) == (score, stated, stated != score)
+
+@pytest.mark.parametrize(
+    ("stated", "shown"),
+    [("7", "7"), ("-3", "-3"), ('"8"', "8"), ("5.0000001", "5.0000001"), ("1e300", "1e+300"), ("-1.5", "-1.5")],
+)
+def test_a_score_on_another_scale_is_none(stated: str, shown: str) -> None:
+    with pytest.raises(UnreadableAnswer) as raised:
+        read_opinion(f'{{"score": {stated}, "explanation": ""}}', -1.0, 5.0)
+
+    assert str(raised.value) == f'its "score" is {shown}, not from -1 to 5'
 
 
 @pytest.mark.parametrize(
@@ -52,6 +61,11 @@ def test_a_score_outside_of_the_range_is_clamped(stated: float, score: float) ->
         ('<think>maybe {"score": 1}, but', "its thoughts do not end"),
         ('{"score": true}', 'its "score" is no number: true'),
         ('{"score": "7/10"}', 'its "score" is no number: "7/10"'),
+        ('{"score": "80%"}', 'its "score" is no number: "80%"'),
+        ('{"score": null}', 'its "score" is no number: null'),
+        ('{"score": Infinity}', 'its "score" is not finite'),
+        ('{"score": -Infinity}', 'its "score" is not finite'),
+        ('{"score": 2} or {"score": 1}', "it has 2 different scores"),
         ('{"score": [1]}', 'its "score" is no number: [1]'),
         ('{"score": NaN}', 'its "score" is not finite'),
         (f'{{"score": 1{"0" * 400}}}', 'its "score" is not finite'),
