@@ -16,8 +16,10 @@ from pytest_osmosis.datasets.row_offsets import otherwise_separated
 from pytest_osmosis.text.recorded import SOLUTION, prompt_of, recorded_conversation
 from pytest_osmosis.text.row_metadata import METADATA, metadata_of
 
-ROLES = ("system", "user", "assistant", "tool")
-RECORDED_ROLES = (*ROLES, "developer", "function")
+INSTRUCTING = ("system", "developer")
+"""The roles of a system prompt: OpenAI's newer models call it the developer's."""
+ROLES = (*INSTRUCTING, "user", "assistant", "tool")
+RECORDED_ROLES = (*ROLES, "function")
 """The roles of messages that are not sent anywhere."""
 
 
@@ -53,7 +55,7 @@ class Row:
     def with_system_prompt(self, text: str) -> Row:
         """Return the row with a system prompt in place of its own. Its `digest` stays, its `content` does not."""
         own = self.messages
-        others = list(itertools.dropwhile(lambda message: message.get("role") == "system", own))
+        others = list(itertools.dropwhile(lambda message: message.get("role") in INSTRUCTING, own))
         return replace(self, messages=[{"role": "system", "content": text}, *others], own_messages=own)
 
     @property

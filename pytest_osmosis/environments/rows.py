@@ -34,7 +34,7 @@ ROWS, FACTS, FAILURE = "rows.jsonl", "facts.json", "failure.json"
 PASS_THRESHOLD = 0.5
 """The lowest reward that passes, in verifiers."""
 TEAR_DOWN_S = 30.0
-_ROLES = ("system", "user", "assistant", "tool")
+_ROLES = ("system", "developer", "user", "assistant", "tool")
 _OWN_COLUMNS = ("prompt", "answer", "example_id")
 _MISSING: Any = object()
 

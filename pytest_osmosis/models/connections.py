@@ -1,6 +1,6 @@
 """The connections of a client to its server: aiohttp, with the environment's certificates and proxies.
 
-Certificates and proxies come from SSL_CERT_FILE, SSL_CERT_DIR, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY.
+Certificates come from SSL_CERT_FILE and SSL_CERT_DIR, proxies from HTTP_PROXY and its like (`proxies`).
 aiohttp's own `trust_env` is off, because it would send passwords from ~/.netrc. Redirects are not followed, and cookies
 are not kept. Answers are bounded; see `answer_bodies`.
 """
@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from ssl import CERT_NONE, PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 from weakref import WeakSet
 
 import aiohttp
@@ -26,8 +25,11 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.answer_bodies import MB, asking_for_known_codings, bounded
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_bodies import decoded, shown
+from pytest_osmosis.models.proxies import proxy_of
 from pytest_osmosis.models.targets import ModelTarget
 
+MAX_HEADER_BYTES, MAX_HEADERS = 2**17, 512
+"""The bounds on one header of an answer, and on their number: far above those of servers that add traces to theirs."""
 CONNECT_TIMEOUT_S = 10.0
 HANDSHAKE_S = 2.0
 HUNG_UP = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
@@ -41,7 +43,8 @@ class Connections:
         assert target.base_url is not None
         self._failures = failures
         self._base_url = target.base_url
-        self._proxy = proxy_of(target.base_url)
+        proxy = proxy_of(target.base_url)
+        self._proxy = None if proxy is None else proxy.url
         self._may_want_tls = urlsplit(target.base_url).scheme == "http" and self._proxy is None
         self._max_in_flight = max_in_flight
         self._max_bytes = target.max_response_mb * MB
@@ -98,6 +101,8 @@ def bounds(max_bytes: int) -> dict[str, Any]:
         "response_class": bounded(max_bytes),
         "middlewares": (asking_for_known_codings,),
         "auto_decompress": False,
+        "max_field_size": MAX_HEADER_BYTES,
+        "max_headers": MAX_HEADERS,
     }
 
 
@@ -165,13 +170,3 @@ def certificates() -> SSLContext:
     import httpx2
 
     return httpx2.create_ssl_context()
-
-
-def proxy_of(url: str) -> str | None:
-    """Return the proxy that the environment sets for this address, or None."""
-    parts = urlsplit(url)
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(parts.netloc):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"

@@ -24,6 +24,7 @@ from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.answer_bodies import TooLarge, UnfitAnswer
 from pytest_osmosis.models.error_bodies import ErrorBody, error_in, read_error
+from pytest_osmosis.models.proxies import proxy_of
 from pytest_osmosis.models.statuses import client_error
 from pytest_osmosis.models.targets import MESSAGE_SHARE
 from pytest_osmosis.text.redaction import Redaction
@@ -96,12 +97,13 @@ class Failures:
         # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
-            why = _why_unreachable(cause, text) or reason
-            return ModelError(f"cannot reach {self.base_url}: {why}", retryable=True, systemic="until_success")
+            why = _why_unreachable(cause, text, "proxy" if self._through_proxy else "server") or reason
+            text = f"cannot reach {self.base_url}{self._through_proxy}: {why}"
+            return ModelError(text, retryable=True, systemic="until_success")
         if any(isinstance(each, _http("DecodingError")) for each in causes):
             return ModelError(f"the server answered with a body that cannot be unpacked: {reason}", retryable=True)
         if any(isinstance(each, (aiohttp.ClientError, OSError, *_http("RequestError"))) for each in judged):
-            return ModelError(f"the connection to {self.base_url} broke: {reason}", retryable=True)
+            return ModelError(f"the connection to {self.base_url}{self._through_proxy} broke: {reason}", retryable=True)
         return ModelError(f"the request to {self.base_url} failed: {type(cause).__name__}: {reason}")
 
     def _unfit(self, answer: UnfitAnswer) -> ModelError:
@@ -172,7 +174,7 @@ class Failures:
             return ModelError(answered + detail, status=status, boundary="model")
         match treatment:
             case "unavailable":
-                hint = self._address_hint() if status == 404 else ""
+                hint = self._address_hint() if status == 404 else self._through_proxy if status == 407 else ""
                 text = f"{answered} at {self._shown_url()}{detail}{hint}"
                 return ModelError(text, status=status, systemic="until_success")
             case "retried":
@@ -192,6 +194,12 @@ class Failures:
         secure = self.base_url.replace("http:", "https:", 1)
         text = f'{self.base_url} answers with TLS: set {self.address_key} to "{secure}"'
         return ModelError(text, status=status, systemic="until_success")
+
+    @property
+    def _through_proxy(self) -> str:
+        """The proxy to the address, and the variable that sets it, which is not the server's doing; "" without one."""
+        proxy = proxy_of(self.base_url)
+        return "" if proxy is None else f" through {self._shown(str(proxy), MAX_BODY)}"
 
     @property
     def _is_plain(self) -> bool:
@@ -270,15 +278,17 @@ def _text_of(cause: BaseException) -> str:
     return str(cause)
 
 
-def _why_unreachable(cause: BaseException, text: str) -> str | None:
-    """Return why no connection was made, for the two reasons that most people meet."""
+def _why_unreachable(cause: BaseException, text: str, who_listens: str) -> str | None:
+    """Return why no connection was made, for the reasons that most people meet."""
+    if isinstance(cause, aiohttp.ClientHttpProxyError):
+        return f"it answered {_status_text(cause.status)}"
     if isinstance(cause, socket.gaierror):
         return "this host name is not known"
     if not isinstance(cause, ConnectionRefusedError) and f"[Errno {errno.ECONNREFUSED}]" not in text:
         return None
     address = _ADDRESS.search(text)  # a proxy's, if there is one
     who = f"{address[1]}:{address[2]} refused the connection" if address else "the connection was refused"
-    return f"{who}; is the server running?"
+    return f"{who}; is the {who_listens} running?"
 
 
 _ADDRESS = re.compile(r"Connect call failed \('([0-9.]+)', (\d+)\)")

@@ -120,7 +120,7 @@ FIX = 'add one of them, or name the column with the answer in [data] columns = {
         ({"messages": "42"}, 'column "messages": must be a non-empty list of {"role": ..., "content": ...}, got "42"'),
         (
             {"messages": [{"role": "bot", "content": "42"}]},
-            'column "messages": message 0: "role" must be one of system, user, assistant, tool, developer, function',
+            'column "messages": message 0: "role" must be one of system, developer, user, assistant, tool, function',
         ),
         ({"messages": [{"role": "user", "content": None}, ANSWERED]}, 'column "messages": message 0: "content" must'),
         ({"solution_str": "42", "system_prompt": 1}, 'column "system_prompt": must be a string or null, got 1'),

@@ -189,9 +189,15 @@ def test_messages_cannot_be_combined_with_prompts(problem: Problems) -> None:
     ("message", "fault"),
     [
         ("2+2?", 'must be an object with "role" and "content", got "2+2?"'),
-        ({"content": "2+2?"}, '"role" must be one of system, user, assistant, tool, got null'),
-        ({"role": "human", "content": "2+2?"}, '"role" must be one of system, user, assistant, tool, got "human"'),
-        ({"role": ["user"], "content": "2+2?"}, '"role" must be one of system, user, assistant, tool, got ["user"]'),
+        ({"content": "2+2?"}, '"role" must be one of system, developer, user, assistant, tool, got null'),
+        (
+            {"role": "human", "content": "2+2?"},
+            '"role" must be one of system, developer, user, assistant, tool, got "human"',
+        ),
+        (
+            {"role": ["user"], "content": "2+2?"},
+            '"role" must be one of system, developer, user, assistant, tool, got ["user"]',
+        ),
         ({"role": "user"}, '"content" must be a string or a list of parts, got null'),
         ({"role": "assistant"}, '"content" must be a string or a list of parts, got null'),
         ({"role": "user", "content": 7}, '"content" must be a string or a list of parts, got 7'),
@@ -200,6 +206,17 @@ def test_messages_cannot_be_combined_with_prompts(problem: Problems) -> None:
 def test_each_message_has_a_role_and_content(problem: Problems, message: object, fault: str) -> None:
     chat = [{"role": "system", "content": "Be brief."}, message]
     assert problem(json.dumps({"messages": chat})) == (f'data/x.jsonl:1: row 0: column "messages": message 1: {fault}')
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_instructions_may_come_from_the_system_or_the_developer(tmp_path: Path, role: str) -> None:
+    chat = [{"role": role, "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"messages": chat}), encoding="utf-8")
+    row = open_dataset(path).row(0)
+
+    assert row.messages == chat
+    assert row.with_system_prompt("Be kind.").messages == [{"role": "system", "content": "Be kind."}, chat[1]]
 
 
 def test_csv_messages_must_be_json_text(problem: Problems) -> None:

@@ -36,6 +36,7 @@ def read_back(folder: Path, raw: dict[str, Any]) -> Row:
     ("prompt", "messages"),
     [
         (CHAT, CHAT),
+        ([{"role": "developer", "content": "Be brief."}, *CHAT], None),
         ("1+1?", [{"role": "user", "content": "1+1?"}]),
         ([{"role": "user", "content": "1+1?", "name": None}], [{"role": "user", "content": "1+1?"}]),
         ([{"role": "user", "content": [{"type": "text", "text": "1+1?"}]}], None),

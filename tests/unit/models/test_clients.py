@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -158,14 +159,52 @@ async def test_a_proxy_for_everything_is_used(monkeypatch: pytest.MonkeyPatch) -
             assert (await model.chat(ChatRequest(messages=PROMPT))).content == "by proxy"
 
 
-async def test_a_missing_proxy_makes_the_model_unreachable(monkeypatch: pytest.MonkeyPatch, unused_port: int) -> None:
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{unused_port}")
+@pytest.mark.parametrize(
+    ("variable", "scheme"),
+    [("HTTP_PROXY", "http://"), ("http_proxy", ""), ("ALL_PROXY", ""), ("all_proxy", "http://")],
+)
+async def test_a_missing_proxy_is_named_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch, unused_port: int, variable: str, scheme: str
+) -> None:
+    monkeypatch.setenv(variable, f"{scheme}me:hunter2hunter2@127.0.0.1:{unused_port}")
     async with model_at("http://model.invalid/v1") as model:
-        with pytest.raises(
-            ModelError, match=r"cannot reach http://model\.invalid/v1: 127\.0\.0\.1:\d+ refused the"
-        ) as caught:
+        with pytest.raises(ModelError) as caught:
             await model.chat(ChatRequest(messages=PROMPT))
     assert kind(caught.value) == ("provider", True, "until_success", None)
+    assert str(caught.value) == (
+        f"cannot reach http://model.invalid/v1 through the proxy http://127.0.0.1:{unused_port} ({variable}): "
+        f"127.0.0.1:{unused_port} refused the connection; is the proxy running?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scheme", "behaviour", "said"),
+    [
+        ("https", None, "cannot reach https://model.invalid/v1{through}: it answered 404 Not Found"),
+        ("http", servers.status(407), "407 Proxy Authentication Required at {asked}: scripted 407{through}"),
+        ("http", servers.cut_connection(), "the connection to http://model.invalid/v1{through} broke: "),
+    ],
+    ids=["no tunnel", "password", "cut"],
+)
+async def test_a_proxy_that_fails_is_named_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, behaviour: Behaviour | None, said: str
+) -> None:
+    with ChatServer(*filter(None, [behaviour])) as server:
+        monkeypatch.setenv(f"{scheme.upper()}_PROXY", server.url)
+        async with model_at(f"{scheme}://model.invalid/v1") as model:
+            with pytest.raises(ModelError) as caught:
+                await model.chat(ChatRequest(messages=PROMPT))
+    path = "messages" if CLIENT.name == "anthropic" else "chat/completions"
+    through = f" through the proxy {server.url} ({scheme.upper()}_PROXY)"
+    assert caught.value.boundary == "provider"
+    assert said.format(through=through, asked=f"http://model.invalid/v1/{path}") in str(caught.value)
+
+
+async def test_an_address_that_is_no_proxy_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy with blanks:1")
+    async with model_at("http://model.invalid/v1") as model:
+        with pytest.raises(ModelError, match=r"through the proxy http://proxy with blanks:1 \(HTTP_PROXY\)"):
+            await model.chat(ChatRequest(messages=PROMPT))
 
 
 async def test_a_password_of_a_proxy_goes_to_the_proxy_alone_and_is_not_shown(
@@ -604,6 +643,32 @@ async def test_a_stream_of_events_without_an_error_cannot_be_read() -> None:
     failure = await failure_of(servers.body(text, content_type="text/event-stream"))
     assert kind(failure) == ("provider", True, "no", 200)
     assert "a body that is not JSON" in str(failure)
+
+
+# -- headers -------------------------------------------------------------------------------------------------
+
+
+HEADERS: list[dict[str, Any]] = [
+    {"x-trace": "t" * 20_000},
+    {"x-trace": "t" * 100_000},
+    {f"x-{number}": "t" for number in range(300)},
+]
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=["20 KB", "100 KB", "300 of them"])
+async def test_an_answer_with_large_headers_is_an_answer(headers: dict[str, Any]) -> None:
+    good = servers.by_api(
+        servers.completion({"content": "42"}), servers.messages_reply({"type": "text", "text": "42"}), **headers
+    )
+    assert (await reply_of(good)).content == "42"
+    refused = await failure_of(servers.status(429, retry_after="3", **headers))
+    assert (kind(refused), refused.retry_after_s) == (("provider", True, "no", 429), 3)
+
+
+async def test_headers_without_end_are_the_servers_failure() -> None:
+    endless: dict[str, Any] = {"x-trace": "t" * 2**18}
+    error = await failure_of(servers.data({}, **endless))
+    assert kind(error)[:2] == ("provider", True)
 
 
 # -- connections ---------------------------------------------------------------------------------------------
