@@ -150,19 +150,6 @@ async def test_list_content_is_passed_through_and_its_text_joined() -> None:
     assert reply.content == "42"
 
 
-@pytest.mark.parametrize("role", ["model", "Assistant", "ai", "bot", "", None])
-async def test_the_message_of_the_choice_is_the_answer_whatever_its_role_is_called(role: str | None) -> None:
-    reply = await reply_of(servers.message(role=role, content="42"))
-    assert reply.message == {"role": "assistant", "content": "42"}
-
-
-@pytest.mark.parametrize("role", ["user", "tool", "system", "User", "developer", "function", "human"])
-async def test_a_message_of_somebody_else_is_no_answer(role: str) -> None:
-    error = await failure_of(servers.message(role=role, content="42"))
-    assert kind(error) == ("provider", True, "no", 200)
-    assert str(error) == f'the server answered 200 with a message of role "{role.lower()}" in place of an answer'
-
-
 def choice(text: str, **fields: Any) -> dict[str, Any]:
     return {"message": {"content": text}, **fields}
 

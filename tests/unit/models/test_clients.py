@@ -317,6 +317,25 @@ async def test_a_tool_round_is_answered() -> None:
     assert "call_1" in json.dumps(server.bodies[1]["messages"][-1])
 
 
+def by_role(role: str | None) -> Behaviour:
+    message = {"role": role, "content": "42"}
+    return servers.by_api(
+        servers.completion(message), servers.messages_reply({"type": "text", "text": "42"}, role=role)
+    )
+
+
+@pytest.mark.parametrize("role", ["model", "Assistant", "ai", "bot", "", None])
+async def test_an_answer_is_the_assistants_whatever_its_role_is_called(role: str | None) -> None:
+    assert (await reply_of(by_role(role))).message == {"role": "assistant", "content": "42"}
+
+
+@pytest.mark.parametrize("role", ["user", "tool", "system", "User", "developer", "function", "human"])
+async def test_a_message_of_somebody_else_is_no_answer(role: str) -> None:
+    error = await failure_of(by_role(role))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error) == f'the server answered 200 with a message of role "{role.lower()}" in place of an answer'
+
+
 async def test_a_refusal_is_data() -> None:
     reply = await reply_of(servers.refusal("I will not"))
     assert (reply.message["refusal"], reply.message["content"], reply.content) == ("I will not", None, "")
