@@ -31,6 +31,8 @@ BACKLOG = 1024
 ACCEPTED_AT_ONCE = 16
 """Connections that asyncio accepts in one turn. It logs as many errors each second if no descriptor is left."""
 MAX_BODY_BYTES = 64 * 2**20
+MAX_HEADER_BYTES = 2**17
+"""The bound on one header. Traces that a client adds may be longer than aiohttp's own 8 KB."""
 ASYNCHRONOUS = ("Async", "aiohttp/")
 """Parts of the User-Agent of asynchronous clients: "AsyncOpenAI/Python 3.54.0"."""
 
@@ -104,7 +106,14 @@ class Endpoint:
         async def handle(request: web.BaseRequest) -> web.Response:
             return await self._answer(request, in_standby)
 
-        return web.Server(handle, request_factory=_request, handler_cancellation=True, access_log=None, logger=_silent)
+        return web.Server(
+            handle,
+            request_factory=_request,
+            handler_cancellation=True,
+            max_field_size=MAX_HEADER_BYTES,
+            access_log=None,
+            logger=_silent,
+        )
 
     async def _answer(self, request: web.BaseRequest, in_standby: bool) -> web.Response:
         came = EndpointRequest(request.method, request.path, request.headers)

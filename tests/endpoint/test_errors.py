@@ -103,7 +103,7 @@ SCENES = {
     """,
     "answers by other names": """
         create = AsyncOpenAI(ctx).chat.completions.create
-        reply = await create(model="x", messages=says("named"))
+        reply = await create(model="x", messages=says("named"), extra_headers={"X-Trace": "t" * 20_000})
         assert (reply.choices[0].message.role, reply.choices[0].message.content) == ("assistant", "42"), reply
         stream = await create(model="x", messages=says("named"), stream=True)
         deltas = [chunk.choices[0].delta async for chunk in stream]
