@@ -39,7 +39,8 @@ def gaffke(
     value that the mean of these rows and one more, whose runs are all `lowest`, falls below with a chance of
     (1 - level) / 2. For single runs that are 1 or 0 it is Clopper and Pearson's. Like theirs it is cautious, so the
     chance is taken as the average of those with and without the row, just as a mid-p averages the chances with and
-    without the observed case. The upper bound mirrors it.
+    without the observed case. The upper bound mirrors it. If numbers of runs differ, the further row has as many as the
+    row of a run drawn at random: the long rows decide about the mean, and they are fewer than all rows.
 
     The interval lies in lowest..highest and contains the mean. Both ends rise, or stay, if any value rises. With more
     than `MAX_GROUPS` different rows, rows that are nearly alike count as alike. Undefined without a run, and for values
@@ -74,11 +75,21 @@ def score_range(scores: Iterable[float]) -> tuple[float, float]:
 
 def lower_tail(value: float, groups: Sequence[RowGroup], lowest: float) -> float:
     """Return the chance that decides about a value: the lower bound lies above it if this is below (1 - level) / 2."""
-    n_rows, n_runs = (
-        math.fsum(column) for column in zip(*((g.n_rows, g.n_rows * g.n_runs) for g in groups), strict=True)
-    )
-    one_more = RowGroup(lowest * n_runs / n_rows, n_runs / n_rows)
+    n_runs = runs_of_one_more(groups)
+    one_more = RowGroup(lowest * n_runs, n_runs)
     return (chance_at_most(value, groups) + chance_at_most(value, [*groups, one_more])) / 2
+
+
+def runs_of_one_more(groups: Sequence[RowGroup]) -> float:
+    """Return the number of runs of a further row: the mean over runs of the number of runs in their row.
+
+    The number of all runs divided by it is Kish's effective number of rows (1965, Survey Sampling, section 11.7).
+
+    >>> runs_of_one_more([RowGroup(5, 5, 8)]), runs_of_one_more([RowGroup(1, 1, 20), RowGroup(20, 20)])
+    (5.0, 10.5)
+    """
+    squares = math.fsum(group.n_rows * group.n_runs * group.n_runs for group in groups)
+    return squares / math.fsum(group.n_rows * group.n_runs for group in groups)
 
 
 def _lower_bound(groups: Sequence[RowGroup], lowest: float, tail: float) -> float:

@@ -163,6 +163,50 @@ def test_few_rows_with_the_rarer_outcome_have_an_honest_interval(n_rows: int, ki
     assert coverage.rate_coverage(n_rows, kind, rate, times=250, seed=0) >= 0.92
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "lengths", "kind", "rate"),
+    [  # the coverage with a further row of average length
+        (10, coverage.LENGTHS[0], Kind(20, 0.9), 0.5),  # 87%
+        (20, coverage.LENGTHS[1], Kind(20, 0.9, "some never pass"), 0.8),  # 86%
+        (20, coverage.LENGTHS[0], Kind(20, 0.9), 0.8),  # 87%
+    ],
+)
+def test_rows_with_different_numbers_of_runs_have_an_honest_interval(
+    n_rows: int, lengths: coverage.Lengths, kind: Kind, rate: float
+) -> None:
+    assert coverage.unequal_coverage(n_rows, lengths, kind, rate, times=200, seed=0) >= 0.93
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("n_rows", coverage.UNEQUAL_ROWS)
+@pytest.mark.parametrize("lengths", coverage.LENGTHS, ids=[lengths.name for lengths in coverage.LENGTHS])
+def test_different_numbers_of_runs_are_covered_everywhere_without_being_wide(
+    n_rows: int, lengths: coverage.Lengths
+) -> None:
+    cells = itertools.product(coverage.UNEQUAL_KINDS, coverage.UNEQUAL_RATES)
+
+    low = {
+        cell: held
+        for cell in cells
+        if (held := coverage.unequal_coverage(n_rows, lengths, *cell, times=1000, seed=0)) < 0.93
+    }
+    widths = coverage.unequal_widths(n_rows, lengths, times=20, seed=0)
+
+    assert low == {}
+    assert widths.ours <= 1.3 * widths.bootstrap
+
+
+@pytest.mark.parametrize(
+    ("rows", "low", "high"),
+    [
+        ([[1.0, 0.0, 1.0]] * 4 + [[1.0] * 3] * 6, 0.6301740230991996, 0.9572181349087611),
+        ([[0.25, 1.0]] * 3 + [[0.0, 0.0]], 0.14135985613655913, 0.7733968451982423),
+    ],
+)
+def test_rows_with_as_many_runs_keep_their_interval(rows: list[list[float]], low: float, high: float) -> None:
+    assert gaffke(rows)[:2] == pytest.approx((low, high), abs=1e-12)
+
+
 @pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])
 def test_pass_at_k_has_an_honest_interval(estimate: coverage.Estimate) -> None:
     assert coverage.estimate_coverage(20, Kind(5, 0.5), 0.8, estimate, 3, times=150, seed=0) >= 0.90
