@@ -116,8 +116,8 @@ def compare(
 def decide(rule: GateRule, compared: RowComparison) -> Verdict:
     """Return the verdict of `max_regression` on a complete selection.
 
-    It fails if the loss is a regression and holds if it is not, both only if unmeasured runs cannot change that. With
-    too few rows for any p below 0.05, a loss beyond what is allowed is not measured.
+    It fails if the loss is a regression and holds if it is not, both only if unmeasured runs cannot change that. It is
+    not measured, whatever the loss, with too few rows for any p below 0.05.
     """
     title, paired = title_of(rule), compared.paired
     if paired is None:
@@ -134,8 +134,8 @@ def decide(rule: GateRule, compared: RowComparison) -> Verdict:
             )
     if compared.meaning == "regression":
         return replace(verdict, state="fails")
-    least = 2.0 ** (1 - paired.n_rows) * _times(compared)
-    if _is_beyond(paired.difference, compared.allowed) and least >= ALPHA:
+    least = min(1.0, 2.0 ** (1 - paired.n_rows) * compared.n_evals)
+    if least >= ALPHA:
         few = f"{plural(paired.n_rows, 'row')} cannot show a regression: p is at least {least:.2g}"
         return replace(verdict, state="not measured", text=f"{text}; {few}")
     return verdict

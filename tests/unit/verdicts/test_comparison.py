@@ -111,6 +111,8 @@ def test_a_correction_makes_the_rows_too_few_for_a_regression() -> None:
     verdict = decide(RULE, found.among(3, 3 * found.p))
     assert verdict.state == "not measured"
     assert verdict.text.endswith("6 rows cannot show a regression: p is at least 0.094")
+    assert decide(RULE, compared(pairs(kept=6)).among(3, 1.0)).state == "not measured"
+    assert decide(RULE, compared(pairs(kept=7)).among(3, 1.0)).state == "holds"
 
 
 # -- the gate ----------------------------------------------------------------------------------------------
@@ -128,11 +130,26 @@ def test_a_correction_makes_the_rows_too_few_for_a_regression() -> None:
         (pairs(kept=90, better=10), "holds", "an improvement"),
         (pairs(kept=994, worse=6), "holds", "lower, but within the 0.02 that max_regression allows"),
         (pairs(worse=5), "not measured", "5 rows cannot show a regression: p is at least 0.062"),
-        (pairs(kept=5), "holds", "0.000: no difference (p = 1)"),
+        (pairs(kept=5), "not measured", "0.000: no difference (p = 1); 5 rows cannot show a regression"),
+        (pairs(better=5), "not measured", "5 rows cannot show a regression"),
+        (pairs(kept=1), "not measured", "1 row cannot show a regression: p is at least 1"),
+        (pairs(kept=6), "holds", "0.000: no difference (p = 1)"),
         ([pair(NONE, YES)], "not measured", "no row was measured on both sides"),
         ([], "not measured", "the baseline has none of these rows"),
     ],
-    ids=["fell", "fell by chance", "rose", "fell a little", "too few", "too few, none fell", "unmeasured", "no row"],
+    ids=[
+        "fell",
+        "fell by chance",
+        "rose",
+        "fell a little",
+        "too few",
+        "too few, none fell",
+        "too few, all rose",
+        "a single one",
+        "enough",
+        "unmeasured",
+        "no row",
+    ],
 )
 def test_the_gate_fails_only_for_a_regression(found: Sequence[Pair], state: str, words: str) -> None:
     verdict = decide(RULE, compared(found))
