@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.mcp import McpAgent, UnusableTools, offered_tools
 from pytest_osmosis.rollouts.output import RolloutOutput
+from tests.engine.test_engine_retries import by_row
+from tests.servers import ChatServer, reply, tool_call
+from tests.unit.host.core_host import core_host
 
 
 class Script:
@@ -124,6 +129,30 @@ async def test_the_result_of_a_tool_is_a_message(server: Any, name: str, given: 
     assert output.messages[-1] == DONE
     assert output.metrics == {"tool_calls": 1, "tool_errors": 0}
     assert output.info == {}
+
+
+async def test_a_tool_that_hangs_costs_its_rollout_alone(server: Any) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def hangs() -> None:
+        begun.set()
+        over.wait()
+
+    async def agent(ctx: ChatContext) -> Sequence[Message]:
+        return (await McpAgent(server, tools).roll(ctx)).messages
+
+    server.tool(hangs)
+    tools = await offered_tools(server)
+    with ChatServer(by_row({0: [tool_call("hangs", {})]}, reply("42"))) as model:
+        async with core_host(model, agent, 2, agent_timeout_s=60) as host:
+            host.run(0)
+            await asyncio.to_thread(begun.wait)
+            host.run(1)
+            assert "boundary" not in await host.rollout(1)
+            await host.clock.advance(60)
+            await host.clock.advance(CANCEL_AGAIN_S)  # the client waits for its server
+            assert (await host.rollout(0))["boundary"] == "timeout"
+            over.set()
 
 
 @pytest.mark.parametrize(

@@ -50,28 +50,37 @@ def companions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(COMPANIONS))
 
 
-@pytest.mark.clock
+TIMED = """
+import faulthandler, pytest
+
+timers = set()
+faulthandler.dump_traceback_later = lambda *args, **options: timers.add("faulthandler")
+faulthandler.cancel_dump_traceback_later = lambda: timers.discard("faulthandler")
+
+def pytest_timeout_set_timer(item):
+    timers.add("pytest-timeout")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    with open("timed", "a") as file:
+        file.writelines(f"{item.name}: {timer}\\n" for timer in timers)
+    timers.clear()
+"""
+
+
 @pytest.mark.slow
 @PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
-def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
-    with ChatServer(slow(1.2, reply("42"))) as server:
-        workspace.eval(rows=2, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+def test_no_timer_of_others_runs_during_the_wait_for_a_rollout(workspace: Workspace) -> None:
+    workspace.write("conftest.py", TIMED)
+    workspace.write("test_python.py", "def test_python():\n    pass\n")
+    workspace.eval(rows=2)
 
-        workspace.run_process(CONFIG, "--osmosis-no-probe", "--timeout=1.0").assert_outcomes(passed=2)
+    done = workspace.run_process("test_python.py", CONFIG, "--timeout=600", "-o", "faulthandler_timeout=600")
 
-
-@pytest.mark.clock
-@PLAIN_AND_XDIST
-@pytest.mark.slow
-def test_faulthandler_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
-    with ChatServer(slow(1.2, reply("42"))) as server:
-        workspace.eval(rows=2, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
-
-        result = workspace.run_process(CONFIG, "--osmosis-no-probe", "-o", "faulthandler_timeout=1.0")
-
-        result.assert_outcomes(passed=2)
-        assert "Timeout (" not in result.stderr.str()
+    done.assert_outcomes(passed=3)
+    timed = (workspace.root / "timed").read_text().splitlines()
+    assert sorted(timed) == ["test_python: faulthandler", "test_python: pytest-timeout"]
 
 
 @pytest.mark.slow
