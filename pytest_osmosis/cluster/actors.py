@@ -16,6 +16,7 @@ from functools import partial
 from inspect import signature
 from typing import Any, Literal, NamedTuple
 
+from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.cluster.places import HostNeeds, Node
 from pytest_osmosis.config.tables import RayOptions
 
@@ -142,13 +143,20 @@ class Closed(NamedTuple):
 class Actors:
     """Makes and ends actors, in a thread of its own: this waits for the head of the cluster, and for uploads."""
 
-    def __init__(self, options: RayOptions, needs: HostNeeds, post: Callable[[Started | Failed | Nodes], None]) -> None:
+    def __init__(
+        self,
+        options: RayOptions,
+        needs: HostNeeds,
+        post: Callable[[Started | Failed | Nodes], None],
+        clock: Clock = SYSTEM,
+    ) -> None:
         self._options = options
         self._needs = needs
         self._post = post
         self._uploaded: dict[str, dict[str, Any]] = {}
         self._keep_s = int(os.environ.get(KEEP, KEEP_S))
-        self._kept_at = time.monotonic()
+        self._clock = clock
+        self._kept_at = clock.now()
         self._relay_class: Any = None
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="osmosis-actors", daemon=True)
@@ -184,11 +192,11 @@ class Actors:
     def _work(self) -> None:
         while True:
             with contextlib.suppress(queue.Empty):
-                job = self._jobs.get(timeout=KEEP_LOOK_S)
+                job = self._clock.wait(self._jobs, KEEP_LOOK_S)
                 if job is None:
                     return
                 job()
-            if time.monotonic() - self._kept_at >= self._keep_s / 3:
+            if self._clock.now() - self._kept_at >= self._keep_s / 3:
                 self._keep_uploads()
 
     def _keep_uploads(self) -> None:
@@ -196,7 +204,7 @@ class Actors:
         # Private, as nothing public does it. If it changes, `test_an_upload_is_kept_for_nodes_that_join_late` fails.
         from ray._private.runtime_env.packaging import pin_runtime_env_uri
 
-        self._kept_at = time.monotonic()
+        self._kept_at = self._clock.now()
         for environment in self._uploaded.values():
             try:
                 pin_runtime_env_uri(environment["working_dir"], expiration_s=self._keep_s)

@@ -17,15 +17,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from pytest_osmosis.cluster.actors import KEEP
+from pytest_osmosis.cluster.actors import KEEP, KEEP_S, Actors
 from pytest_osmosis.cluster.facts import ClusterFacts
 from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
+from pytest_osmosis.cluster.places import HostNeeds
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.host.protocol import encode
+from tests.clocks import ThreadClock
 from tests.cluster.clusters import DEADLINE_S, RayCluster, head_by_command, is_running, until
 from tests.cluster.test_relay import Workspace
 
@@ -354,22 +356,37 @@ def test_a_workspace_that_nodes_do_not_share_is_uploaded(
     assert ".env" not in listed
 
 
-@pytest.mark.clock
-def test_an_upload_is_kept_for_nodes_that_join_late(cluster: RayCluster, workspace: Workspace, tmp_path: Path) -> None:
-    """Ray forgets an upload ten minutes after it was made, here after six seconds, even if hosts use it."""
+def test_an_upload_is_kept_for_nodes_that_join_late(
+    cluster: RayCluster, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray forgets an upload some time after it was made, even if hosts use it; this one it would forget at once."""
+    from ray._private.runtime_env import packaging
+    from ray.experimental import internal_kv
+
+    def noted(uri: str, **options: Any) -> None:
+        pin(uri, **options)
+        kept.append(uri)
+
+    kept: list[str] = []
+    head, clock, pin = cluster.store, ThreadClock(), packaging.pin_runtime_env_uri
     (workspace.root / "of_its_own").write_text("else it is the package of another test")
-    packages, other = b"gcs://_ray_pkg_", b"gcs://_ray_pkg_of_others.zip"
-    head = cluster.store
-    earlier = {*head.internal_kv_keys(packages, None)}
-    with bridge_process(tmp_path, **{KEEP: "6"}) as bridge:
-        bridge.connect(cluster.address, workspace="upload")
-        bridge.open(1, workspace)
-        bridge.until_event(1, "ready")
-        [ours] = {*head.internal_kv_keys(packages, None)} - earlier
-        head.internal_kv_put(other, b"", True, None)
-        head.pin_runtime_env_uri(other.decode(), 6)
-        until(lambda: not head.internal_kv_exists(other, None), "for a later upload to be forgotten")
-        assert head.internal_kv_exists(ours, None)
+    monkeypatch.setattr(internal_kv, "global_gcs_client", head)
+    monkeypatch.setattr(
+        packaging, "pin_runtime_env_uri", lambda uri, **options: kept.append(pin(uri, **options) or uri)
+    )
+    actors = Actors(RayOptions(cluster.address), cast(HostNeeds, None), print, clock)
+    monkeypatch.setenv(KEEP, "0")
+    ours, other = actors._runtime_env(str(workspace.root))["working_dir"], "gcs://_ray_pkg_of_others.zip"
+    kept.clear()
+    actors.start()
+    clock.advance(KEEP_S / 3)
+    until(lambda: kept == [ours], "for the cluster to be asked to keep it")
+    head.internal_kv_put(other.encode(), b"", True, None)
+    for uri in (ours, other):
+        head.pin_runtime_env_uri(uri, 1)
+    until(lambda: not head.internal_kv_exists(other.encode(), None), "for a later upload to be forgotten")
+    assert head.internal_kv_exists(ours.encode(), None)
+    actors.close([])
 
 
 def test_a_node_without_our_package_is_named_and_avoided(
