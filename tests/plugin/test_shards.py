@@ -174,7 +174,7 @@ def timeless(value: Any) -> Any:
 
 @pytest.mark.slow
 def test_merged_shards_equal_the_whole_on_both_sides_of_the_gate(workspace: Workspace) -> None:
-    rows: list[Row] = [{"score": 0.0 if row % 4 == 1 else 1.0} for row in range(20)]
+    rows: list[Row] = [{"score": 0.0 if row % 4 == 1 else 1.0} for row in range(8)]
     rows[6] = BROKEN
     workspace.eval(
         rows=rows,
@@ -184,13 +184,13 @@ def test_merged_shards_equal_the_whole_on_both_sides_of_the_gate(workspace: Work
         limits={"max_errors": "50%"},
         execution={"granularity": "row"},
     )
-    workspace.run(CONFIG, "--osmosis-update-baseline", "--osmosis-set=data.rows=0-17")
+    workspace.run(CONFIG, "--osmosis-update-baseline", "--osmosis-set=data.rows=0-6")
     whole = workspace.run(CONFIG, "--osmosis-output=whole.json")
     failing = workspace.run(CONFIG, "--osmosis-gate=pass_rate >= 0.8", "--osmosis-output=failing.json")
 
     paths = run_shards(workspace, 3)
     merged = merge(workspace, *paths, "-o", "merged.json", "--markdown=page.md")
-    paths = run_shards(workspace, 2, "--osmosis-gate=pass_rate >= 0.8", "-n2", folder="failing")
+    paths = run_shards(workspace, 2, "--osmosis-gate=pass_rate >= 0.8", folder="failing")
     merged_failing = merge(workspace, *paths, "-o", "merged-failing.json")
 
     assert (whole.ret, merged.ret, failing.ret, merged_failing.ret) == (0, 0, 1, 1)
