@@ -156,9 +156,10 @@ def test_no_secret_reaches_the_log(background: Background) -> None:
 def test_a_stopped_run_goes_on_under_its_name(background: Background) -> None:
     name = background.submit("--name", "mine")["name"]
     wait_until(lambda: background.begun() == 2, "the first rollouts")
-    again = background.call("submit", "configs/eval/x.toml", "--yes", "--name", "mine", exits=1)
-    assert "run mine: process " in again
-    assert 'or stop it with "pytest-osmosis runs stop mine"' in again
+    again = background.workspace.cli("submit", "configs/eval/x.toml", "--yes", "--name", "mine")
+    assert again.ret == 1
+    assert "run mine: process " in again.stderr.str()
+    assert 'or stop it with "pytest-osmosis runs stop mine"' in again.stderr.str()
     stopping = background.start("runs", "stop", "mine", "--yes")
     wait_until(lambda: any(event["ev"] == "skip" for event in background.journal("mine")), "the stop")
     background.go()
@@ -172,7 +173,7 @@ def test_a_stopped_run_goes_on_under_its_name(background: Background) -> None:
     assert "cost of 2 rollouts: none" in said
     assert "resumes mine, begun " in said
     assert "kept in: .osmosis/runs/mine, which was stopped" in said
-    background.call("runs", "logs", "mine", "--follow")
+    assert background.workspace.cli("runs", "logs", "mine", "--follow").ret == 0
     assert status(background, "mine") == "finished"
     assert background.begun() == 4
     assert [event["ev"] for event in background.journal("mine")].count("began") == 2
