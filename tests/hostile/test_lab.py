@@ -64,7 +64,7 @@ def test_a_function_that_never_ends_is_ended(
 ) -> None:
     """No other function has as little time."""
     statement, budget_s, text = ENDLESS[name]
-    monkeypatch.setitem(LabProcess.__init__.__kwdefaults__, "limits", LabLimits(waiting_s=1.0))
+    monkeypatch.setitem(LabProcess.__init__.__kwdefaults__ or {}, "limits", LabLimits(waiting_s=1.0))
     hostile.write("endless.py", source({name: statement}))
 
     result = hostile.run("endless.py", "--osmosis-lab", f"--osmosis-lab-budget={budget_s}", "-k", PROBE, "-rA")
