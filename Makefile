@@ -42,21 +42,20 @@ test: lint ## lint, types, and the tests that take minutes together: no mark
 
 test-all: lint browser ## lint, types, and every test that CI requires; print the ten slowest and the balance
 	@$(MAKE) --no-print-directory -j3 types-beside tests-ray tests-most
-	$(PYTEST) -p no:xdist -q -m "clock and not nightly" # alone, because a busy machine can break them
 
 types-beside: $(STAMP)
 	@mkdir -p dist
 	@$(BIN)/mypy > dist/types.txt 2>&1 || { cat dist/types.txt; exit 1; }
 
 tests-unmarked: $(STAMP)
-	$(PYTEST) $(IN_PARALLEL) -m "not slow and not clock and not ray and not nightly"
+	$(PYTEST) $(IN_PARALLEL) -m "not slow and not ray and not nightly"
 
 tests-most: $(STAMP)
-	$(PYTEST) $(IN_PARALLEL) --durations=10 -m "not clock and not ray and not nightly"
+	$(PYTEST) $(IN_PARALLEL) --durations=10 -m "not ray and not nightly"
 
 tests-ray: $(STAMP) # one cluster serves all, so one process runs them
 	@mkdir -p dist
-	@$(PYTEST) -p no:xdist --durations=3 -m "ray and not clock and not nightly" > dist/ray.txt 2>&1 || { cat dist/ray.txt; exit 1; }
+	@$(PYTEST) -p no:xdist --durations=3 -m "ray and not nightly" > dist/ray.txt 2>&1 || { cat dist/ray.txt; exit 1; }
 	@tail -n 8 dist/ray.txt
 
 # Nothing waits for these. Each part takes an hour at most.

@@ -86,7 +86,7 @@ def _install(session: nox.Session, constraints: list[str], *more: str) -> None:
 
 
 def _test(session: nox.Session, folders: list[str], how: Sequence[str] = ("-n", "2", "--dist", "worksteal")) -> None:
-    session.run("python", "-m", "pytest", *how, "-m", "not clock and not nightly", *(session.posargs or folders))
+    session.run("python", "-m", "pytest", *how, "-m", "not nightly", *(session.posargs or folders))
 
 
 def _oldest_admitted() -> list[str]:

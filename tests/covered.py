@@ -34,7 +34,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     measuring = coverage.Coverage.current()
     assert measuring is not None, "this plugin needs `coverage run`"
     marks = {mark.name for mark in item.iter_markers()}
-    context = f"{TEST_ALL if marks & {'slow', 'ray', 'clock', 'nightly'} else TEST} {item.nodeid.partition('[')[0]}"
+    context = f"{TEST_ALL if marks & {'slow', 'ray', 'nightly'} else TEST} {item.nodeid.partition('[')[0]}"
     measuring.switch_context(context)
     before = os.environ[CONFIG_OF_CHILDREN]
     os.environ[CONFIG_OF_CHILDREN] = _children(before, f"{context} in a process")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-MAY_START_PROCESSES = ("slow", "journey", "nightly", "clock", "ray")
+MAY_START_PROCESSES = ("slow", "journey", "nightly", "ray")
 """Marks of tests that `make test` leaves out, and of the few journeys that it runs."""
 
 
