@@ -15,7 +15,7 @@ class EnvironmentFacts:
     - `env_id`: the id as typed; `module` and `folder` say what is imported, and from where if it is not installed
     - `version`: the version of its package, None without one; `framework` is that of verifiers
     - `rows`: a file of JSON lines, one for each row of its eval dataset, in order; `n_rows` is their number
-    - `code`: the digest of its module's code
+    - `code`: the digest of its module's code, and `files` those of all files that told the rows; none of a stored run
     - `pass_threshold`: the lowest reward that passes
     - `grouped`: true if a reward function needs all runs of a row
     - `functions`: the names of its reward functions and metrics, as far as they are known
@@ -33,6 +33,7 @@ class EnvironmentFacts:
     pass_threshold: float
     grouped: bool
     code: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
     functions: Sequence[str] = ()
     sampling: Mapping[str, Any] = field(default_factory=dict)
     tools: Sequence[Mapping[str, Any]] = ()

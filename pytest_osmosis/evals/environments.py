@@ -28,6 +28,8 @@ from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.environments.rows import FACTS, FAILURE, ROWS, RowsRequest
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
+from pytest_osmosis.host.code_digest import read_anew
+from pytest_osmosis.host.rollout_code import environment_code
 from pytest_osmosis.processes.guard import GUARD
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.redaction import Redaction
@@ -92,11 +94,28 @@ class Environments:
         notice = threading.Timer(LONG_S, self._say, [line])
         notice.daemon = True
         notice.start()
+        files = _files(request, module)
         try:
             answer = _answer({**request, "answer": str(folder)}, folder, environ)
         finally:
             notice.cancel()
-        return facts_of(answer, module, folder / ROWS)
+        facts = replace(facts_of(answer, module, folder / ROWS), files=files)
+        check_files(facts, _files(request, module))
+        return facts
+
+
+def _files(request: RowsRequest, module: EnvironmentModule) -> Mapping[str, str]:
+    """Return the digests of the files of an environment as they are now, as a host finds them."""
+    read_anew(())
+    return environment_code(module.source, request["roots"]).digests
+
+
+def check_files(facts: EnvironmentFacts, now: Mapping[str, str]) -> None:
+    """Raise `CodeError` if files of an environment are others than those that told its rows."""
+    changed = [name for name, digest in now.items() if facts.files.get(name, digest) != digest]
+    if changed:
+        text = f"has changed since environment {facts.env_id} told its rows; start the eval again"
+        raise CodeError(f"{changed[0]} {text}, and leave its code as it is while it runs")
 
 
 def facts_of(answer: Mapping[str, Any], module: EnvironmentModule, rows: Path) -> EnvironmentFacts:
@@ -130,7 +149,7 @@ def _with_name(files: Sequence[Path], folder: Path) -> Iterator[bytes]:
 
 def facts_to_json(facts: EnvironmentFacts) -> dict[str, Any]:
     """Return the facts for the manifest of an eval run. `facts_of` reads them back."""
-    return {key: value for key, value in asdict(facts).items() if key not in ("rows", "folder")}
+    return {key: value for key, value in asdict(facts).items() if key not in ("rows", "folder", "files")}
 
 
 def _answer(request: RowsRequest, folder: Path, environ: Mapping[str, str]) -> dict[str, Any]:

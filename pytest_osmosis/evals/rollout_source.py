@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from pytest_osmosis.engine.actor import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.evals.environments import check_files
 from pytest_osmosis.evals.request_settings import own_sampling, request_sampling
 from pytest_osmosis.evals.rollout_inputs import check_same_code, keep_code
 from pytest_osmosis.evals.run_directory import archive, new_run_directory, renew_manifest, runs_folder, utc_text
@@ -80,7 +81,9 @@ class NewRollouts:
             raise
 
     def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
-        """Keep the code of rollouts, which was loaded. Raises `CodeError` if stored rollouts were made by another."""
+        """Keep the code of rollouts, which was loaded. Raises `CodeError` if rollouts or rows are of another."""
+        if prepared.environment is not None:
+            check_files(prepared.environment, code.digests)
         keep_code(directory, prepared, code)
 
     def rollout_code(self, loaded: LoadedCode) -> Mapping[str, str]:
@@ -241,7 +244,7 @@ class ResumeSource(NewRollouts):
         then = self.resumption.progress.rollout_code
         if then is not None:
             check_same_code(directory, then, code)
-        keep_code(directory, prepared, code)
+        NewRollouts.check_code(self, prepared, directory, code)
 
     def discard(self, directory: RunDirectory) -> None:
         """Keep the directory, which holds the stored rollouts."""

@@ -124,11 +124,11 @@ def test_modules_that_an_environment_imports_belong_to_its_code(workspace: Works
     workspace.write(helper, "RIGHT = 0.6\n")
     workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
 
-    workspace.write(helper, "RIGHT = 0.40\n")  # of another size, or Python may take the compiled file before
+    workspace.write(helper, "RIGHT = 0.4\n")
     workspace.run("--osmosis-from=one").assert_outcomes(failed=6)
     others = workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=4")
     assert others.ret == 4
-    others.stderr.fnmatch_lines(["  grading.py: changed", "    -RIGHT = 0.6", "    +RIGHT = 0.40"])
+    others.stderr.fnmatch_lines(["  grading.py: changed", "    -RIGHT = 0.6", "    +RIGHT = 0.4"])
 
 
 def test_a_run_goes_on_only_with_the_same_environment(workspace: Workspace) -> None:
@@ -309,3 +309,28 @@ def test_a_manifest_names_the_environment(workspace: Workspace) -> None:
     environment = manifest["environment"]
     assert (environment["env_id"], environment["version"], environment["n_rows"]) == ("me/double-it", "0.1.3", 8)
     assert manifest["inputs"]["environment"]["env_id"] == "double-it"
+
+
+CHANGED = "*double_it.py has changed since environment me/double-it told its rows; start the eval again*"
+
+
+def test_rows_and_rollouts_are_of_the_same_code(workspace: Workspace) -> None:
+    write(workspace)
+    file = workspace.root / "environments/double_it/double_it.py"
+    saves = f"def pytest_collection_modifyitems():\n    open({str(file)!r}, 'a').write('# saved')\n"
+    workspace.write("conftest.py", saves)
+
+    result = workspace.run(*COMMAND)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([CHANGED])
+    assert not (workspace.root / ".osmosis/runs").exists() or workspace.run_dirs("*") == []
+
+
+def test_an_environment_that_changes_while_it_tells_its_rows_is_refused(workspace: Workspace) -> None:
+    write(workspace, SOURCE + "\nopen(__file__, 'a').write('# saved')\n")
+
+    result = workspace.run(*COMMAND)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([CHANGED])

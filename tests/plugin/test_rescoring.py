@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -277,6 +278,7 @@ def test_a_stopped_eval_run_that_is_rescored_stays_stopped(workspace: Workspace)
 JUDGE = """
 import asyncio
 from pathlib import Path
+from typing import Any
 
 async def score(solution_str, extra_info, **kwargs):
     with open("calls", "a") as file:
@@ -566,8 +568,8 @@ def test_scores_of_code_that_was_saved_while_the_eval_ran_count_nowhere(workspac
     saved = ALWAYS.format(1.0)
     agent = f"open('rewards.py', 'w').write({saved!r})\nasync def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n"
     workspace.write("agent.py", agent)
-    gate = {"gate": {"pass_rate": ">= 0.5"}} if gated else {}
-    workspace.eval(rows=4, agent={"agent": "agent:rollout"}, **gate)
+    gate = {"pass_rate": ">= 0.5"} if gated else {}
+    workspace.eval(rows=4, agent={"agent": "agent:rollout"}, gate=gate)
 
     result = workspace.run(NAMED)
 

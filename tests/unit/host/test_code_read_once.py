@@ -1,4 +1,4 @@
-"""What a process runs is what its digests say, whenever files are saved and whatever was compiled of them before."""
+"""A process runs the code of its digests, whenever files are saved and whatever was compiled of them before."""
 
 from __future__ import annotations
 
