@@ -65,6 +65,7 @@ CLIMATES = {
     "hosts that die before they begin": Climate(scorers=("sync", "async"), deaths=3, doomed=0.6),
     "hosts that never begin": Climate(scorers=("sync", "async"), doomed=1.0),
     "no further host": Climate(scorers=("sync", "async"), deaths=6, unloadable=0.5, unspawnable=0.2),
+    "code that is saved meanwhile": Climate(scorers=("sync", "async"), deaths=4, waits=0.2, saved=0.3),
     "everything": Climate(
         scorers=("sync", "async", "second"),
         sync=("sync", "second"),

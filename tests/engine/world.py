@@ -41,7 +41,8 @@ T = TypeVar("T")
 class Climate:
     """The probabilities of failures at each move of a host, and the limits of its code.
 
-    So many `machines` are lost, with all hosts that are on them. A share of the hosts `waits` for a place.
+    So many `machines` are lost, with all hosts that are on them. A share of the hosts `waits` for a place, and a share
+    of those after the first loads code that was `saved` meanwhile.
     """
 
     scorers: tuple[str, ...] = ("sync",)
@@ -64,6 +65,7 @@ class Climate:
     unloadable: float = 0.0
     unspawnable: float = 0.0
     doomed: float = 0.0
+    saved: float = 0.0
 
 
 class Rows:
@@ -130,6 +132,7 @@ class World:
         self.submitted: set[RunId] = set()
         self.deaths_left = climate.deaths
         self.machines_left = climate.machines
+        self.is_loaded = False
         self.ended = False
         self.hung = False
         self._idle = 0
@@ -310,6 +313,7 @@ class FakeHost:
         self.machine = world.chance.randint(0, 2)
         self.lost = False
         self.ready = self.dead = self.killed = self.frozen = self.closing = self.paused = self.doomed = False
+        self.has_other_code = False
         self.limit = setup.limit
         self.max_begun = 2 * setup.limit
         self.max_scorings = setup.limit
@@ -338,6 +342,8 @@ class FakeHost:
                 self._world.grouped([Key.of(run) for run in message["runs"]])
             if message["op"] in ("run", "probe", "score", "score_group", "permit") and self._world.engine_paused:
                 self._world.violations.append(f"{self.name} gets {message['op']} in a pause")
+            if self.has_other_code and message["op"] in ("run", "score", "score_group"):
+                self._world.violations.append(f"{self.name} gets {message['op']} with other code")
             if not self.dead:
                 self._requests.append(message)
 
@@ -469,7 +475,11 @@ class FakeHost:
         ready: dict[str, Any] = {"ev": "ready", "scorers": climate.scorers, "sync": climate.sync}
         ready |= {"max_rollouts": climate.max_rollouts, "max_scorings": climate.max_scorings}
         ready["grouped"] = climate.grouped
-        self._emit({**ready, "digests": dict.fromkeys(climate.scorers, "0")}, flush=True)
+        if climate.saved and len(self._world.hosts) > 1:
+            self.has_other_code = self._world.is_loaded and self._chance.random() < climate.saved
+        self._world.is_loaded = True
+        digests = dict.fromkeys(climate.scorers, "1" if self.has_other_code else "0")
+        self._emit({**ready, "digests": digests}, flush=True)
 
     def _read(self) -> None:
         for _ in range(self._chance.randint(1, len(self._requests))):
