@@ -563,10 +563,10 @@ def test_an_answer_in_the_prompt_is_not_scored_again_either(workspace: Workspace
 @pytest.mark.slow
 @pytest.mark.parametrize("gated", [True, False], ids=["gated", "without gates"])
 def test_scores_of_code_that_was_saved_while_the_eval_ran_count_nowhere(workspace: Workspace, gated: bool) -> None:
-    code = ALWAYS.format(0.0)
+    code, saved = ALWAYS.format(0.0), ALWAYS.format(1.0)
     workspace.write("rewards.py", code)
-    saved = ALWAYS.format(1.0)
-    agent = f"open('rewards.py', 'w').write({saved!r})\nasync def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n"
+    save = f"if not Path('once').exists():\n    Path('once').touch()\n    Path('rewards.py').write_text({saved!r})\n"
+    agent = f"from pathlib import Path\n{save}async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n"
     workspace.write("agent.py", agent)
     gate = {"pass_rate": ">= 0.5"} if gated else {}
     workspace.eval(rows=4, agent={"agent": "agent:rollout"}, gate=gate)
@@ -576,6 +576,9 @@ def test_scores_of_code_that_was_saved_while_the_eval_ran_count_nowhere(workspac
     assert result.ret == 9
     result.stdout.fnmatch_lines(["*rewards.py has changed since the eval loaded it; start the eval again*"])
     assert not [event for event in workspace.events("score") if event["scores"]]
-    workspace.write("rewards.py", code)
-    workspace.run(NAMED, FROM)
-    assert {score for event in workspace.events("score") for score in event["scores"].values()} <= {0.0}
+    if gated:
+        workspace.run(NAMED, "--osmosis-resume").assert_outcomes(passed=5)  # by the present code
+    else:
+        workspace.write("rewards.py", code)
+        workspace.run(NAMED, FROM)
+        assert {score for event in workspace.events("score") for score in event["scores"].values()} <= {0.0}
