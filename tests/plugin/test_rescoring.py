@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -278,7 +277,6 @@ def test_a_stopped_eval_run_that_is_rescored_stays_stopped(workspace: Workspace)
 JUDGE = """
 import asyncio
 from pathlib import Path
-from typing import Any
 
 async def score(solution_str, extra_info, **kwargs):
     with open("calls", "a") as file:
