@@ -10,7 +10,7 @@ from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
 from pytest_osmosis.evals.environments import Environments
-from pytest_osmosis.evals.finished import FinishedEval, finish, write_comparison
+from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, write_comparison
 from pytest_osmosis.evals.preflight import prepare_training
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
 from pytest_osmosis.evals.prepared import Preflight, Prepared
@@ -40,6 +40,7 @@ __all__ = [
     "baseline_path",
     "cassette_line",
     "comparison_path",
+    "error_text",
     "finish",
     "gates_decide",
     "host_setup",

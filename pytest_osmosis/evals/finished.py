@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,23 +29,43 @@ from pytest_osmosis.verdicts.gates import Verdict
 
 
 def finish(
-    runs: Sequence[EvalRun], grace_s: float = 0.0, together: Sequence[Sequence[EvalRun]] = ()
+    runs: Sequence[EvalRun],
+    grace_s: float = 0.0,
+    together: Sequence[Sequence[EvalRun]] = (),
+    failures: dict[EvalRun, Exception] | None = None,
 ) -> list[FinishedEval]:
     """Close all eval runs of a session and make their results. Runs in flight get `grace_s` seconds to finish.
 
-    `together` holds those that are entries of one config, which are compared with the first of them.
+    `together` holds those that are entries of one config, which are compared with the first of them. If the end of an
+    eval raises, `failures`, if given, gets the error, and the eval has no results. That costs other evals nothing.
     """
     for run in runs:
-        run.close(grace_s)
-    conclusions = [Conclusion(run) for run in runs]
-    comparisons = corrected([conclusion.comparison for conclusion in conclusions])
-    finished = [
-        FinishedEval(run, conclusion.results(compared))
-        for run, conclusion, compared in zip(runs, conclusions, comparisons, strict=True)
-    ]
+        with _kept(failures, run):
+            run.close(grace_s)
+    conclusions = {}
+    for run in runs:
+        with _kept(failures, run):
+            conclusions[run] = Conclusion(run)
+    comparisons = corrected([conclusion.comparison for conclusion in conclusions.values()])
+    finished = []
+    for (run, conclusion), compared in zip(conclusions.items(), comparisons, strict=True):
+        with _kept(failures, run):
+            finished.append(FinishedEval(run, conclusion.results(compared)))
     for entries in together:
-        _compare_entries([each for each in finished if each.run in entries])
+        with _kept(failures, entries[0]):
+            _compare_entries([each for each in finished if each.run in entries])
     return finished
+
+
+@contextmanager
+def _kept(failures: dict[EvalRun, Exception] | None, run: EvalRun) -> Iterator[None]:
+    """Keep an error of a step as the failure of an eval."""
+    try:
+        yield
+    except Exception as error:
+        if failures is None:
+            raise
+        failures.setdefault(run, error)
 
 
 def _compare_entries(entries: Sequence[FinishedEval]) -> None:
@@ -72,6 +94,13 @@ def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:
     except OSError as error:
         return f"{shown(path)} could not be written: {error.strerror}"
     return None
+
+
+def error_text(error: Exception) -> str:
+    """Return an error of ours in one line, with the place where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 class FinishedEval:
@@ -130,6 +159,12 @@ class FinishedEval:
         """Write the results into the run directory and to the paths in the config. Idempotent."""
         if self.is_written:
             return
+        try:
+            self._write_all()
+        except Exception as error:
+            self.unwritten.append(f"the results could not be written: {error_text(error)}")
+
+    def _write_all(self) -> None:
         config, cassette = self.run.prepared.config, self.run.cassette
         if cassette is not None and cassette.failure is not None:
             self.unwritten.append(cassette.failure)

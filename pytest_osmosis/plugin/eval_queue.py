@@ -50,12 +50,15 @@ class Group:
 class EvalQueue:
     """Starts each eval when the one before it is done. `runs` are in order, by eval id; `finished` after `close`.
 
+    An eval whose end raised is not among those that are finished, but in `failures`.
+
     With `inline` no eval starts by itself: `perform` rolls out what a test waits for.
     """
 
     def __init__(self, inline: InlineHosts | None) -> None:
         self.runs: dict[str, EvalRun] = {}
         self.finished: dict[str, FinishedEval] = {}
+        self.failures: dict[str, Exception] = {}
         self._inline = inline
         self._groups: dict[str, Group] = {}
         self._group_of: dict[str, Group] = {}
@@ -71,7 +74,8 @@ class EvalQueue:
     def together(self) -> list[list[FinishedEval]]:
         """The finished evals of each config with several."""
         groups = [group for group in self._groups.values() if len(group.runs) > 1]
-        return [[self.finished[eval_id] for eval_id in group.runs] for group in groups if self.finished]
+        found = [[self.finished[eval_id] for eval_id in group.runs if eval_id in self.finished] for group in groups]
+        return [each for each in found if each]
 
     def hosts_wait(self, group: str, *, on_cluster: bool) -> bool:
         """Return True if the hosts of the next eval of a group start later, once it is its turn.
@@ -261,9 +265,13 @@ class EvalQueue:
         for group in self._groups.values():
             if group.cap is not None:
                 group.cap.close()
-        if not self.finished:
+        if not self.finished and not self.failures:
             together = [list(group.runs.values()) for group in self._groups.values() if len(group.runs) > 1]
-            self.finished.update(zip(self.runs, finish(list(self.runs.values()), grace_s, together), strict=True))
+            eval_ids = {run: eval_id for eval_id, run in self.runs.items()}
+            failures: dict[EvalRun, Exception] = {}
+            finished = finish(list(self.runs.values()), grace_s, together, failures)
+            self.finished.update((eval_ids[each.run], each) for each in finished)
+            self.failures.update((eval_ids[run], error) for run, error in failures.items())
 
     def discard(self) -> None:
         """Remove every trace of evals that have not begun a run."""

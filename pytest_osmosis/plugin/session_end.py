@@ -67,6 +67,8 @@ class SessionEnd:
         self._write_results()
         for eval_id, finished in self._queue.finished.items():
             gate_reports.report(session, eval_id, finished, gated=self._evals[eval_id].decides(finished.run))
+        for eval_id, error in self._queue.failures.items():
+            gate_reports.report_no_results(session, eval_id, self._queue.runs[eval_id], error)
         gate_reports.report_hook_errors(session, self._hook_caller.take_errors())
         unwritten = self._write_markdown()
         if unwritten is not None:
@@ -90,6 +92,8 @@ class SessionEnd:
             self.unreported = [
                 eval_id for eval_id, each in self._selected.items() if self._is_unreported(eval_id, each)
             ]
+        if self._queue.failures and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if (
             self.skipped_whole
             or self.unreported

@@ -16,7 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from pytest_osmosis.stats.intervals import LEVEL, Interval, gaffke, score_range
-from pytest_osmosis.stats.moments import mean, percentile
+from pytest_osmosis.stats.moments import mean, percentile, unit_of
 
 BOOTSTRAP = "Bayesian bootstrap, mid-p"
 DRAWS = 500
@@ -27,6 +27,7 @@ DIGITS = 9  # significant digits: values that agree in them are equal
 NO_ROWS = "no run has a score and a human score"
 SCORES_EQUAL = "all scores are equal"
 RATINGS_EQUAL = "all human scores are equal"
+TOO_LARGE = "no float can hold it"
 BOTH_EQUAL = "all scores are equal, and so are all human scores"
 
 
@@ -84,12 +85,15 @@ def agreement(rows: Iterable[RatedRow], tolerance: float | None = None) -> Agree
     (0.75, 0.5, -0.25)
     """
     rated = [RatedRow(_rounded(row.rating), [*map(_rounded, row.scores)]) for row in rows if row.scores]
+    unit = unit_of(value for row in rated for value in (row.rating, *row.scores))
+    if unit != 1.0:
+        rated = [RatedRow(row.rating / unit, [score / unit for score in row.scores]) for row in rated]
     return Agreement(
         n_rows=len(rated),
         n_runs=sum(len(row.scores) for row in rated),
         exact=_share(rated, 0.0),
-        within=None if tolerance is None else _share(rated, tolerance),
-        bias=_bias(rated),
+        within=None if tolerance is None else _share(rated, tolerance / unit),
+        bias=_times(_bias(rated), unit),
         **_chance_corrected(rated),
     )
 
@@ -136,6 +140,9 @@ def krippendorff_alpha(units: Sequence[Sequence[float]]) -> float | None:
     1.0
     """
     paired = [values for values in units if len(values) > 1]
+    unit = unit_of(value for values in paired for value in values)
+    if unit != 1.0:
+        paired = [[value / unit for value in values] for values in paired]
     everything = [value for values in paired for value in values]
     if len(set(everything)) < 2:
         return None
@@ -182,6 +189,10 @@ def pearson(cells: Cells) -> float | None:
     """Return Pearson's correlation, -1..1. None if all scores or all ratings are equal."""
     if _undefined(cells):
         return None
+    scores, ratings = unit_of(cells.scores), unit_of(cells.ratings)
+    if scores != 1.0 or ratings != 1.0:
+        scaled = [score / scores for score in cells.scores], [rating / ratings for rating in cells.ratings]
+        cells = Cells(*scaled, cells.weights)
     moments = _moments(cells)
     spread = math.sqrt(moments.score_variance) * math.sqrt(moments.rating_variance)
     return max(-1.0, min(1.0, moments.covariance / spread)) if spread else None
@@ -218,6 +229,16 @@ def _bias(rows: Sequence[RatedRow]) -> Figure:
     errors = [[score - row.rating for score in row.scores] for row in rows]
     low, high = score_range(value for row in rows for value in (row.rating, *row.scores))
     return Figure(mean([error for row in errors for error in row]), gaffke(errors, low - high, high - low))
+
+
+def _times(figure: Figure, unit: float) -> Figure:
+    """Return a figure in another unit, undefined if no float can hold it."""
+    if figure.value is None or figure.interval is None or unit == 1.0:
+        return figure
+    low, high = figure.interval.low * unit, figure.interval.high * unit
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return Figure(None, undefined=TOO_LARGE)
+    return Figure(figure.value * unit, figure.interval._replace(low=low, high=high))
 
 
 def _chance_corrected(rows: Sequence[RatedRow]) -> dict[str, Figure]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
-from pytest_osmosis.stats.moments import mean, sample_variance
+from pytest_osmosis.stats.moments import held, mean, sample_variance, unit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Clusters:
     `se` is the standard error of the mean over other rows of the same kind, None for one row. `within` is the variance
     of runs around the mean of their row, and `between` that of rows around the mean, at least 0, from a one-way
     analysis of variance (Searle, Casella and McCulloch 1992, section 3.6). Both are None if every row has one run, and
-    `between` also for a single row.
+    `between` also for a single row. What no float can hold is None too.
     """
 
     n_rows: int
@@ -42,6 +43,17 @@ def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
     (0.213478, 0.145833, 0.145833)
     """
     rows = [row for row in rows if row]
+    unit = unit_of(chain.from_iterable(rows))
+    if unit != 1.0:
+        found = clusters([[value / unit for value in row] for row in rows])
+        se, within, between = found.se, found.within, found.between
+        return replace(
+            found,
+            mean=found.mean * unit,
+            se=None if se is None else held(se * unit),
+            within=None if within is None else held(within * unit * unit),
+            between=None if between is None else held(between * unit * unit),
+        )
     n_rows, n_runs = len(rows), sum(map(len, rows))
     center = mean([value for row in rows for value in row])
     sums = [math.fsum(value - center for value in row) for row in rows]

@@ -1,12 +1,35 @@
 """Mean, spread and percentiles of a list of values.
 
-Values are finite floats. Sums are exact; they overflow or underflow only if the result does.
+Values are finite floats. Sums are exact; they overflow or underflow only if the result does. A statistic that no float
+can hold is None.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+LARGE = 2.0**400
+"""The largest value whose squares are summed as they are; the inverse of it is the smallest."""
+
+
+def held(value: float) -> float | None:
+    """Return a value, None if no float can hold it.
+
+    >>> held(1e300), held(1e300 * 1e300)
+    (1e+300, None)
+    """
+    return value if math.isfinite(value) else None
+
+
+def unit_of(values: Iterable[float]) -> float:
+    """Return the power of two by which values are divided exactly, so that their squares fit floats; mostly 1.0.
+
+    >>> unit_of([0.2, 5.0]), unit_of([-1e160]) > 1e159
+    (1.0, True)
+    """
+    largest = max(map(abs, values), default=0.0)
+    return 1.0 if largest == 0 or 1 / LARGE <= largest <= LARGE else 2.0 ** (math.frexp(largest)[1] - 1)
 
 
 def mean(values: Sequence[float]) -> float:
@@ -19,7 +42,8 @@ def mean(values: Sequence[float]) -> float:
     try:
         return math.fsum(values) / len(values)
     except OverflowError:  # the sum overflows a float, the mean does not
-        return math.fsum(value / len(values) for value in values)
+        unit = 2.0 ** len(values).bit_length()
+        return math.fsum(value / unit for value in values) / len(values) * unit
 
 
 def std(values: Sequence[float]) -> float:
@@ -30,6 +54,9 @@ def std(values: Sequence[float]) -> float:
     >>> std([0.0, 1.0, 0.0, 1.0])
     0.5
     """
+    unit = unit_of(values)
+    if unit != 1.0:
+        return std([value / unit for value in values]) * unit
     center = mean(values)
     deviations = [value - center for value in values]
     scale = max(map(abs, deviations))
@@ -39,14 +66,15 @@ def std(values: Sequence[float]) -> float:
 
 
 def sample_variance(values: Sequence[float]) -> float | None:
-    """Return the unbiased variance, sum((x - mean)^2) / (n - 1). None for one value. Without values: ValueError.
+    """Return the unbiased variance, sum((x - mean)^2) / (n - 1), None for one value. Without values: ValueError.
 
     >>> sample_variance([0.0, 1.0, 0.0, 1.0])
     0.3333333333333333
     """
     _need_values("variance", values)
     n = len(values)
-    return None if n == 1 else std(values) ** 2 * n / (n - 1)
+    spread = std(values)
+    return None if n == 1 else held(spread * spread * n / (n - 1))
 
 
 def percentile(values: Sequence[float], p: float) -> float:

@@ -214,7 +214,7 @@ def test_an_environment_variable_never_writes_a_baseline(workspace: Workspace, m
 def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, grader: str) -> None:
     code = "from pytest_osmosis import AgentWorkflow, Grader\n" + WORKFLOW + grader
     workspace.write("rollouts/mine/main.py", code)
-    with_baseline(workspace, [PASS] * 3, experiment={"rollout": "mine", "entrypoint": "main.py"})
+    with_baseline(workspace, [PASS] * 6, experiment={"rollout": "mine", "entrypoint": "main.py"})
 
     result = workspace.run(CONFIG)
 

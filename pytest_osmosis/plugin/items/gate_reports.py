@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from pytest_osmosis.evals import FinishedEval
+from pytest_osmosis.evals import EvalRun, FinishedEval, error_text
 from pytest_osmosis.plugin.hooks.caller import HookError
 from pytest_osmosis.plugin.items.item import Answer, skip_at
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
@@ -54,6 +54,13 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
     if finished.unwritten:
         journal = shown(finished.run.directory.journal)
         yield "results", "error", "\n".join([*finished.unwritten, f"the journal {journal} holds what ran"])
+
+
+def report_no_results(session: pytest.Session, eval_id: str, run: EvalRun, error: Exception) -> None:
+    """Report an eval whose results could not be made."""
+    journal = shown(run.directory.journal)
+    text = f"no results: {error_text(error)}\nthe journal {journal} holds what ran"
+    _send(session, node_id(eval_id, "results"), run.prepared.plan.path, "error", text)
 
 
 def unrecorded_lines(finished: FinishedEval) -> str:

@@ -12,11 +12,14 @@ import pytest
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import (
+    EvalRun,
     Prepared,
+    error_text,
     finish,
     prepare,
     sampling_text,
 )
+from pytest_osmosis.evals.conclude import Conclusion
 from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
@@ -233,3 +236,42 @@ def test_the_page_of_an_eval_run_that_has_just_ended_is_that_of_its_files(worksp
         opened.close()
 
     assert pages[0] == pages[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", ["_measure", "results"])
+def test_an_eval_whose_end_raises_costs_another_none_of_its_results(
+    workspace: Workspace, begun: Begun, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    one, _ = begun(workspace.prepare())
+    other, _ = begun(workspace.prepare())
+    step = getattr(Conclusion, broken)
+
+    def raising(conclusion: Conclusion, *given: object) -> object:
+        if conclusion._run is one:
+            raise OverflowError("too large")
+        return step(conclusion, *given)
+
+    monkeypatch.setattr(Conclusion, broken, raising)
+    failures: dict[EvalRun, Exception] = {}
+
+    (finished,) = finish([one, other], failures=failures)
+
+    assert (finished.run, list(failures)) == (other, [one])
+    assert error_text(failures[one]).startswith("OverflowError: too large (test_run.py:")
+    finished.write()
+    assert (finished.unwritten, other.directory.results.exists()) == ([], True)
+
+
+@pytest.mark.slow
+def test_results_that_cannot_be_made_are_named_among_those_that_are_not_written(
+    workspace: Workspace, begun: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = begun(workspace.prepare())
+    (finished,) = finish([run])
+    monkeypatch.setattr(finished, "results", None)
+
+    finished.write()
+
+    (said,) = finished.unwritten
+    assert said.startswith("the results could not be written: AttributeError: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ from pytest_osmosis.stats.agreement import (
     NO_ROWS,
     RATINGS_EQUAL,
     SCORES_EQUAL,
+    TOO_LARGE,
     Cells,
     kappa,
     krippendorff_alpha,
@@ -286,3 +288,26 @@ def test_equal_votes_are_shares_of_pairs(runs: list[list[float]]) -> None:
     assert found.equal == pytest.approx(statistics.fmean(shares))
     assert (found.alpha is None) == (len(Counter(vote for votes in runs for vote in votes)) == 1)
     assert found.alpha is None or found.alpha <= 1
+
+
+@pytest.mark.parametrize("unit", [2.0**600, 2.0**1000, 2.0**-600])
+def test_huge_and_tiny_scores_agree_as_others_do(unit: float) -> None:
+    rows = [RatedRow(1.0, [1.0, 0.5]), RatedRow(0.5, [0.25]), RatedRow(0.0, [0.0]), RatedRow(1.0, [0.25])]
+    scaled = [RatedRow(row.rating * unit, [score * unit for score in row.scores]) for row in rows]
+    found, expected = agreement(scaled, 0.55 * unit), agreement(rows, 0.55)
+
+    for name in ("exact", "within", "kappa", "weighted_kappa", "pearson", "spearman"):
+        assert getattr(found, name).value == pytest.approx(getattr(expected, name).value, rel=1e-8), name
+    assert expected.bias.value is not None
+    assert found.bias.value == pytest.approx(expected.bias.value * unit)
+    assert krippendorff_alpha([[unit, unit], [0.0, unit]]) == krippendorff_alpha([[1.0, 1.0], [0.0, 1.0]])
+
+
+def test_one_huge_score_leaves_correlations_and_no_bias_that_no_float_holds() -> None:
+    largest = sys.float_info.max
+    found = agreement([RatedRow(1.0, [1e160]), RatedRow(0.0, [0.0]), RatedRow(0.5, [0.5])])
+    opposite = agreement([RatedRow(-largest, [largest]), RatedRow(-largest, [0.0]), RatedRow(largest, [-largest])])
+
+    assert found.pearson.value == pytest.approx(0.866025, abs=1e-6)
+    assert opposite.pearson.value is not None
+    assert (opposite.bias.value, opposite.bias.undefined) == (None, TOO_LARGE)

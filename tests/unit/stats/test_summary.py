@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 import math
 import statistics
 import sys
@@ -285,3 +287,32 @@ def test_whole_rows_have_pass_at_1_equal_to_the_pass_rate(rows: dict[int, list[R
     summary = summarize(rows, n=4)
     assert summary.pass_at[1] == pytest.approx(summary.pass_rate)
     assert list(summary.pass_at.values()) == sorted(summary.pass_at.values())
+
+
+@pytest.mark.parametrize("huge", [1e160, -1e160, 1e308, sys.float_info.max])
+@pytest.mark.parametrize("others", [[0.5], [0.5, -1e150], [0.0, 0.25, 1.0]])
+def test_scores_whose_squares_no_float_holds_have_a_summary(huge: float, others: list[float]) -> None:
+    rows = {0: [huge, *others], 1: others, 2: [-huge]}
+    summary = summarize({row: [RunScore(score, score >= 1) for score in scores] for row, scores in rows.items()}, n=3)
+
+    assert summary.within is None
+    assert (summary.min, summary.max) == (-abs(huge), abs(huge))
+    for value in (summary.mean, summary.std, summary.se, *summary.percentiles.values()):
+        assert value is not None
+        assert math.isfinite(value)
+    json.dumps(dataclasses.asdict(summary), allow_nan=False)
+
+
+def test_huge_scores_have_the_statistics_of_small_ones_in_another_unit() -> None:
+    rows = {0: [3.0, 1.0], 1: [0.0], 2: [2.0, 2.0, 0.5]}
+    unit = 2.0**600
+    small, huge = (
+        summarize({row: [RunScore(score * by, False) for score in scores] for row, scores in rows.items()}, n=3)
+        for by in (1.0, unit)
+    )
+
+    assert small.mean is not None
+    assert small.std is not None
+    assert small.se is not None
+    assert (huge.mean, huge.std, huge.se) == (small.mean * unit, small.std * unit, small.se * unit)
+    assert (huge.within, huge.between) == (None, None)
