@@ -242,6 +242,12 @@ SCORING = Table(
             "Thresholds of single functions. All others use [evaluation] pass_threshold.",
         ),
         Field(
+            "score_ranges",
+            table_of("a table of function names to ranges, like [-1, 1]", text(), score_range()),
+            "Lowest and highest score of single functions. A score outside is a reward error. Needed by a gate on the "
+            "mean of scores that leave 0 to 1: without a range, nothing bounds the scores of unmeasured runs.",
+        ),
+        Field(
             "calibrate",
             text(),
             "Column of the dataset with scores by humans. Summary and results say how far each score agrees with them. "

@@ -297,9 +297,10 @@ def _score_names(draft: Draft) -> None:
     if not _functions_are_valid(draft):
         return
     names = _scores(draft)
-    for name in draft.get("scoring", "thresholds") or ():
-        if name not in names:
-            draft.fail("scoring", "thresholds", f"unknown function{_suggestion(name, names)}", name)
+    for key in ("thresholds", "score_ranges"):
+        for name in draft.get("scoring", key) or ():
+            if name not in names:
+                draft.fail("scoring", key, f"unknown function{_suggestion(name, names)}", name)
     decide = draft.get("scoring", "decide")
     if decide is not None and decide not in ("all", "any", *names):
         text = f'must be "all", "any" or one function, got {toml(decide)}{_suggestion(decide, ("all", "any", *names))}'

@@ -116,6 +116,7 @@ class Scoring:
     rubric: str | None = None
     calibrate: str | None = None
     calibrate_within: float | None = None
+    score_ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

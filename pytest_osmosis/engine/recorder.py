@@ -16,7 +16,15 @@ from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.secret_values import secrets_of
-from pytest_osmosis.record.events import ROLLOUT, EndedEvent, JournalEvent, LoadedEvent, RemovalEvent, ScoreEvent
+from pytest_osmosis.record.events import (
+    ROLLOUT,
+    EndedEvent,
+    JournalEvent,
+    LoadedEvent,
+    RemovalEvent,
+    ScoreEvent,
+    ScoringError,
+)
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
@@ -70,12 +78,20 @@ class Recorder:
     def enter(self, event: JournalEvent, raw: bytes) -> RunRecord:
         """Put an event into the journal (with the others of this turn) and into the ledger."""
         self._write_preface()
+        if event["ev"] == "score" and self.pass_rule.score_ranges and (errors := self._range_errors(event["scores"])):
+            scores = {name: score for name, score in event["scores"].items() if name not in errors}
+            event, raw = self.redacted(event | {"scores": scores, "errors": {**event["errors"], **errors}})
         self._lines.append(raw)
         self._n_unwritten += event["ev"] == "rollout"
         record = self.ledger.apply(event) or NO_RECORD
         if event["ev"] == "score" and record.run in self._again:
             self._again[record.run] -= {*event["scores"], *event["errors"]}
         return record
+
+    def _range_errors(self, scores: Mapping[str, float]) -> dict[str, ScoringError]:
+        """Return the errors of functions whose scores lie outside of their declared range."""
+        found = {name: self.pass_rule.range_error(name, score) for name, score in scores.items()}
+        return {name: {"message": message, "details": ""} for name, message in found.items() if message is not None}
 
     def _enter_own(self, event: JournalEvent) -> RunRecord:
         return self.enter(*self.redacted(event))

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.environment_module import name_of
-from pytest_osmosis.config.rules import GRADER_SCORE
+from pytest_osmosis.config.rules import GRADER_SCORE, RUBRIC_SCORE
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.evals import early_stop
@@ -31,6 +31,7 @@ from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
 from pytest_osmosis.text.redaction import Redaction, is_too_short
+from pytest_osmosis.verdicts.gates import NORMAL_RANGE
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
@@ -178,6 +179,7 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         **_environment(config),
         **({"judge": judge_digest(prepared.judge.setup)} if prepared.judge is not None else {}),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
+        **({"score_ranges": dict(config.scoring.score_ranges)} if config.scoring.score_ranges else {}),
         **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
         **({"prompt": prepared.dataset.system_prompt} if prepared.dataset.system_prompt is not None else {}),
         **({"replayed": True} if prepared.is_replay else {}),
@@ -218,7 +220,10 @@ def differences(prepared: Prepared) -> tuple[str, ...]:
 
 def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:
     """Return the rule by which runs pass. `scorers` are known once the user's code is loaded."""
-    return PassRule(scorers, config.evaluation.pass_threshold, config.scoring.thresholds, config.scoring.decide)
+    scoring, judged = config.scoring, config.judge.score_range
+    ranges = {RUBRIC_SCORE: judged} if scoring.rubric is not None and judged != NORMAL_RANGE else {}
+    ranges |= scoring.score_ranges
+    return PassRule(scorers, config.evaluation.pass_threshold, scoring.thresholds, scoring.decide, ranges)
 
 
 def _may_have_grader(config: EvalConfig) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.evals.prepared import Prepared, pass_rule
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.conclude import Rules
@@ -71,11 +71,7 @@ def facts_at_begin(
             "n": description.n,
             "extra": dict(description.extra),
         },
-        "pass_rule": {
-            "pass_threshold": config.evaluation.pass_threshold,
-            "thresholds": dict(config.scoring.thresholds),
-            "decide": config.scoring.decide,
-        },
+        "pass_rule": pass_rule(config).to_json(),
         "gates": list(map(asdict, rules.gates)),
         "provenance": dict(provenance),
         "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},

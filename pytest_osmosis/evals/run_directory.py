@@ -162,6 +162,8 @@ def ignore_in_git(folder: Path) -> None:
 
 def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> dict[str, Any]:
     """Return the config, the options and the plan, with the names of secrets, never their values."""
+    from pytest_osmosis.evals.prepared import pass_rule
+
     config, description, other = prepared.config, prepared.description, prepared.baseline_model
     typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
     salt, baseline = randomness.token_hex(16), baseline_path(config)
@@ -180,11 +182,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "subject": {"model": description.model, "n": description.n, "extra": dict(description.extra)},
         "target": _target(prepared.target),
         "baseline": None if other is None else {"model": other.name, "target": _target(other.target)},
-        "pass_rule": {
-            "pass_threshold": config.evaluation.pass_threshold,
-            "thresholds": dict(config.scoring.thresholds),
-            "decide": config.scoring.decide,
-        },
+        "pass_rule": pass_rule(config).to_json(),
         "gates": list(map(title_of, config.gates)),
         "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
         "smoke": prepared.smoke is not None,

@@ -54,6 +54,10 @@ PLAN = members(
     },
     {"steps": listing(listing(anything, length=2))},
 )
+PASS_RULE = members(
+    {"pass_threshold": number(), "thresholds": table(number()), "decide": text},
+    {"score_ranges": table(listing(number(), length=2))},
+)
 EXTRA = members(
     {
         "path": text,
@@ -96,7 +100,7 @@ SHAPE = members(
         "baseline": nullable(members({"model": text, "target": TARGET})),
     },
     {
-        "pass_rule": members({"pass_threshold": number(), "thresholds": table(number()), "decide": text}),
+        "pass_rule": PASS_RULE,
         "gates": listing(text),
         "prices": table(nullable(PRICE)),
         "smoke": flag,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.stats import mean
 from pytest_osmosis.text.safe import escaped, one_line
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 
@@ -48,8 +49,8 @@ def properties_of_row(
     """Return names and values for a row whose runs are reported together.
 
     `osmosis.outcome` is the outcome of the row's test: pending if runs never ran, the first boundary if runs were not
-    scored and none failed. Scores are means: a run without a score counts 0.0, runs that never ran or were taken out do
-    not count. Duration, tokens and cost are sums of the known values.
+    scored and none failed. Scores are means: a run without a score counts as the lower of 0.0 and the lowest score of
+    its row, and runs that never ran or were taken out do not count. Duration, tokens and cost are sums of known values.
     """
     outcome = _outcome_of_row(records, pass_rule)
     properties: list[Property] = [
@@ -61,9 +62,9 @@ def properties_of_row(
     ]
     counted = [record for record in records if record.status not in ("pending", "skipped")]
     if counted and len(pass_rule.deciding) == 1:
-        properties.append(("osmosis.score", _mean(counted, pass_rule.deciding[0])))
+        properties.append(("osmosis.score", _mean(counted, pass_rule, pass_rule.deciding[0])))
     if counted and len(pass_rule.scorers) > 1:
-        properties += [(f"osmosis.score.{name}", _mean(counted, name)) for name in pass_rule.scorers]
+        properties += [(f"osmosis.score.{name}", _mean(counted, pass_rule, name)) for name in pass_rule.scorers]
     if any(record.rolled for record in records):
         properties.append(("osmosis.duration_ms", sum(record.duration_ms for record in records)))
     tokens = [record.tokens for record in records if record.tokens is not None]
@@ -84,8 +85,9 @@ def _tag(record: RunRecord) -> list[Property]:
     return [("osmosis.model_tag", "baseline")] if record.run.is_baseline else []
 
 
-def _mean(records: Sequence[RunRecord], name: str) -> float:
-    return math.fsum(record.scores.get(name, 0.0) for record in records if record.status == "finished") / len(records)
+def _mean(records: Sequence[RunRecord], pass_rule: PassRule, name: str) -> float:
+    floor = pass_rule.unscored(records, name)
+    return mean([record.scores.get(name, floor) if record.status == "finished" else floor for record in records])
 
 
 def _outcome(record: RunRecord, pass_rule: PassRule) -> str:

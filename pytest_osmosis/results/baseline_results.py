@@ -21,6 +21,7 @@ COMPARED = {
     "eval_fns": "the functions that score",
     "thresholds": "the thresholds",
     "decide": "what decides",
+    "score_ranges": "the ranges of scores",
     "sampling": "the sampling",
     "system_prompt": "the system prompt",
     "judge": "the judge",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_earlier_results
-from pytest_osmosis.results.results import Results, runs_for
+from pytest_osmosis.results.results import Results, range_for, runs_for
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts import comparison, gates, matching
@@ -115,7 +115,9 @@ def _verdict(rule: GateRule, measured: Results, rules: Rules, compared: RowCompa
     if _nothing_succeeded(measured):
         return verdict_without_value(rule, "not measured", "no rollout succeeded before the eval stopped")
     if not rule.is_regression:
-        return gates.decide(rule, runs_for(rule, measured.records, measured.pass_rule))
+        return gates.decide(
+            rule, runs_for(rule, measured.records, measured.pass_rule), range_for(rule, measured.pass_rule)
+        )
     if compared is None:  # stored rollouts of an eval that had no baseline
         return verdict_without_value(rule, "not measured", "no run of the baseline's model is stored")
     return comparison.decide(rule, compared)

@@ -83,6 +83,7 @@ OWN_VALUES = frozenset(
         "eval_fns",
         "scores",
         "thresholds",
+        "score_ranges",
         "decide",
         "granularity",
         "against",
@@ -137,6 +138,7 @@ def _lines_of(items: Iterable[Any]) -> Iterator[str]:
 
 def published_config(description: EvalDescription, pass_rule: PassRule) -> dict[str, Any]:
     """Return the settings that were evaluated, and the rule by which runs pass."""
+    ranges = pass_rule.score_ranges
     return {
         "model": description.model,
         "n_runs": description.n,
@@ -145,6 +147,7 @@ def published_config(description: EvalDescription, pass_rule: PassRule) -> dict[
         "name": description.name,
         "thresholds": {name: pass_rule.threshold(name) for name in pass_rule.scorers},
         "decide": pass_rule.decide,
+        **({"score_ranges": {name: list(ends) for name, ends in ranges.items()}} if ranges else {}),
         **description.extra,
     }
 

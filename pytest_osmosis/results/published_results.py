@@ -30,7 +30,10 @@ from pytest_osmosis.verdicts.pass_rule import PassRule
 
 NOTHING: Mapping[RunId, RunRecord] = {}
 _OWN_CONFIG = frozenset(
-    {"model", "n_runs", "pass_threshold", "eval_fns", "name", "thresholds", "decide", "price", "baseline_model"}
+    {
+        *("model", "n_runs", "pass_threshold", "eval_fns", "name", "thresholds", "decide", "score_ranges"),
+        *("price", "baseline_model"),
+    }
 )
 """Keys of the published config that `EvalDescription` does not keep under `extra`."""
 

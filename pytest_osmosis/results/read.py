@@ -450,6 +450,10 @@ def _pass_rule(config: Mapping[str, Any]) -> PassRule:
         _typed(config["pass_threshold"], float, int),
         {name: _typed(threshold, float, int) for name, threshold in thresholds.items()},
         _typed(config["decide"], str),
+        {
+            name: (_typed(low, float, int), _typed(high, float, int))
+            for name, (low, high) in _typed(config.get("score_ranges", {}), dict).items()
+        },
     )
 
 

@@ -32,6 +32,7 @@ from pytest_osmosis.files.shapes import (
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import WAS_KILLED, Lifecycle, lifecycle_of
+from pytest_osmosis.record.manifest import PASS_RULE
 from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord
 from pytest_osmosis.record.stop import Stop
@@ -58,7 +59,7 @@ FACTS = members(
     {
         "session": text,
         "description": members({"name": text, "model": text, "n": whole(1), "extra": table(anything)}),
-        "pass_rule": members({"pass_threshold": number(), "thresholds": table(number()), "decide": text}),
+        "pass_rule": PASS_RULE,
         "gates": listing(
             members(
                 {
@@ -129,8 +130,7 @@ class _Rebuilding:
         self._end = at_end if at_end.get("session") == facts["session"] else {}
         self._lifecycle = lifecycle_of(run.directory)
         self._notes: list[str] = []
-        rule = facts["pass_rule"]
-        self._pass_rule = PassRule(found.ledger.scorers, rule["pass_threshold"], rule["thresholds"], rule["decide"])
+        self._pass_rule = PassRule.of(found.ledger.scorers, facts["pass_rule"])
         self._stop = self._last_stop()
 
     def results(self) -> RebuiltResults:

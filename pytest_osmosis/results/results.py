@@ -1,6 +1,7 @@
 """The results of an eval run: records and their statistics. A projection; the journal is the authority.
 
-A run without a score counts 0.0 in mean, std, min, max and pass rates. Skipped and pending runs are in no denominator.
+A run without a score counts as `PassRule.unscored` says in mean, std, min and max, and as not passed. Skipped and
+pending runs are in no denominator.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pytest_osmosis.results.replica_totals import replica_totals
 from pytest_osmosis.results.shards import ShardFacts
 from pytest_osmosis.results.votes import vote_agreements
 from pytest_osmosis.verdicts.comparison import RowComparison
-from pytest_osmosis.verdicts.gates import Runs, Verdict
+from pytest_osmosis.verdicts.gates import NORMAL_RANGE, Runs, Verdict
 from pytest_osmosis.verdicts.matching import RowRuns
 from pytest_osmosis.verdicts.pass_rule import PassRule, reason_of
 
@@ -107,7 +108,8 @@ class Rescored:
 class Results:
     """The results of one eval run, as hooks get them: records of runs, and their statistics.
 
-    A run without a score counts as 0.0. Runs that were removed or never ran are in no denominator.
+    A run without a score counts as the lower of 0.0 and the lowest score of the function. Runs that were removed or
+    never ran are in no denominator.
     """
 
     # `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is
@@ -346,8 +348,11 @@ def summarize(
     counted = by_row([record for record in records if record.status not in _UNCOUNTED])
     by_function = {}
     for name in pass_rule.scorers:
-        scores = {row: [_scored_by(record, pass_rule, name) for record in group] for row, group in counted.items()}
-        by_function[name] = stats.summarize(scores, n)
+        floor = pass_rule.unscored(records, name)
+        scores = {
+            row: [_scored_by(record, pass_rule, name, floor) for record in group] for row, group in counted.items()
+        }
+        by_function[name] = stats.summarize(scores, n, pass_rule.score_ranges.get(name, NORMAL_RANGE))
     decided = {row: [_by_decide(record, pass_rule) for record in group] for row, group in counted.items()}
     return by_function, stats.summarize(decided, n)
 
@@ -362,17 +367,29 @@ def decided_scores(records: Iterable[RunRecord], pass_rule: PassRule) -> Iterato
 def runs_for(rule: GateRule, records: Sequence[RunRecord], pass_rule: PassRule) -> Runs:
     """Return the values that decide a gate, row by row, without runs that a grader took out."""
     counted = by_row([record for record in records if record.status != "skipped"])
-    return [[gate_value(rule, record, pass_rule) for record in row] for row in counted.values()]
+    function = _function_of(rule, pass_rule)
+    floor = 0.0 if function is None else pass_rule.unscored(records, function)
+    return [[gate_value(rule, record, pass_rule, floor) for record in row] for row in counted.values()]
 
 
-def gate_value(rule: GateRule, record: RunRecord, pass_rule: PassRule) -> float | None:
+def range_for(rule: GateRule, pass_rule: PassRule) -> tuple[float, float] | None:
+    """Return the declared range of the scores that decide a gate, None if none is declared."""
+    function = _function_of(rule, pass_rule)
+    return None if function is None else pass_rule.score_ranges.get(function)
+
+
+def _function_of(rule: GateRule, pass_rule: PassRule) -> str | None:
+    return pass_rule.deciding[0] if rule.metric == "mean" and rule.function is None else rule.function
+
+
+def gate_value(rule: GateRule, record: RunRecord, pass_rule: PassRule, floor: float = 0.0) -> float | None:
     """Return the value that a gate uses for a run: its function's score, or 1.0 if it passed and 0.0 if not.
 
-    Runs that broke at model, agent or timeout are 0.0. None for infrastructure failures, reward errors and pending
-    runs, which are not measured.
+    Runs that broke at model, agent or timeout have `floor` as their score. None for infrastructure failures, reward
+    errors and pending runs, which are not measured.
     """
-    function = pass_rule.deciding[0] if rule.metric == "mean" and rule.function is None else rule.function
-    value = _by_decide(record, pass_rule) if function is None else _scored_by(record, pass_rule, function)
+    function = _function_of(rule, pass_rule)
+    value = _by_decide(record, pass_rule) if function is None else _scored_by(record, pass_rule, function, floor)
     if not value.measured or record.status == "pending":
         return None
     return value.score if rule.metric == "mean" else float(value.passed)
@@ -391,10 +408,10 @@ def records_of(runs: Iterable[RunId], records: Mapping[RunId, RunRecord]) -> lis
     return [records.get(run) or RunRecord(run) for run in runs]
 
 
-def _scored_by(record: RunRecord, pass_rule: PassRule, name: str) -> stats.RunScore:
+def _scored_by(record: RunRecord, pass_rule: PassRule, name: str, floor: float) -> stats.RunScore:
     unscored = record.status == "failed" and record.boundary not in INFRASTRUCTURE
     return stats.RunScore(
-        score=record.scores.get(name, 0.0) if record.status == "finished" else 0.0,
+        score=record.scores.get(name, floor) if record.status == "finished" else floor,
         passed=record.status == "finished" and pass_rule.met(record, name),
         measured=name in record.scores or unscored,
     )

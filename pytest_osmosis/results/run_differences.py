@@ -37,6 +37,7 @@ _SETTINGS: Mapping[str, tuple[Area, str]] = {
     "thresholds": ("scoring", "thresholds"),
     "pass_threshold": ("scoring", "pass_threshold"),
     "decide": ("scoring", "decide"),
+    "score_ranges": ("scoring", "score ranges"),
     "batch_size": ("throughput", "batch_size"),
     "price": ("throughput", "price"),
 }

@@ -277,7 +277,7 @@ def pass_rule_of(
     rule = run.manifest.pass_rule
     if rule is None:
         return None
-    pass_rule = PassRule(tuple(scorers), rule["pass_threshold"], rule["thresholds"], rule["decide"])
+    pass_rule = PassRule.of(scorers, rule)
     return pass_rule if {*pass_rule.deciding} <= {*scorers} else None
 
 

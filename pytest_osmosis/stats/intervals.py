@@ -63,14 +63,14 @@ def gaffke(
     return Interval(max(lowest, low * unit), min(highest, high * unit), METHOD, level)
 
 
-def score_range(scores: Iterable[float]) -> tuple[float, float]:
-    """Return the range in which scores are taken to lie: 0..1, and as far beyond as the scores do.
+def score_range(scores: Iterable[float], declared: tuple[float, float] = (0.0, 1.0)) -> tuple[float, float]:
+    """Return the range in which scores are taken to lie: the declared one, and as far beyond as the scores do.
 
-    >>> score_range([0.5, 1.0]), score_range([3.0, -1.0])
-    ((0.0, 1.0), (-1.0, 3.0))
+    >>> score_range([0.5, 1.0]), score_range([3.0, -1.0]), score_range([0.5], (-1.0, 1.0))
+    ((0.0, 1.0), (-1.0, 3.0), (-1.0, 1.0))
     """
     scores = list(scores)
-    return min(0.0, *scores), max(1.0, *scores)
+    return min(declared[0], *scores), max(declared[1], *scores)
 
 
 def lower_tail(value: float, groups: Sequence[RowGroup], lowest: float) -> float:

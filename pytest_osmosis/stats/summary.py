@@ -17,7 +17,7 @@ PERCENTILES = (5, 25, 75, 95)
 
 
 class RunScore(NamedTuple):
-    """The score of one run, and whether it passed. A run that is not `measured` has score 0.0 and did not pass."""
+    """The score of one run, or what counts as its score, and whether it passed; not if it is not `measured`."""
 
     score: float
     passed: bool
@@ -35,7 +35,7 @@ class Summary:
     n_measured: int
     """The number of runs that count as an answer."""
     mean: float | None = None
-    """The mean score; a run without a score counts as 0.0."""
+    """The mean score; a run without a score counts as the lower of 0.0 and the lowest score."""
     std: float | None = None
     """The standard deviation of the population."""
     min: float | None = None
@@ -66,8 +66,8 @@ class Summary:
     """The number of rows of which some runs passed and some did not."""
 
 
-def summarize(rows: Mapping[int, Sequence[RunScore]], n: int) -> Summary:
-    """Summarize the runs of each row, by row index. The config asks for n runs per row.
+def summarize(rows: Mapping[int, Sequence[RunScore]], n: int, declared: tuple[float, float] = (0.0, 1.0)) -> Summary:
+    """Summarize the runs of each row, by row index. The config asks for n runs per row, scores lie in `declared`.
 
     `pass_hat` starts at k = 2, because it equals `pass_at` at k = 1.
 
@@ -84,7 +84,7 @@ def summarize(rows: Mapping[int, Sequence[RunScore]], n: int) -> Summary:
     scores_by_row = [[run.score for run in row] for row in rows.values() if row]
     passes_by_row = [[float(run.passed) for run in row] for row in rows.values() if row]
     score_clusters = clusters(scores_by_row)
-    score_interval = gaffke(scores_by_row, *score_range(scores))
+    score_interval = gaffke(scores_by_row, *score_range(scores, declared))
     return Summary(
         n_rows=len(scores_by_row),
         n_runs=len(runs),

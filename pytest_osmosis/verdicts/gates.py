@@ -1,8 +1,9 @@
 """Gates: conditions on the whole eval, which hold, fail, or were not measured.
 
 A gate holds if it holds with every unmeasured run counted as a fail (0.0), fails if it fails with every one counted as
-a pass (1.0), and is otherwise not measured. If scores leave 0..1, unmeasured ones count as the lowest or highest score.
-Metrics and both ends of their intervals rise, or stay, if any score rises, so these two cases bound all others.
+a pass (1.0), and is otherwise not measured. The scores of a mean are bounded by their declared range, or by 0..1. If
+they leave it, nothing bounds those of unmeasured runs, and the gate is not measured while there are any. Metrics and
+both ends of their intervals rise, or stay, if any score rises, so the two cases bound all others.
 
 Rounding errors of floats do not matter: the mean of 0.1, 0.2 and 1.8 reaches 0.7.
 """
@@ -25,10 +26,14 @@ UNDECIDED: frozenset[State] = frozenset({"partial", "not decided"})
 Runs = Sequence[Sequence[float | None]]
 """The runs of each row: a score, or 1.0 and 0.0 for passed and not; None for an unmeasured run."""
 
+NORMAL_RANGE = (0.0, 1.0)
+"""The range of scores for which none is declared."""
 ONE_SIDED = 0.90
 """The two-sided level whose ends are the one-sided 95% bounds."""
 DROP = 0.05
 """The loss that a gate should notice: 5 points."""
+MOST_NEEDED = 1e5
+"""The largest factor by which the precision of an eval may have to rise for its number of rows to be told."""
 ENOUGH_ROWS = 100
 """Rows with which any gate on the value of a pass rate has power: sqrt(n) / 10 - 1 / sqrt(n) is then above 0.8416."""
 
@@ -74,8 +79,8 @@ def title_of(rule: GateRule) -> str:
     return f"{function}{rule.name} >= {rule.minimum:.12g}{'' if rule.rule == 'point' else f' ({rule.rule})'}"
 
 
-def decide(rule: GateRule, runs: Runs) -> Verdict:
-    """Return the verdict on a complete selection."""
+def decide(rule: GateRule, runs: Runs, declared: tuple[float, float] | None = None) -> Verdict:
+    """Return the verdict on a complete selection. `declared` is the range of a mean's scores, if there is one."""
 
     def verdict(state: State, text: str, metric: _Metric | None = None) -> Verdict:
         if metric is None:
@@ -85,7 +90,7 @@ def decide(rule: GateRule, runs: Runs) -> Verdict:
     measured = [value for row in runs for value in row if value is not None]
     if not measured:
         return verdict("not measured", "no run was measured")
-    low, high = scores = stats.score_range(measured)
+    low, high = scores = stats.score_range(measured, declared or NORMAL_RANGE)
     n_unmeasured = sum(value is None for row in runs for value in row)
     worst = _metric(rule, _filled(runs, low), scores)
     best = _metric(rule, _filled(runs, high), scores) if n_unmeasured else worst
@@ -93,6 +98,9 @@ def decide(rule: GateRule, runs: Runs) -> Verdict:
         return verdict("not measured", f"no row has {plural(rule.k or 1, 'run')}")
     counted, is_mean = _counted(rule, worst), rule.metric == "mean"
     unmeasured = f", {n_unmeasured:,} not measured" if n_unmeasured else ""
+    if is_mean and n_unmeasured and not _bounded(measured, declared):
+        why = "scores leave 0 to 1, and [scoring] score_ranges declares no range that holds them"
+        return verdict("not measured", f"{counted}{unmeasured}; {why}")
     lowest, highest = (_number(metric.compared, rule.minimum) for metric in (worst, best))
     value = "" if rule.rule == "point" else f"{score(worst.value)}, {rule.rule} bound "
 
@@ -104,6 +112,12 @@ def decide(rule: GateRule, runs: Runs) -> Verdict:
         assumed = f"{unmeasured}; at most {highest} if they had {had}" if unmeasured else ""
         return verdict("fails", f"{value}{lowest} ({counted}{assumed})", worst)
     return verdict("not measured", f"{value}between {lowest} and {highest} ({counted}{unmeasured})", worst)
+
+
+def _bounded(measured: Sequence[float], declared: tuple[float, float] | None) -> bool:
+    """Return True if the range of scores is known: all lie in the declared one, in which a crash may count as 0.0."""
+    low, high = declared or NORMAL_RANGE
+    return min(measured) >= min(low, 0.0) and max(measured) <= max(high, 0.0)
 
 
 class Short(NamedTuple):
@@ -230,6 +244,8 @@ def _power(rule: GateRule, metric: _Metric) -> Power | None:
     shift = {"point": 0.0, "lower": -z, "upper": z}[rule.rule]  # the gate fails below minimum - shift * se
     needed = (stats.normal_quantile(stats.POWER) + shift) * metric.se / DROP
     chance = stats.chance_below(DROP - shift * metric.se, metric.se)
+    if needed > MOST_NEEDED:
+        return None
     return Power(chance, math.ceil(metric.n_rows * needed**2) if needed > 0 else 1)
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -31,12 +31,29 @@ class PassRule:
     """The functions and thresholds that decide whether a run passed.
 
     `pass_threshold` is for functions that `thresholds` does not name. `decide` is "all", "any", or one function.
+    `score_ranges` has the declared lowest and highest score of functions; a score outside is an error of its function.
     """
 
     scorers: tuple[str, ...]
     pass_threshold: float = 1.0
     thresholds: Mapping[str, float] = field(default_factory=dict)
     decide: str = "all"
+    score_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, scorers: Sequence[str], stored: Mapping[str, Any]) -> PassRule:
+        """Return a rule that `to_json` stored, which holds no functions."""
+        ranges = {name: (low, high) for name, (low, high) in stored.get("score_ranges", {}).items()}
+        return cls(tuple(scorers), stored["pass_threshold"], stored["thresholds"], stored["decide"], ranges)
+
+    def to_json(self) -> dict[str, Any]:
+        ranges = {name: list(ends) for name, ends in self.score_ranges.items()}
+        return {
+            "pass_threshold": self.pass_threshold,
+            "thresholds": dict(self.thresholds),
+            "decide": self.decide,
+            **({"score_ranges": ranges} if ranges else {}),
+        }
 
     @property
     def deciding(self) -> tuple[str, ...]:
@@ -44,6 +61,23 @@ class PassRule:
 
     def threshold(self, name: str) -> float:
         return self.thresholds.get(name, self.pass_threshold)
+
+    def range_error(self, name: str, score: float) -> str | None:
+        """Return what is wrong with a score that lies outside the declared range, None if nothing is."""
+        low, high = self.score_ranges.get(name, (score, score))
+        return (
+            None
+            if low <= score <= high
+            else f"score {score:g} lies outside [scoring] score_ranges, {low:g} to {high:g}"
+        )
+
+    def unscored(self, records: Iterable[RunRecord], name: str) -> float:
+        """Return the score that a run without one counts as: the lower of 0.0 and the lowest score that `name` gave.
+
+        So no crash is worth more than a bad answer.
+        """
+        finished = (record for record in records if record.status == "finished")
+        return min(0.0, min((record.scores[name] for record in finished if name in record.scores), default=0.0))
 
     def met(self, record: RunRecord, name: str) -> bool:
         """Return True if `name` scored the run at or above its threshold."""

@@ -274,7 +274,18 @@ def test_every_key_is_described() -> None:
     assert undescribed == []
 
 
-OPEN = {"sampling", "thresholds", "scores", "eval_fns", "usage", "boundaries", "metrics", "reasons", "fields"}
+OPEN = {
+    "sampling",
+    "thresholds",
+    "score_ranges",
+    "scores",
+    "eval_fns",
+    "usage",
+    "boundaries",
+    "metrics",
+    "reasons",
+    "fields",
+}
 """Objects whose keys are names of functions, sampling parameters, counts, boundaries or sources of metrics."""
 BY_SOURCE = {"metrics", "fields"}
 """Objects whose members are open too."""

@@ -67,6 +67,16 @@ def stored_workspace(workspace: Workspace, two_runs: Path) -> Workspace:
     return workspace
 
 
+HUGE = """
+seen = []
+
+
+def score(solution_str, **kwargs):
+    seen.append(0)
+    return {given} if len(seen) == 2 else 0.5
+"""
+
+
 @pytest.mark.journey
 def test_a_changed_function_is_applied_without_asking_the_model(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval(rows=4, model={"base_url": server.base_url}, limits={"max_errors": 4})
@@ -580,3 +590,43 @@ def test_scores_of_code_that_was_saved_while_the_eval_ran_count_nowhere(workspac
         workspace.write("rewards.py", code)
         workspace.run(NAMED, FROM)
         assert {score for event in workspace.events("score") for score in event["scores"].values()} <= {0.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", ["1e160", "-1e160", "1.7e308"])
+def test_a_huge_score_ends_neither_a_session_nor_a_rescore(workspace: Workspace, given: str) -> None:
+    workspace.write("rewards.py", HUGE.format(given=given))
+    rows = [{"human": human} for human in (1.0, 0.5, 0.0)]
+    workspace.eval(rows=rows, gate={"mean": ">= 0.5"}, evaluation={"n": 2}, scoring={"calibrate": "human"})
+    workspace.eval("y", rows=1)
+
+    first = workspace.run("--osmosis-config=configs/eval", "--junitxml=junit.xml", "--osmosis-markdown=page.md", "-v")
+    again = workspace.run("--osmosis-from=latest", NAMED, "-v")
+
+    for session in (first, again):
+        session.stdout.no_fnmatch_line("*INTERNALERROR*")
+        assert session.ret in (0, 1)
+    assert workspace.results("y")["summary"]["eval_fns"]
+    found = workspace.results("x")["summary"]["eval_fns"]["rewards:score"]
+    assert found["variance_within_rows"] is None
+
+
+@pytest.mark.slow
+def test_a_score_outside_its_declared_range_is_a_reward_error_and_so_in_a_rescore(workspace: Workspace) -> None:
+    workspace.write("rewards.py", "def score(solution_str, extra_info, **kwargs):\n    return extra_info['given']\n")
+    rows = [{"given": given} for given in (-1.0, 0.5, 2.0)]
+    limits, gate, functions = {"max_errors": 3}, {"mean": ">= -0.6"}, {"eval_fns": ["rewards:score"]}
+    ranges = {"rewards:score": [-1, 1]}
+    workspace.eval(rows=rows, limits=limits, gate=gate, scoring={**functions, "score_ranges": ranges})
+
+    first = workspace.run(NAMED)
+    found = workspace.results()
+    again = workspace.run("--osmosis-from=latest", NAMED)
+
+    assert (first.ret, again.ret) == (0, 0)  # -0.5 if the third had scored -1
+    for results in (found, workspace.results()):
+        assert results["config"]["score_ranges"] == {"rewards:score": [-1, 1]}
+        assert results["summary"]["eval_fns"]["rewards:score"]["mean"] == -0.5
+        (broken,) = (run for row in results["rows"] for run in row["runs"] if "score 2 lies outside" in str(run))
+        assert broken["passed"] is False
+    first.stdout.fnmatch_lines(["*score 2 lies outside [[]scoring] score_ranges, -1 to 1*"])

@@ -68,10 +68,11 @@ def results_of(
     previous: RowComparison | None = None,
     baseline: Sequence[RunRecord] | None = None,
     baseline_price: Price | None = None,
+    score_ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> Results:
     """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate;
     `baseline` are the records of a baseline's model."""
-    pass_rule = PassRule(tuple(scorers), 1.0, thresholds or {}, decide)
+    pass_rule = PassRule(tuple(scorers), 1.0, thresholds or {}, decide, score_ranges or {})
     by_function, overall = results.summarize(records, pass_rule, n)
     rules = [] if minimum is None else [GateRule("pass_rate", minimum)]
     return Results(

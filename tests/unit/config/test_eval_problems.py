@@ -309,6 +309,20 @@ BROKEN: dict[str, list[Case]] = {
                 '2: [scoring] thresholds."rewards:exakt": unknown function, did you mean "rewards:exact"? (valid: "rewards:exact", "rewards:close")'
             ],
         ),
+        *got("scoring", "score_ranges", "must be a table of function names to ranges, like [-1, 1]", "[-1, 1]"),
+        (
+            'score_ranges = {"rewards:exact" = [1, 0], "rewards:close" = [0]}',
+            [
+                '2: [scoring] score_ranges."rewards:exact": the highest score must be above the lowest, got [1, 0]',
+                '2: [scoring] score_ranges."rewards:close": must be an array of the lowest and the highest score, like [0, 1], got [0]',
+            ],
+        ),
+        (
+            'score_ranges = {"rewards:exakt" = [0, 1]}',
+            [
+                '2: [scoring] score_ranges."rewards:exakt": unknown function, did you mean "rewards:exact"? (valid: "rewards:exact", "rewards:close")'
+            ],
+        ),
         (
             "thresholds = {reward = 1}",
             [

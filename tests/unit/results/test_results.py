@@ -14,9 +14,12 @@ from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.conclude import Rules, judged
 from pytest_osmosis.results.results import Rescored, Results, records_of, runs_for
+from pytest_osmosis.stats import gaffke
 from pytest_osmosis.verdicts.comparison import compare
 from pytest_osmosis.verdicts.matching import Matched, Pair
+from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 # -- the published object ---------------------------------------------------------------------------------
@@ -181,6 +184,48 @@ def test_runs_without_a_score_count_zero() -> None:
     assert (summary.n_runs, summary.n_measured, results.measured) == (4, 2, 2)
     assert results.overall.pass_rate == 0.25
     assert results.boundaries() == {"agent": 1, "provider": 1, "reward": 1}
+
+
+@pytest.mark.parametrize("boundary", ["model", "agent", "timeout", "provider"])
+def test_no_run_without_a_score_is_worth_more_than_the_worst_answer(boundary: Any) -> None:
+    broken = [failed(boundary, row) for row in (1, 2)]
+    records = [finished({A: -0.5, B: 0.5}, 0), *broken, finished({A: 0.25, B: 1.0}, 3), removed(4)]
+    results = results_of(records, scorers=(A, B))
+
+    found = results.by_function[A]
+    assert (found.mean, found.min, found.n_runs) == ((-0.5 - 0.5 - 0.5 + 0.25) / 4, -0.5, 4)
+    assert found.mean_interval == gaffke([[-0.5], [-0.5], [-0.5], [0.25]], -0.5, 1.0)
+    assert results.by_function[B].mean == (0.5 + 1.0) / 4  # each function has its own lowest score
+    worst = None if boundary == "provider" else -0.5
+    assert runs_for(GateRule("mean", -0.4), records, results.pass_rule) == [[-0.5], [worst], [worst], [0.25]]
+
+
+def test_a_crash_does_not_turn_a_gate_on_negative_scores_into_one_that_holds() -> None:
+    gate = GateRule("mean", -0.3)
+    bad = [finished({A: -0.5}, row) for row in range(4)]
+    half = [*bad[:2], failed("timeout", 2), failed("agent", 3)]
+
+    states = [judged(results_of(records), Rules(gates=[gate]), None).verdicts[0].state for records in (bad, half)]
+
+    assert states == ["fails", "fails"]
+
+
+def test_a_declared_range_is_published_and_read_back_with_what_follows_from_it() -> None:
+    records = [finished({A: -0.5}, 0), finished({A: 1.0}, 1), failed("timeout", 2), failed("provider", 3)]
+    results = results_of(records, score_ranges={A: (-1.0, 1.0)})
+    gate = GateRule("mean", -0.5)
+
+    kept = published(results)["config"]["score_ranges"]
+    again = PassRule.of([A], json.loads(json.dumps(results.pass_rule.to_json())))
+
+    assert kept == {A: [-1.0, 1.0]}
+    assert again == results.pass_rule
+    assert results.by_function[A].mean_interval == gaffke([[-0.5], [1.0], [-0.5], [-0.5]], -1.0, 1.0)
+    assert judged(results, Rules(gates=[gate]), None).verdicts[0].state == "holds"
+    undeclared = judged(results_of(records), Rules(gates=[gate]), None).verdicts[0]
+    assert undeclared.state == "not measured"
+    assert "[scoring] score_ranges" in undeclared.text
+    assert "score_ranges" not in published(results_of(records))["config"]
 
 
 def test_skipped_and_pending_runs_are_in_no_denominator() -> None:

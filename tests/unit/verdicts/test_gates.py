@@ -53,6 +53,29 @@ def test_a_gate_is_decided_only_if_unmeasured_runs_cannot_change_it(runs: Runs, 
     assert decide(rule(0.7), runs).state == state
 
 
+@pytest.mark.parametrize(
+    ("runs", "declared", "state"),
+    [
+        ([[-0.5], [0.5], [None]], None, "not measured"),  # it may have scored anything
+        ([[0.5], [9.0], [None]], None, "not measured"),
+        ([[0.5], [1.0], [None]], None, "holds"),
+        ([[-0.5], [0.5], [0.5]], None, "holds"),
+        ([[-0.5], [0.5], [None]], (-1.0, 1.0), "not measured"),  # a mean of -0.333 to 0.333
+        ([[0.9], [0.9], [0.9], [None]], (-1.0, 1.0), "holds"),
+        ([[-0.9], [-0.9], [-0.9], [None]], (-1.0, 1.0), "fails"),
+        ([[0.9], [0.9], [3.0], [None]], (-1.0, 1.0), "not measured"),  # stored before the range was declared
+        ([[5.0], [0.0], [None]], (2.0, 9.0), "holds"),  # a crash counts as 0.0
+    ],
+)
+def test_only_a_known_range_bounds_the_mean_of_unmeasured_runs(
+    runs: Runs, declared: tuple[float, float] | None, state: State
+) -> None:
+    verdict = decide(GateRule("mean", 0.1), runs, declared)
+
+    assert verdict.state == state
+    assert ("score_ranges" in verdict.text) == (state == "not measured" and (declared is None or runs[2] == [3.0]))
+
+
 @pytest.mark.parametrize("minimum", [0.0, 0.7, 1.0])
 def test_a_gate_over_no_measured_run_is_never_decided(minimum: float) -> None:
     for runs in (tally(0, 0, 0), tally(0, 0, 5)):
@@ -186,7 +209,7 @@ def test_rows_with_fewer_than_k_runs_are_in_no_pass_at_k() -> None:
 def test_a_mean_is_bounded_by_the_lowest_and_highest_score_of_unmeasured_runs(
     runs: Runs, minimum: float, state: State, text: str
 ) -> None:
-    verdict = decide(GateRule("mean", minimum), runs)
+    verdict = decide(GateRule("mean", minimum), runs, (-2.0, 8.0) if [-2.0] in runs else None)
 
     assert (verdict.state, verdict.text) == (state, text)
 
@@ -284,6 +307,14 @@ def test_power_is_the_chance_to_fail_5_points_below_the_minimum() -> None:
 
 def binomial_below(passed: int, n: int, rate: float) -> float:
     return math.fsum(math.comb(n, x) * rate**x * (1 - rate) ** (n - x) for x in range(passed))
+
+
+@pytest.mark.parametrize("kind", ["point", "lower", "upper"])
+def test_scores_that_are_far_too_large_have_a_verdict_without_a_power(kind: Any) -> None:
+    verdict = decide(GateRule("mean", 0.5, kind), [[1e160], [0.0], [-1e160, 1e308]])
+
+    assert verdict.state in ("holds", "fails")
+    assert verdict.power is None
 
 
 @pytest.mark.parametrize("n_rows", [15, 20, 47, 100, 300])
