@@ -43,7 +43,8 @@ def mean(values: Sequence[float]) -> float:
         return math.fsum(values) / len(values)
     except OverflowError:  # the sum overflows a float, the mean does not
         unit = 2.0 ** len(values).bit_length()
-        return math.fsum(value / unit for value in values) / len(values) * unit
+        found = math.fsum(value / unit for value in values) / len(values) * unit
+        return min(max(found, min(values)), max(values))
 
 
 def std(values: Sequence[float]) -> float:

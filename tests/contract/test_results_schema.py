@@ -51,6 +51,7 @@ dataset = "r"
 rows = "all"
 [scoring]
 eval_fns = ["answering:exact"]
+score_ranges = {"answering:exact" = [-1, 1]}
 calibrate = "human"
 rubric = "Right?"
 calibrate_within = 0.5
