@@ -76,8 +76,7 @@ class PassRule:
 
         So no crash is worth more than a bad answer.
         """
-        finished = (record for record in records if record.status == "finished")
-        return min(0.0, min((record.scores[name] for record in finished if name in record.scores), default=0.0))
+        return min([0.0, *[each.scores[name] for each in records if name in each.scores and each.status == "finished"]])
 
     def met(self, record: RunRecord, name: str) -> bool:
         """Return True if `name` scored the run at or above its threshold."""
