@@ -26,6 +26,7 @@ from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.plan import selected_runs
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_lock import RunLock
@@ -36,7 +37,6 @@ from pytest_osmosis.results import files
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.read_back import cassette_of
-from pytest_osmosis.results.rebuild import selected_runs
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
 from pytest_osmosis.text.numbers import count, money, plural
 from pytest_osmosis.text.paths import shown

@@ -7,7 +7,7 @@ so their collections cannot differ.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -185,6 +185,13 @@ class Plan:
         spans = {key: tuple(Span(*span) for span in data[key]) for key in ("spans", "named")}
         steps = tuple(Step(*step) for step in data.get("steps", ()))
         return cls(**{**data, **spans, "steps": steps})
+
+
+def selected_runs(spans: Sequence[Sequence[Any]]) -> Iterator[RunId]:
+    """Yield the runs that a session performs, from the facts at its begin."""
+    for model, index, first, n_rows in spans:
+        for row in range(first, first + n_rows):
+            yield RunId(row, index, ModelTag(model))
 
 
 def spans_of(rows: Iterable[int], line_of: Callable[[int], int]) -> tuple[Span, ...]:

@@ -33,6 +33,7 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import WAS_KILLED, Lifecycle, lifecycle_of
 from pytest_osmosis.record.manifest import PASS_RULE
+from pytest_osmosis.record.plan import selected_runs
 from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord
 from pytest_osmosis.record.stop import Stop
@@ -349,13 +350,6 @@ class _Rebuilding:
 def _summaries(records: Sequence[RunRecord], pass_rule: PassRule, n: int) -> dict[str, Any]:
     by_function, overall = results.summarize(records, pass_rule, n)
     return {"by_function": by_function, "overall": overall}
-
-
-def selected_runs(spans: Sequence[Sequence[Any]]) -> Iterator[RunId]:
-    """Yield the runs that a session performs, from the facts at its begin."""
-    for model, index, first, n_rows in spans:
-        for row in range(first, first + n_rows):
-            yield RunId(row, index, ModelTag(model))
 
 
 def _head_of(path: Path, digest: str) -> PublishedHead | None:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from pytest_osmosis.files.shapes import ShapeFault
-from pytest_osmosis.record.plan import MOST_RUNS
+from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.report.run_page import circumstances, remarks
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.publish import MANY
-from pytest_osmosis.results.rebuild import FACTS, selected_runs
+from pytest_osmosis.results.rebuild import FACTS
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
