@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import JournalError, OsmosisError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.rollout_inputs import changed_inputs, refusal
+from pytest_osmosis.evals.rollout_inputs import ChangedInput, changed_in_manifest, changed_inputs, refusal
 from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent
 from pytest_osmosis.evals.run_directory import is_reserved, runs_folder
 from pytest_osmosis.files.reading import something_at
@@ -30,6 +31,7 @@ from pytest_osmosis.text.paths import shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=~-]{0,209}")
 _NOT_NAMES = (LATEST,)
+MOST_CANDIDATES = 5
 PATIENCE_S = 1.0
 """A process that was killed a moment ago may still hold the lock."""
 
@@ -93,40 +95,77 @@ def _name(config: EvalConfig, name: str, n_evals: int) -> str:
 
 
 def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepared:
-    """Go on with the newest run that has something left. One of several evals may be finished."""
+    """Go on with the newest run that fits and has something left. One of several evals may be finished."""
     runs = _runs_of(prepared)
     finished: Prepared | None = None
+    others = dict[str, str]()
     for run in runs:
+        name = run.directory.name
+        if (why := _why_unfit(prepared, run)) is not None:
+            others[name] = why
+            continue
         going_on = _attached(prepared, request, run)
         source = going_on.source
         assert isinstance(source, ResumeSource)
-        if _something_is_left(prepared, source):
+        progress = source.resumption.progress
+        if changes := changed_inputs(run, prepared, progress):
+            others[name] = _in_a_line(changes)
+        elif _something_is_left(prepared, source):
             _refuse_held(run.directory)
-            _refuse_others(prepared, run, source.resumption.progress)
             return going_on
-        finished = finished or going_on
+        else:
+            others[name] = "has nothing left to do"
+            finished = finished or going_on
+    if n_evals > 1 and finished is not None:
+        return finished
+    text = _why_none(prepared, request, others, finished)
+    if n_evals > 1:
+        return replace(prepared, source=NewRollouts(refused=text))
+    raise ProblemsError([Problem(shown(prepared.config.path), text)])
+
+
+def _why_unfit(prepared: Prepared, run: StoredEvalRun) -> str | None:
+    """Return why a run is not the one to go on with, by its manifest; None if it may be.
+
+    As for `prime eval`, environment, model and runs per row are the same, and its rows are among those of now. Ours may
+    not differ in the other inputs of rollouts either.
+    """
+    then, now = run.manifest.plan.n, prepared.plan.n
+    if changes := changed_in_manifest(run, prepared):
+        return _in_a_line(changes)
+    return f"[evaluation] n: {then:,} -> {now:,}; --osmosis-run={run.directory.name} adds them" if then < now else None
+
+
+def _in_a_line(changes: Sequence[ChangedInput]) -> str:
+    return "; ".join(change.lines[0] for change in changes)
+
+
+def _why_none(prepared: Prepared, request: ResumeRequest, others: Mapping[str, str], finished: Prepared | None) -> str:
+    """Return why no run goes on. `others` are the runs of the eval, newest first, with what is against each."""
     config = prepared.config
-    if not runs:
+    if not others:
         text = (
             f"no run of {_prefix(prepared.shard)}{config.name} is stored in {shown(runs_folder(config))}, so there is "
             "nothing to resume; leave out --osmosis-resume to begin one"
         )
-        others = [run for run in _runs_of(prepared, any_shard=True) if not _is_of_shard(run, prepared)]
-        if others:
-            text += f"; {others[0].directory.name} is {_of_shard(others[0].manifest.shard)}"
-        if n_evals > 1:
-            return replace(prepared, source=NewRollouts(refused=text))
-        raise ProblemsError([Problem(shown(config.path), text)])
-    if n_evals > 1 and finished is not None:
-        return finished
-    text = (
-        f"no run has anything left to do: {listed((run.directory.name for run in runs), 3)}; leave out "
-        "--osmosis-resume to begin a new run, which costs money, or name one with --osmosis-run=NAME to report it "
-        "again"
-    )
+        of_shards = [run for run in _runs_of(prepared, any_shard=True) if not _is_of_shard(run, prepared)]
+        if of_shards:
+            text += f"; {of_shards[0].directory.name} is {_of_shard(of_shards[0].manifest.shard)}"
+        return text
+    begin = "leave out --osmosis-resume to begin a new run, which costs money"
+    if len(set(others.values())) == 1 and finished is not None:
+        text = (
+            f"no run has anything left to do: {listed(others, 3)}; {begin}, or name one with --osmosis-run=NAME to "
+            "report it again"
+        )
+    else:
+        lines = [f"  {name}: {why}" for name, why in others.items()]
+        further = [f"  and {len(lines) - MOST_CANDIDATES:,} more"] if len(lines) > MOST_CANDIDATES else []
+        shown_lines = "\n".join([*lines[:MOST_CANDIDATES], *further])
+        text = f"none of the stored runs of {config.name} can go on:\n{shown_lines}\nundo what differs, or {begin}"
     if finished is not None and _has_failures(finished) and not request.retries_failed:
         text += "; --osmosis-retry-failed repeats runs that failed"
-    raise ProblemsError([Problem(shown(config.path), text)])
+    return text
 
 
 def _runs_of(prepared: Prepared, *, any_shard: bool = False) -> list[StoredEvalRun]:

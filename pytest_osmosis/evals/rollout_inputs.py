@@ -176,15 +176,17 @@ def changed_inputs(
     `rollouts` are those of the run, read from its journal if they are not given. The run may grow: n may be larger
     and rows may be added. Raises `JournalError`.
     """
-    manifest = run.manifest
     rollouts = rollouts if rollouts is not None else StoredRollouts(run.directory.journal)
+    return [*changed_in_manifest(run, prepared), *_changed_prompts(rollouts, prepared)]
+
+
+def changed_in_manifest(run: StoredEvalRun, prepared: Prepared) -> Sequence[ChangedInput]:
+    """Return the changed inputs that the manifest of a stored eval run tells, without its journal."""
+    manifest = run.manifest
     then = manifest.inputs if manifest.inputs is not None else _inputs_of_earlier_version(run)
     now = rollout_inputs(prepared, manifest.input_salt or "00")
-    return [
-        *_changed_settings(then, now),
-        *_shrunk(manifest.selected, manifest.subject.n, prepared.part or prepared.plan),
-        *_changed_prompts(rollouts, prepared),
-    ]
+    shrunk = _shrunk(manifest.selected, manifest.subject.n, prepared.part or prepared.plan)
+    return [*_changed_settings(then, now), *shrunk]
 
 
 def _inputs_of_earlier_version(run: StoredEvalRun) -> dict[str, dict[str, Any]]:

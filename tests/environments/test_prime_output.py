@@ -62,6 +62,43 @@ def test_the_files_hold_what_the_environment_says(workspace: Workspace, command:
     assert metadata["version_info"]["env_version"] == "0.1.0"
 
 
+def test_resume_takes_the_newest_run_that_fits_by_the_rule_of_the_page(
+    workspace: Workspace, command: tuple[str, ...], server: ChatServer
+) -> None:
+    def run(name: str, *words: str) -> None:
+        workspace.run(*command, f"--osmosis-run={name}", "--osmosis-no-probe", *words)
+
+    part = ("-k", "row0")
+    run("fits", "--osmosis-num-examples=2", *part)
+    run("done")
+    run("other", "--osmosis-model=openai/other", *part)
+    run("other-done", "--osmosis-model=openai/other")
+    run("once", "--osmosis-rollouts-per-example=1", *part)
+    run("more", "--osmosis-num-examples=4", *part)
+    n_before = len(server.requests)
+
+    resumed = workspace.run(*command, "--osmosis-resume", "--osmosis-no-probe")
+
+    assert resumed.ret == 1, resumed.stdout.str()
+    assert len(server.requests) - n_before == 4
+    resumed.stdout.fnmatch_lines(["*resumes fits*: 2 of 6 rollouts stored, 4 left"])
+
+    refused = workspace.run(*command, "--osmosis-resume", "--osmosis-model=openai/third")
+
+    assert refused.ret == 4
+    refused.stderr.fnmatch_lines(
+        [
+            "ERROR: *my-env*: none of the stored runs of my-env can go on:",
+            "  fits: *model_path*",
+            "  more: *model_path*",
+            "  once: *model_path*",
+            "  other-done: *model_path*",
+            "  other: *model_path*",
+            "  and 1 more",
+        ]
+    )
+
+
 def write_like_verifiers(folder: Path, env_args: dict[str, Any]) -> None:
     """Write files as verifiers 0.1.14 does: two rollouts of two examples, one of which ended with an error."""
     span = {"start": 1795392287.0, "end": 1795392287.5, "duration": 0.5}

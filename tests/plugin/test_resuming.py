@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -429,6 +430,68 @@ def test_several_evals_share_a_name_and_go_on_together(workspace: Workspace) -> 
     assert (first.ret, again.ret) == (0, 0)
     assert sorted(path.name for path in run_dir(workspace, "x").parent.iterdir()) == ["night-x", "night-y"]
     assert calls(workspace) == Counter(range(2))
+
+
+@pytest.mark.slow
+def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -> None:
+    with_agent(workspace, rows=3)
+    now, part = (CONFIG, "--osmosis-limit=2"), ("-k", "row0")
+    workspace.run(*now, "--osmosis-run=fits", *part)
+    workspace.run(*now, "--osmosis-run=done")
+    workspace.run(*now, "--osmosis-run=hot", "--osmosis-temperature=0.9", *part)
+    workspace.run(*now, "--osmosis-run=twice", "--osmosis-n=2", *part)
+    workspace.run(CONFIG, "--osmosis-run=more", "--osmosis-limit=3", *part)
+    workspace.run(*now, "--osmosis-run=other", "--osmosis-model=demo/judge", *part)
+    workspace.run(*now, "--osmosis-run=other-done", "--osmosis-model=demo/judge")
+    before = calls(workspace).total()
+
+    resumed = workspace.run(*now, RESUME)
+
+    assert (resumed.ret, calls(workspace).total() - before) == (0, 1)
+    assert results(workspace, "fits")["summary"]["total_runs"] == 2
+
+    shutil.rmtree(run_dir(workspace, "other-done"))
+    refused = workspace.run(*now, RESUME)
+
+    assert (refused.ret, calls(workspace).total() - before) == (4, 1)
+    refused.stderr.fnmatch_lines(
+        [
+            "ERROR: configs/eval/x.toml: none of the stored runs of x can go on:",
+            "  fits: has nothing left to do",
+            '  other: [[]experiment] model_path: "demo/judge" -> "demo/arithmetic"; [[]model] model: *',
+            "  more: the selected rows: *, without row 2",
+            "  twice: [[]evaluation] n: 2 -> 1*",
+            "  hot: [[]sampling] temperature: 0.9 -> not set",
+            "  and 1 more",
+            "undo what differs, or leave out --osmosis-resume to begin a new run, which costs money",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_without_a_name_no_run_grows_by_n_and_rows_may_be_added(workspace: Workspace) -> None:
+    with_agent(workspace, rows=3)
+    workspace.run(CONFIG, "--osmosis-limit=2", "--osmosis-run=one")
+
+    refused = workspace.run(CONFIG, "--osmosis-n=2", RESUME)
+    grown = workspace.run(CONFIG, RESUME)
+
+    assert (refused.ret, grown.ret, calls(workspace)) == (4, 0, Counter(range(3)))
+    refused.stderr.fnmatch_lines(["  one: [[]evaluation] n: 1 -> 2; --osmosis-run=one adds them"])
+
+
+@pytest.mark.slow
+def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspace: Workspace) -> None:
+    with_agent(workspace, rows=2)
+    workspace.eval("y", rows=2)
+    both = (CONFIG, "configs/eval/y.toml", "--osmosis-model=demo/arithmetic")
+    workspace.run(CONFIG, "--osmosis-run=x1", "--osmosis-model=demo/judge")
+    workspace.run("configs/eval/y.toml", "--osmosis-run=y1", "-k", "row0")
+
+    result = workspace.run(*both, RESUME)
+
+    assert result.ret == 4, "nothing was spent yet"
+    assert "ERROR: none of the stored runs of x can go on:\n  x1: [experiment] model_path: " in result.stderr.str()
 
 
 @pytest.mark.slow

@@ -217,8 +217,8 @@ RESCORE = Option(
 RESUME = Option(
     "resume",
     None,
-    "Go on with the newest run of each eval that has something left: what is stored is not run again, pending runs and "
-    "those that failed at boundary provider or host are.",
+    "Go on with the newest run of each eval that fits and has something left: what is stored is not run again, pending "
+    "runs and those that failed at boundary provider or host are.",
 )
 RUN = Option(
     "run",
