@@ -24,10 +24,11 @@ from pytest_osmosis.cli.confirmation import refusal
 from pytest_osmosis.cli.log_tail import LogTail
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.config import is_training_config, read_entries
+from pytest_osmosis.config.secrets import read_secrets_file
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.run_directory import ignore_in_git
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import fault_of
+from pytest_osmosis.files.reading import FileFault, fault_of, is_pipe
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
@@ -84,8 +85,7 @@ def submit(request: SubmitRequest, folder: Path, output: CommandOutput) -> int:
     _check(request, folder)
     named = [] if request.name is None else [f"--osmosis-run={request.name}"]
     named_eval = request.config if "::" in request.config else f"--osmosis-config={request.config}"
-    arguments = [named_eval, *request.arguments]
-    stdin = sys.stdin.buffer.read() if _STDIN in arguments else b""
+    arguments, stdin = _secrets_on_stdin([named_eval, *request.arguments], folder)
     plan = _dry_run([*arguments, *named], stdin, folder)
     directory = RunDirectory(Path(plan.folder))
     if not request.json:
@@ -101,6 +101,31 @@ def submit(request: SubmitRequest, folder: Path, output: CommandOutput) -> int:
     else:
         output.live(_end_lines(plan, directory, now))
     return 1 if now.status == "failed" else 0
+
+
+def _secrets_on_stdin(arguments: Sequence[str], folder: Path) -> tuple[Sequence[str], bytes]:
+    """Return the arguments, and what the dry run and the eval get on standard input.
+
+    It holds the secrets of a pipe, which only this process can read, and only once. Raises `OsmosisError`.
+    """
+    words = list(arguments)
+    flag = SECRETS_OPTION.rstrip("=")
+    while flag in words[:-1]:
+        at = words.index(flag)
+        words[at : at + 2] = [f"{SECRETS_OPTION}{words[at + 1]}"]
+    last = max((index for index, word in enumerate(words) if word.startswith(SECRETS_OPTION)), default=None)
+    if last is None:
+        return words, b""
+    if words[last] == _STDIN:
+        return words, sys.stdin.buffer.read()
+    path = words[last].removeprefix(SECRETS_OPTION)
+    if not is_pipe(folder / path):
+        return words, b""
+    words[last] = _STDIN
+    try:
+        return words, read_secrets_file(folder / path).encode()
+    except FileFault as fault:
+        raise OsmosisError(f"{path}{'' if fault.line is None else f':{fault.line}'}: {fault}") from None
 
 
 def _check(request: SubmitRequest, folder: Path) -> None:

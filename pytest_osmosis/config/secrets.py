@@ -32,8 +32,8 @@ def resolve_secrets(
 ) -> dict[str, str]:
     """Return the value of each secret. An empty value counts as missing. Unless `needed`, missing secrets are left out.
 
-    `secrets_file` is a dotenv file, or "-" to call `read_stdin`, which may raise `FileFault`. It takes precedence over
-    `environ`.
+    `secrets_file` is a dotenv file or a pipe, or "-" to call `read_stdin`, which may raise `FileFault`. It takes
+    precedence over `environ`.
     Raises ConfigError with all lines that cannot be read and all missing names.
     """
     source = _source(secrets_file, read_stdin)
@@ -124,10 +124,15 @@ def _source(secrets_file: Path | Literal["-"] | None, read_stdin: Callable[[], s
     try:
         if secrets_file == "-":
             return _SecretsText(read_stdin().removeprefix("\ufeff"), label)
-        return _SecretsText(read_text(secrets_file, most_bytes=MOST_BYTES, byte_order_mark=True), label)
+        return _SecretsText(read_secrets_file(secrets_file), label)
     except FileFault as fault:
         where = label if fault.line is None else f"{label}:{fault.line}"
         raise ConfigError([Problem(where, f"{fault}; {_VALID_SOURCE}")]) from None
+
+
+def read_secrets_file(path: Path) -> str:
+    """Return the text of a dotenv file or of a pipe, which is read once. Raises `FileFault`."""
+    return read_text(path, most_bytes=MOST_BYTES, byte_order_mark=True, pipe=True)
 
 
 def _missing(name: str, secrets_file: Path | Literal["-"] | None, label: str) -> Problem:

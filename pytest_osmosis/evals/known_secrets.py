@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.document import MOST_BYTES
 from pytest_osmosis.config.endpoints import DEFAULT_PATH, FILE_NAME
-from pytest_osmosis.config.secrets import parse_dotenv
+from pytest_osmosis.config.secrets import parse_dotenv, read_secrets_file
 from pytest_osmosis.config.workspace import workspace_of
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.models.headers import secret_headers
@@ -54,7 +54,7 @@ def known_secrets(
     texts = [_text(file) for file in (path, workspace / "pyproject.toml") if file is not None]
     contents = [*map(_content, texts), *map(_as_content, overrides)]
     registries = [_text(file) for file in _registries(workspace, contents)]
-    text_of_secrets = stdin if secrets_file == "-" else _text(secrets_file) if secrets_file is not None else ""
+    text_of_secrets = stdin if secrets_file == "-" else "" if secrets_file is None else _secrets_text(secrets_file)
     in_file = parse_dotenv(text_of_secrets.removeprefix("\ufeff"), "").values
     names = [*_names_in_texts(texts), *(name for content in contents for name in _names(content))]
     names += [name for text in registries for name in _KEY_NAMES_OF_ENDPOINTS.findall(text)]
@@ -81,6 +81,13 @@ def _text(path: Path) -> str:
             return file.read(MOST_BYTES).decode("utf-8", errors="replace")
     except (FileFault, OSError):
         return ""
+
+
+def _secrets_text(path: Path) -> str:
+    try:
+        return read_secrets_file(path)
+    except FileFault:
+        return _text(path)
 
 
 def _content(text: str) -> dict[str, Any]:

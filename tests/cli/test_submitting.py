@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import stat
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +148,26 @@ def test_no_secret_reaches_the_log(background: Background) -> None:
 
     name = json.loads(background.call(*words, stdin=f"X_SECRET={SECRET}\n"))["name"]
 
+    assert background.wait_for_end(name)["status"] == "finished"
+    wait_until(lambda: "the key is [X_SECRET]" in background.log(name), "the redaction")
+    assert SECRET not in background.log(name)
+    assert "1 passed" in background.log(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--osmosis-secrets-file={} --", "-- --osmosis-secrets-file {}"])
+def test_secrets_from_a_shells_process_substitution_are_handed_on(background: Background, option: str) -> None:
+    """Twice, as `submit` starts a dry run and the eval; the log is redacted."""
+    background.workspace.eval("x", rows=1, secrets={"required": ["X_SECRET"]})
+    background.workspace.write("conftest.py", f"import os\nos.write(2, b'the key is {SECRET}\\n')\n")
+    typed = shlex.join([*PROGRAM, "submit", "configs/eval/x.toml", "--yes", "--json"])
+    secrets = option.format(f"<(echo X_SECRET={SECRET})")
+    done = subprocess.run(
+        ["bash", "-c", f"{typed} {secrets} -s ."], cwd=background.root, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    name = json.loads(done.stdout)["name"]
     assert background.wait_for_end(name)["status"] == "finished"
     wait_until(lambda: "the key is [X_SECRET]" in background.log(name), "the redaction")
     assert SECRET not in background.log(name)

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
 import pytest
 
 from pytest_osmosis.plugin.command import options
-from tests.plugin.workspaces import Workspace, read_json
+from tests.plugin.workspaces import PYTEST, Workspace, read_json
 from tests.servers import ChatServer, reply, together
+
+Pipe = Callable[[bytes], str]
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 BOTH = (CONFIG, "--osmosis-config=configs/eval/y.toml")
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    """Give a function that returns the path of a pipe with a content, as a shell does for `<(...)`."""
+    with ExitStack() as stack:
+
+        def made(content: bytes) -> str:
+            reader, writer = os.pipe()
+            stack.callback(os.close, reader)
+            os.write(writer, content)
+            os.close(writer)
+            return f"/dev/fd/{reader}"
+
+        yield made
 
 
 def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
@@ -140,6 +163,52 @@ def test_secrets_come_from_a_file_or_stdin_and_then_the_environment(
 
     workspace.run(*BOTH, "--osmosis-secrets-file=.env").assert_outcomes(passed=2)
     workspace.run(*BOTH, "--osmosis-secrets-file=-", stdin=b"FIRST_SECRET='one two'\n").assert_outcomes(passed=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["-n2"]], ids=["plain", "-n2"])
+def test_a_shells_process_substitution_is_read_once_for_all_evals(workspace: Workspace, more: list[str]) -> None:
+    workspace.write("rewards.py", SECRET)
+    for name in ("x", "y"):
+        workspace.eval(name, rows=1, secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]})
+    typed = shlex.join([*PYTEST, *BOTH, *more])
+    secrets = "<(echo 'FIRST_SECRET=\"one two\"'; sleep 0.01; echo SECOND_SECRET=three)"
+
+    done = subprocess.run(
+        ["bash", "-c", f"{typed} --osmosis-secrets-file={secrets}"],
+        cwd=workspace.root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_a_pipe_of_secrets_is_named_and_its_values_are_never_shown(workspace: Workspace, pipe: Pipe) -> None:
+    workspace.eval("x", secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]}, evaluation={"n": "s3cr3t-0123456789"})
+    workspace.eval("y", secrets={"required": ["THIRD_SECRET"]})
+    path = pipe(b"FIRST_SECRET=s3cr3t-0123456789\n")
+
+    result = workspace.run(*BOTH, f"--osmosis-secrets-file={path}")
+
+    assert result.ret == 4
+    missing = [line for line in result.errlines if line.startswith("ERROR: secret ")]
+    assert [line.split()[2] for line in missing] == ["SECOND_SECRET:", "THIRD_SECRET:"]
+    assert all(f"missing or empty in {path} and in the environment" in line for line in missing)
+    assert "s3cr3t" not in result.stdout.str() + result.stderr.str()
+
+
+def test_what_a_pipe_of_secrets_may_not_hold_is_said_for_each_eval(workspace: Workspace, pipe: Pipe) -> None:
+    for name in ("x", "y"):
+        workspace.eval(name, secrets={"required": ["FIRST_SECRET"]})
+    for content, fault in ((b"A=\xff", ":1: must be UTF-8 text"), (b"A=1\nB\n", ":2: must be KEY=VALUE")):
+        path = pipe(content)
+        result = workspace.run(*BOTH, f"--osmosis-secrets-file={path}")
+        assert result.ret == 4
+        assert f"{path}{fault}" in result.stderr.str()
+        assert "empty pipe" not in result.stderr.str()
 
 
 def test_all_missing_secrets_are_named(workspace: Workspace) -> None:

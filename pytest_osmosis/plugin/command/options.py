@@ -316,7 +316,7 @@ OF_SESSION = (
         "(default: 10; all with -vv).",
     ),
     # how the session runs
-    Option("secrets-file", "PATH|-", "Read the values of [secrets] required from this dotenv file; - is stdin."),
+    Option("secrets-file", "PATH|-", "Read values of [secrets] required from this dotenv file or pipe (- is stdin)."),
     Option("no-probe", None, "Skip the test request to the model before the first rollout."),
     Option(
         "inline",
