@@ -239,9 +239,17 @@ def check_rows(
             named.append(("scoring", "calibrate", dataset.human))
         if seen:
             listed += [Problem(dataset.display, _no_column(*each, list(seen))) for each in named]
+    needed: dict[str | None, str] = dict.fromkeys(metadata, "[judge] metadata")
+    needed[dataset.human] = "[scoring] calibrate"
+    not_finite = [f'column "{name}": {why}' for name, why in dataset.source.left_out.items() if name not in needed]
+    for name, why in dataset.source.left_out.items():
+        if name in needed and not n_problems:
+            text = f'column "{name}": {why}, and {needed[name]} needs it; use null or a finite number'
+            listed = [*listed, Problem(dataset.display, text)]
     if listed:
         raise DatasetError(listed)
-    return Checked((*dataset.left_out, *notes), digests, contents, human_scores)
+    without = (f"{text}, so rows with it come without the column" for text in not_finite)
+    return Checked((*dataset.left_out, *without, *notes), digests, contents, human_scores)
 
 
 def _no_column(table: str, key: str, column: str, others: Sequence[str]) -> str:

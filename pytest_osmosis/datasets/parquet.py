@@ -2,8 +2,9 @@
 
 Values become JSON values, as in the other formats: dates and times become ISO 8601 text, decimals text, and maps
 objects. A column that has no JSON equivalent (binary, durations) is left out, and not even read, unless it is one that
-an eval needs. Parquet has no lines, so a row's `line` is `row_index + 1`. pyarrow, the extra `parquet`, is imported on
-first use.
+an eval needs. A row comes without a column in which it has NaN or an infinite number, unless that has a meaning: code
+that looks for it must not take another value for it.
+Parquet has no lines, so a row's `line` is `row_index + 1`. pyarrow, the extra `parquet`, is imported on first use.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import threading
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -23,7 +24,8 @@ from pytest_osmosis.datasets.row_readers import Damaged, Indexed
 from pytest_osmosis.text.safe import one_line
 
 Convert = Callable[[Any], Any]
-"""A function that converts a value of pyarrow, never None, to a JSON value. Raises BadRow."""
+"""A function that converts a value of pyarrow, never None, to a JSON value. Raises _NotFinite."""
+_FINITE = "use null or a finite number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class ParquetFooter:
         if faults:
             raise BadRow(*faults)
         chats = [field.type for field, name in zip(self.schema, ours, strict=True) if name == "messages"]
-        reader = ParquetReader(self.ends, converts, reads_all=not left_out)
+        needed = {theirs for theirs, name in zip(self.names, ours, strict=True) if name in ROW_COLUMNS}
+        reader = ParquetReader(self.ends, converts, needed, reads_all=not left_out)
         return Indexed(reader, any(map(_is_text, chats)), tuple(left_out))
 
 
@@ -83,8 +86,12 @@ def scan_parquet(file: BinaryIO) -> ParquetFooter:
 class ParquetReader:
     """Reads the records of one Parquet file, and keeps the row group of the last record."""
 
-    def __init__(self, ends: array[int], converts: Mapping[str, Convert], *, reads_all: bool = True) -> None:
+    def __init__(
+        self, ends: array[int], converts: Mapping[str, Convert], needed: Set[str], *, reads_all: bool = True
+    ) -> None:
+        self.left_out: dict[str, str] = {}
         self._ends = ends
+        self._needed = needed
         self._columns = None if reads_all else list(converts)
         self._converts = converts
         self._lock = threading.Lock()  # protects the group in memory, and prevents two reads at once
@@ -98,14 +105,17 @@ class ParquetReader:
         return row_index + 1
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
-        """Return the row's values. Raises Damaged for its row group, and BadRow if a value is NaN or infinite."""
+        """Return the row's values. Raises Damaged for its row group, and BadRow if a needed value is not finite."""
         values = self._values(file, row_index)
         record, faults = {}, []
         for name, convert in self._converts.items():
             try:
                 record[name] = None if values[name] is None else convert(values[name])
-            except BadRow as error:
-                faults += [f'column "{name}": {fault}' for fault in error.faults]
+            except _NotFinite as error:
+                if name in self._needed:
+                    faults.append(f'column "{name}": {error}; {_FINITE}')
+                else:
+                    self.left_out.setdefault(name, str(error))
         if faults:
             raise BadRow(*faults)
         return record
@@ -132,6 +142,10 @@ class ParquetReader:
             self._group = ParquetFile(file).read_row_group(group, columns=self._columns)
             self._group_index = group
         return self._group
+
+
+class _NotFinite(Exception):
+    """A number that JSON does not have."""
 
 
 class _NoJson(Exception):
@@ -177,7 +191,7 @@ def _is_text(type_: Any) -> bool:
 def _finite(value: float) -> float:
     if not math.isfinite(value):
         shown = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        raise BadRow(f"{shown} is not JSON; use null or a finite number")
+        raise _NotFinite(f"{shown} is not JSON")
     return value
 
 

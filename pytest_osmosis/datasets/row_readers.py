@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -17,6 +17,11 @@ class RowReader(Protocol):
 
     def line(self, row_index: int) -> int:
         """Return the 1-based line on which the row starts."""
+        ...
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """The columns without which some of the rows came that were read, and the value that is not JSON."""
         ...
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
@@ -48,6 +53,10 @@ class TextReader:
 
     def __len__(self) -> int:
         return len(self.extents)
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        return {}
 
     def line(self, row_index: int) -> int:
         return self.extents[row_index].line

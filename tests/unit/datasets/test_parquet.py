@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -167,9 +168,39 @@ def test_bad_row_is_reported_as_in_text_formats(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("value", "message"), [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity")]
 )
-def test_nan_and_infinity_are_rejected(opened: Opened, value: float, message: str) -> None:
-    assert problem(lambda: opened({"user_prompt": ["a"], "k": [[1.0, value]]})) == (
-        f'data/x.parquet:1: row 0: column "k": {message} is not JSON; use null or a finite number'
+def test_nan_and_infinity_are_rejected_in_columns_with_a_meaning(opened: Opened, value: float, message: str) -> None:
+    for name, shown in (("ground_truth", "ground_truth"), ("metadata", "metadata"), ("answer", "answer")):
+        columns = {"ground_truth": "answer"} if name == "answer" else {}
+        found = problem(lambda: opened({"user_prompt": ["a"], name: [[1.0, value]]}, columns=columns))  # noqa: B023
+        assert found == f'data/x.parquet:1: row 0: column "{shown}": {message} is not JSON; use null or a finite number'
+
+
+@pytest.mark.parametrize("value", [float("nan"), [1.0, float("inf")], {"k": float("-inf")}])
+def test_rows_come_without_other_columns_in_which_they_have_nan(opened: Opened, value: object) -> None:
+    dataset = opened({"user_prompt": ["a", "b", "c"], "weight": [value, None, None], "id": [1, 2, 3]})
+    checked = check_rows(dataset, range(3))
+    assert [dataset.row(index).record.keys() - {"user_prompt", "id"} for index in range(3)] == [
+        set(),
+        {"weight"},
+        {"weight"},
+    ]
+    (note,) = checked.notes
+    assert note.startswith('column "weight": ')
+    assert note.endswith("Infinity is not JSON, so rows with it come without the column") or "NaN" in note
+    assert not check_rows(dataset, [1]).notes or dataset.source.left_out, "it says what was seen"
+
+
+def test_nan_in_a_column_that_a_judge_or_a_calibration_needs_is_rejected(opened: Opened) -> None:
+    dataset = opened({"user_prompt": ["a", "b"], "k": [1.0, float("nan")], "human": [float("nan"), 1.0]})
+    with pytest.raises(DatasetError) as judged:
+        check_rows(dataset, range(2), metadata=["k"])
+    assert str(judged.value) == (
+        'data/x.parquet: column "k": NaN is not JSON, and [judge] metadata needs it; use null or a finite number'
+    )
+    with pytest.raises(DatasetError) as calibrated:
+        check_rows(replace(dataset, human="human"), range(2))
+    assert str(calibrated.value) == (
+        'data/x.parquet: column "human": NaN is not JSON, and [scoring] calibrate needs it; use null or a finite number'
     )
 
 
