@@ -19,7 +19,7 @@ from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.results import files
 from pytest_osmosis.results.conclude import corrected
 from pytest_osmosis.results.entry_table import EntryPlace, entry_table
-from pytest_osmosis.results.prime_files import env_id_of, prime_folder, write_prime_files
+from pytest_osmosis.results.prime_files import folder_of, write_prime_files
 from pytest_osmosis.results.publish import facts_at_end, published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
 from pytest_osmosis.results.results import Results
@@ -196,7 +196,7 @@ class FinishedEval:
         base = config.workspace / config.output.output_dir
         try:
             run = stored(directory)
-            folder = prime_folder(base, env_id_of(run), run.manifest.subject.model, directory.name)
+            folder = folder_of(run, base)
             write_prime_files(run, folder, self.run.prepared.redaction)
             self.prime_folder = folder
         except (OSError, OsmosisError) as error:

@@ -23,6 +23,7 @@ from pytest_osmosis.evals.cassettes import (
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of
 from pytest_osmosis.evals.heartbeat import Heartbeat
+from pytest_osmosis.evals.hub import is_pushed
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_facts import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text
@@ -37,6 +38,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import outcome_of
 from pytest_osmosis.report.properties import Property, properties_of, properties_of_row
+from pytest_osmosis.results.prime_files import GrowingPrimeFiles
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_score, kind_of
 
 
@@ -61,6 +63,7 @@ class EvalRun:
     session: str
     git: GitQuery | None = None
     heartbeat: Heartbeat | None = None
+    saved: GrowingPrimeFiles | None = None
     cassette: FinishedCassette | None = None
     unrecorded: Mapping[RunId, str] = field(default_factory=dict)
     ended_at: datetime | None = None
@@ -125,11 +128,17 @@ class EvalRun:
         job = engine_job(prepared, selected, settings, directory, outcomes.describe, outcomes.shows, worktree, facts)
         url = prepared.config.output.heartbeat_url
         heartbeat = None if url is None or not prepared.source.asks_models else Heartbeat(url, runs)
+        saved = None
+        if prepared.source.asks_models and (prepared.config.output.save_results or is_pushed(prepared)):
+            base = prepared.config.workspace / prepared.config.output.output_dir
+            saved = GrowingPrimeFiles(directory, base, runs, lambda: engine.pass_rule, prepared.redaction)
 
         def done(run: RunId, outcome: Outcome) -> None:
             on_done(run, outcome)
             if heartbeat is not None:
                 heartbeat.run_done(run)
+            if saved is not None:
+                saved.run_done(run)
 
         engine = Engine(job, journal, done)
         if journal.lock.notice is not None:
@@ -143,7 +152,7 @@ class EvalRun:
         kept = outcomes.conversations, outcomes.reasons
         return cls(
             prepared, selected, settings, directory, engine, *kept, provenance, session, git,
-            unrecorded=outcomes.unrecorded, heartbeat=heartbeat,
+            unrecorded=outcomes.unrecorded, heartbeat=heartbeat, saved=saved,
         )  # fmt: skip
 
     @property
@@ -162,6 +171,8 @@ class EvalRun:
     def discard(self) -> None:
         """Close the engine and remove the run directory, unless it holds stored rollouts."""
         self.engine.close()
+        if self.saved is not None:
+            self.saved.close()
         self.prepared.source.discard(self.directory)
 
     def go(self, first: Sequence[RunId] | None = None) -> None:
@@ -246,6 +257,8 @@ class EvalRun:
         self.engine.close(grace_s)
         self.stop_clock()
         self._closed = True
+        if self.saved is not None:
+            self.saved.close()
         if self.prepared.cassette is not None:
             records = list(map(self.record, self.selected.runs))
             self.cassette = finish_cassette(self.prepared.cassette, self.directory, records)

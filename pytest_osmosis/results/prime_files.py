@@ -16,9 +16,10 @@ import json
 import math
 import os
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -30,18 +31,21 @@ from pytest_osmosis.files.reading import FileFault, open_file, read_text, someth
 from pytest_osmosis.files.shapes import Check, ShapeFault, anything, listing, members, nullable, number, table, text
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.models.providers import SERVICES
-from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.journal import EventReader
-from pytest_osmosis.record.run_id import plan_order
+from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.record.journal import EventReader, events_from
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
 from pytest_osmosis.results.read import read_settings
-from pytest_osmosis.results.stored_results import Replayed, pass_rule_of, replayed
+from pytest_osmosis.results.stored_results import Replayed, Replaying, pass_rule_of, replayed
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import PassRule, reward_error
 
 RESULTS, METADATA = "results.jsonl", "metadata.json"
 REWARD = "reward"
 """The name of the score that a Grader or an environment gives."""
+PAUSE_S = 1.0
+"""While an eval runs, lines are added no more often."""
 SCHEMA_VERSION = 1
 MOST_NAME_CHARS = 200
 MOST_METADATA_BYTES = 1 << 26
@@ -66,6 +70,11 @@ def prime_folder(base: Path, env_id: str, model: str, run: str) -> Path:
     """
     name = f"{env_id.rpartition('/')[2]}--{model.replace('/', '--')}"
     return base / "evals" / _UNSAFE.sub("_", name)[:MOST_NAME_CHARS] / run
+
+
+def folder_of(run: StoredEvalRun, base: Path) -> Path:
+    """Return the folder of a stored eval run's files below `base`."""
+    return prime_folder(base, env_id_of(run), run.manifest.subject.model, run.directory.name)
 
 
 def env_id_of(run: StoredEvalRun) -> str:
@@ -97,10 +106,89 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
             for line in _lines(run, found, rule, redaction):
                 totals.add(line)
                 file.write(json.dumps(line, allow_nan=False) + "\n")
-        with open(paths[1], "w", encoding="utf-8", opener=private.opener) as file:
-            metadata = redaction.value(_metadata(run, found, rule, totals), unchanged=frozenset({"osmosis"}))
-            file.write(json.dumps(metadata, allow_nan=False) + "\n")
+        _write_metadata(paths[1], run, found, rule, totals, redaction)
     return totals.n_lines
+
+
+def _write_metadata(
+    path: Path, run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Totals, redaction: Redaction
+) -> None:
+    with open(path, "w", encoding="utf-8", opener=private.opener) as file:
+        metadata = redaction.value(_metadata(run, found, rule, totals), unchanged=frozenset({"osmosis"}))
+        file.write(json.dumps(metadata, allow_nan=False) + "\n")
+
+
+class GrowingPrimeFiles:
+    """Both files while an eval run goes on, so that a killed one leaves the rows whose `runs` are all done.
+
+    A thread reads on in the journal and appends the lines of such rows, at most once each `PAUSE_S`; the first time it
+    writes all rows that earlier sessions completed. A failure is left to those who write the files at the end.
+    `rule` returns the rule by which runs pass, once one is done.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        base: Path,
+        runs: Iterable[RunId],
+        rule: Callable[[], PassRule],
+        redaction: Redaction,
+    ) -> None:
+        self._directory = directory
+        self._base = base
+        self._rule = rule
+        self._redaction = redaction
+        self._left = Counter(run.row for run in runs if not run.is_baseline)
+        self._wake, self._closed = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def run_done(self, run: RunId) -> None:
+        """Let the thread write if this was the last run of its row. Returns at once."""
+        self._left[run.row] -= not run.is_baseline
+        if self._left[run.row] == 0 and not run.is_baseline:
+            self._wake.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write_on, name="osmosis-save-results", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Write no more. Idempotent."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _write_on(self) -> None:
+        replaying, journal, end, number = Replaying(), self._directory.journal, 0, 1
+        written: set[int] | None = None
+        with suppress(OSError, OsmosisError):
+            run, rule = stored(self._directory), self._rule()
+            folder, totals = folder_of(run, self._base), _Totals(run.manifest.subject.n, _threshold(rule))
+            while not self._closed.wait(0 if written is None else PAUSE_S):
+                self._wake.wait()
+                self._wake.clear()
+                if self._closed.is_set():
+                    return
+                incomplete = {row for row, left in self._left.items() if left}
+                for event, event_end in events_from(journal, end, number):
+                    replaying.apply(event, end)
+                    end, number = event_end, number + 1
+                found = replaying.found
+                rows = {record.row for record in found.ledger.records} - incomplete - (written or set())
+                lines = []
+                for line in _lines(run, found, rule, self._redaction, rows):
+                    totals.add(line)
+                    lines.append(json.dumps(line, allow_nan=False) + "\n")
+                if written is None:
+                    private.make_folders(folder)
+                    with _replacing(folder / RESULTS) as path:
+                        private.write(path, lines)
+                else:
+                    with open(folder / RESULTS, "ab", buffering=0, opener=private.opener) as file:
+                        file.write("".join(lines).encode())
+                with _replacing(folder / METADATA) as path:
+                    _write_metadata(path, run, found, rule, totals, self._redaction)
+                written = rows | (written or set())
 
 
 @contextmanager
@@ -126,12 +214,16 @@ def _rule(run: StoredEvalRun, found: Replayed) -> PassRule:
 # -- results.jsonl ---------------------------------------------------------------------------------------
 
 
-def _lines(run: StoredEvalRun, found: Replayed, rule: PassRule, redaction: Redaction) -> Iterator[Line]:
-    """Yield the line of each run of the eval's model that ended, by example and run."""
+def _lines(
+    run: StoredEvalRun, found: Replayed, rule: PassRule, redaction: Redaction, only: Set[int] | None = None
+) -> Iterator[Line]:
+    """Yield the line of each run of the eval's model that ended, by example and run; of `only` these rows if given."""
     ended = (
         record
         for record in found.ledger.records.values()
-        if not record.run.is_baseline and record.status in ("finished", "failed")
+        if not record.run.is_baseline
+        and record.status in ("finished", "failed")
+        and (only is None or record.run.row in only)
     )
     own = {"tool_defs": run.manifest.environment.get("tools")}
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.results.read import read_results
-from tests.plugin.workspaces import Workspace, constants
+from tests.plugin.workspaces import Workspace, constants, hosts_under, wait_until
 
 ROWS: list[dict[str, Any]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "prime-files.md"
@@ -54,6 +54,49 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
     assert lines[-1]["error"]["error"] == "ZeroDivisionError"
     assert lines[-1]["error_chain"] == "ZeroDivisionError: the reward function broke"
     assert (metadata["num_examples"], round(metadata["avg_error"], 3)) == (3, 0.333)
+
+
+@pytest.mark.slow
+def test_a_killed_session_leaves_the_rows_that_were_complete(workspace: Workspace) -> None:
+    workspace.write("agent.py", HELD)
+    (workspace.root / "held").touch()
+    rows = [{"score": 1.0}] * 4
+    agent = {"agent": "agent:rollout"}
+    workspace.eval("x", rows, evaluation={"n": 2, "batch_size": 8}, agent=agent, output=OUTPUT)
+    folder = workspace.root / "outputs/evals/x--demo--arithmetic/one"
+    command = ("--osmosis-config=configs/eval/x.toml", "--osmosis-run=one")
+
+    session = workspace.start(*command)
+    wait_until(lambda: (folder / "metadata.json").exists() and len(found_in(folder)) == 4, "two whole rows")
+    session.kill()
+    wait_until(lambda: not hosts_under(workspace.root), "the hosts to end")
+
+    assert sorted(found_in(folder)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    metadata = json.loads((folder / "metadata.json").read_text())
+    assert (metadata["num_examples"], metadata["rollouts_per_example"], metadata["avg_reward"]) == (2, 2, 1.0)
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    (workspace.root / "held").unlink()
+    foreign(folder, workspace.root / "vf")
+    taken_over = workspace.run(command[0], "--osmosis-resume-from=vf", "--osmosis-run=two")
+    taken_over.stdout.fnmatch_lines(["*4 of 8 runs are from vf"])
+    result = workspace.run(command[0], f"--osmosis-resume-from={folder}")
+    assert result.ret == 0
+    assert found_in(folder) == [(row, index) for row in range(4) for index in range(2)]
+
+
+HELD = """
+import asyncio, os
+
+async def rollout(ctx):
+    while os.path.exists("held") and (ctx.row_index == 3 or (ctx.row_index, ctx.run_index) == (2, 1)):
+        await asyncio.sleep(0.02)
+    await ctx.chat(ctx.prompt)
+"""
+
+
+def found_in(folder: Path) -> list[tuple[int, int]]:
+    lines = map(json.loads, (folder / "results.jsonl").read_text().splitlines())
+    return [(line["example_id"], line["run_index"]) for line in lines]
 
 
 def test_the_page_names_every_member(workspace: Workspace) -> None:
