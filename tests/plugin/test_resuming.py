@@ -341,27 +341,6 @@ def test_what_earlier_sessions_spent_counts_in_limits(workspace: Workspace) -> N
 
 
 @pytest.mark.slow
-def test_the_advice_after_too_many_errors_fits_their_cause(workspace: Workspace) -> None:
-    one = "--osmosis-batch-size=1"
-    with ChatServer(reply("42")) as server:
-        workspace.eval(rows=4, model={"base_url": server.base_url, "max_retries": 0}, limits={"max_errors": 0})
-        workspace.run(CONFIG, one, "--osmosis-record=all")
-    with ChatServer(reply("42"), status(503)) as server:
-        workspace.eval(rows=4, model={"base_url": server.base_url, "max_retries": 0}, limits={"max_errors": 0})
-        outage = workspace.run(CONFIG, one, "--osmosis-no-probe")
-    workspace.eval(
-        rows=[{}, *[{"user_prompt": "else"}] * 3], model={"base_url": server.base_url}, limits={"max_errors": 0}
-    )
-    stale = workspace.run(CONFIG, one, "--osmosis-replay")
-
-    for result, remedy in (
-        (outage, "once the server answers again"),
-        (stale, "after you have recorded what is missing (--osmosis-record=new)"),
-    ):
-        result.stdout.fnmatch_lines([f"osmosis: nothing that is stored will run again; to go on, {remedy}:"])
-
-
-@pytest.mark.slow
 def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.write("agent.py", AGENT)
