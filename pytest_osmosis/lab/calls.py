@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from time import perf_counter  # user code may replace the module's attribute
+from time import perf_counter, process_time  # user code may replace the module's attributes
 from typing import Any, Final, Literal, get_args
 
 from pytest_osmosis.lab.findings import quoted
@@ -19,6 +19,11 @@ from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.reward import NotAScore, reward_of
 from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.text.user_frames import is_users_own
+
+try:
+    from resource import RUSAGE_SELF, getrusage
+except ImportError:  # Windows
+    getrusage = None  # type: ignore[assignment]
 
 PROMPT: Final = "What is asked?"
 MOST_CHARS: Final = 10_000
@@ -93,7 +98,9 @@ class CallOutcome:
 
     `text` describes it in a line, `where` is the user's line, `returned` the type of the returned value, and
     `is_float` is False if that is no float. `mutated` names the argument that the call changed. `caught` are the
-    exceptions that user code swallowed, if the call was watched.
+    exceptions that user code swallowed, and `patterns` the regular expressions that functions of `re` were given, with
+    their flags, if the call was watched. `seconds` are processor time, and the time that the
+    call waited.
     """
 
     kind: OutcomeKind
@@ -105,6 +112,7 @@ class CallOutcome:
     mutated: str = ""
     seconds: float = 0.0
     caught: tuple[SwallowedException, ...] = ()
+    patterns: tuple[tuple[str, int], ...] = ()
     ended: bool = False
 
     @property
@@ -139,16 +147,23 @@ def call(target: Target, call_input: CallInput) -> CallOutcome:
     """Call the function in this process on copies of its arguments, and await the result of an asynchronous one."""
     before = call_input.arguments(target)
     arguments = copy.deepcopy(before)
-    start = perf_counter()
+    start, start_cpu, start_waits = perf_counter(), process_time(), _waits()
     try:
         value = _returned(target, arguments)
     except Exception as error:
         outcome = outcome_of_exception(error)
     else:
         outcome = outcome_of_value(value)
-    seconds = perf_counter() - start
+    seconds, cpu_s = perf_counter() - start, process_time() - start_cpu
+    if _waits() == start_waits:
+        seconds = min(seconds, cpu_s)  # the rest is that of other processes on a busy machine
     mutated = next((name for name in before if not _same(before[name], arguments[name])), "")
     return replace(outcome, seconds=seconds, mutated=mutated)
+
+
+def _waits() -> object:
+    """Return how often this process has waited for something; where that is not known, an object of its own."""
+    return object() if getrusage is None else getrusage(RUSAGE_SELF).ru_nvcsw
 
 
 def invoke(target: Target, call_input: CallInput) -> Any:
@@ -261,7 +276,9 @@ def from_json(data: Mapping[str, Any]) -> CallInput:
 
 def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:
     """Return the outcome that a child process sent. Raises ValueError, TypeError or KeyError for anything else."""
-    outcome = CallOutcome(**{**data, "caught": tuple(SwallowedException(**caught) for caught in data["caught"])})
+    caught = tuple(SwallowedException(**each) for each in data["caught"])
+    patterns = tuple((str(text), int(flags)) for text, flags in data["patterns"])
+    outcome = CallOutcome(**{**data, "caught": caught, "patterns": patterns})
     texts = (outcome.text, outcome.where, outcome.returned, outcome.mutated)
     if outcome.kind not in get_args(OutcomeKind) or (outcome.kind == "score") != isinstance(outcome.score, float):
         raise ValueError(outcome.kind)

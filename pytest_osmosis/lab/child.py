@@ -93,7 +93,7 @@ def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
 
 
 def _slow(cpu_s: float) -> CallOutcome:
-    return CallOutcome("slow", text=f"took more than {cpu_s:g} s of CPU time")
+    return CallOutcome("slow", text=f"took more than {cpu_s:g} s of CPU time", seconds=cpu_s)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -21,14 +20,15 @@ NO_EXAMPLE = (
     "no answer was found that scores more than a wrong one, so nothing can be checked; add a case: "
     "@osmosis_reward(cases=[(solution_str, ground_truth, expect), ...])"
 )
+NOT_STEADY = "the same call scores differently at another time, so scores cannot be compared: see [lab-determinism]"
 NO_INPUT = "every call that was tried raised, so nothing can be checked; add a case: @osmosis_reward(cases=[...])"
 
 
 class ProbeContext:
     """One function under examination. `case_inputs` are the inputs of its cases, `budget_s` is the time for each test.
 
-    `fatal_call` is the last call after which the process was gone. `incomplete_answers` is True if the search for
-    answers had no time to end.
+    `fatal_call` is the last call after which the process was gone, or that was cut off twice. `incomplete_answers` is
+    True if the search for answers had no time to end.
     """
 
     def __init__(self, target: Target, case_inputs: Sequence[CallInput] = (), budget_s: float = BUDGET_S) -> None:
@@ -59,6 +59,11 @@ class ProbeContext:
         except CodeError as error:
             self._import_error = error
             raise
+        if outcome.kind == "slow" and not (outcome.ended or watch) and cpu_s >= CPU_S:
+            again = self._process.call(call_input, cpu_s=cpu_s)  # the first time may have loaded something
+            if again.kind not in ("slow", "not_called"):
+                return again
+            self.fatal_call = ScoredCall(call_input, outcome)
         if outcome.ended:
             self._ends += 1
             self.fatal_call = ScoredCall(call_input, outcome)
@@ -73,10 +78,10 @@ class ProbeContext:
     def affordable(self, inputs: Sequence[CallInput], calls: int) -> list[CallInput]:
         """Return as many of the inputs as can be called `calls` times in the time that is left."""
         sample = inputs[:5]
-        start = time.monotonic()
+        left_s = self.budget.left_s
         for call_input in sample:
             self.call(call_input)
-        call_s = (time.monotonic() - start) / max(1, len(sample))
+        call_s = (left_s - self.budget.left_s) / max(1, len(sample))
         n = max(2, int(self.budget.left_s / (call_s * calls + 1e-9)))
         self.budget.left_out += calls * max(0, len(inputs) - n)
         return list(inputs[:n])

@@ -1,9 +1,9 @@
 """The parent's side of the lab's child process, which calls one function and is ended if it hangs.
 
 The child limits the processor time of a call itself. Code that escapes this limit is noticed here: it takes more
-processor time, waits without using any, takes too much memory, or the time of the test is over. Then its process is
-ended with all that it started. Limits are those of the child's own use of the machine, because a busy machine may be
-slow.
+processor time, waits without using any, or takes too much memory. Then its process is ended with all that it started.
+Limits are those of the child's own use of the machine, because a busy machine may be slow. When the time of the test is
+over, no further call begins; one that runs has its own limits, so that its outcome is known.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class LabProcess:
         except _NoTimeLeft:
             self.close()
             self._budget.left_out += 1
-            return CallOutcome("not_called", text="was cut off, because no time was left")
+            return CallOutcome("not_called", text="was not called, because no time was left after its import")
+        self._budget.spend(outcome.seconds)
         if outcome.ended or self._running.has_too_many_processes():
             self.close()
         return outcome
@@ -133,7 +134,7 @@ class LabProcess:
         except (ValueError, AttributeError, RecursionError):
             failed, names = f"it {BROKEN}", None
         if isinstance(names, list) and name in names:
-            running.ready()
+            self._budget.spend(running.ready())
             return
         self.close()
         if failed is not None:
@@ -150,21 +151,19 @@ class LabProcess:
                 raise ValueError(answer["number"])
             return outcome_from_json(answer["outcome"])
         except _Lost as lost:
-            return CallOutcome(lost.kind, text=str(lost), ended=True)
+            return CallOutcome(lost.kind, text=str(lost), ended=True, seconds=lost.seconds)
         except (ValueError, TypeError, KeyError, RecursionError):  # user code wrote to the pipe
             return CallOutcome("died", text=BROKEN, ended=True)
 
     def _reply(self, running: _Running, cpu_s: float | None = None) -> bytes:
         """Return the next line of the process; without `cpu_s`, its import.
 
-        Raises `_Lost` if there will be none, and `_NoTimeLeft`.
+        Raises `_Lost` if there will be none, and `_NoTimeLeft` if an import takes all time.
         """
         began, before = time.monotonic(), None
-        while not (line := running.line(min(TICK_S, self._budget.left_s))):
+        while not (line := running.line(TICK_S)):
             if line == b"":
                 raise _Lost("died", running.last_words())
-            if self._budget.left_s <= 0:
-                raise _NoTimeLeft
             usage = process_tree.usage(running.pid)
             if process_tree.has_ended(running.pid):
                 return running.last_line()
@@ -172,18 +171,20 @@ class LabProcess:
                 before = before or usage
                 self._check(running, cpu_s, usage, usage.cpu_s - before.cpu_s, time.monotonic() - began)
             elif time.monotonic() - began > UNKNOWN_S:
-                raise _Lost("slow", f"did not end within {UNKNOWN_S:g} s")
+                raise _Lost("slow", f"did not end within {UNKNOWN_S:g} s", UNKNOWN_S)
         return line
 
     def _check(self, running: _Running, cpu_s: float | None, usage: ProcessUsage, used_s: float, took_s: float) -> None:
         """Raise `_Lost` if a call, or without `cpu_s` an import, uses the machine as it must not."""
         limits = self._limits
-        if took_s > limits.waiting_s and used_s < IDLE * took_s:
-            raise _Lost("slow", f"waited for more than {limits.waiting_s:g} s")
+        if took_s > limits.waiting_s and used_s < IDLE * took_s and not usage.runs:
+            raise _Lost("slow", f"waited for more than {limits.waiting_s:g} s", limits.waiting_s)
         if cpu_s is None:
+            if usage.cpu_s > self._budget.left_s:
+                raise _NoTimeLeft
             return
         if used_s > cpu_s + RESISTING_S:
-            raise _Lost("slow", f"took more than {cpu_s:g} s of CPU time, and could not be interrupted")
+            raise _Lost("slow", f"took more than {cpu_s:g} s of CPU time, and could not be interrupted", used_s)
         if usage.memory_mb > running.ready_mb + limits.memory_mb:
             raise _Lost("died", f"took more than {limits.memory_mb:,.0f} MB of memory")
 
@@ -192,15 +193,16 @@ BROKEN = "broke the process in which it runs"
 
 
 class _NoTimeLeft(Exception):
-    """The time of the test is over."""
+    """The time of the test is over before the module was imported."""
 
 
 class _Lost(Exception):
     """The process will not reply: it has ended, or must be ended."""
 
-    def __init__(self, kind: Literal["slow", "died"], text: str) -> None:
+    def __init__(self, kind: Literal["slow", "died"], text: str, seconds: float = 0.0) -> None:
         super().__init__(text)
         self.kind: Literal["slow", "died"] = kind
+        self.seconds = seconds
 
 
 class _Running:
@@ -244,10 +246,11 @@ class _Running:
         self.send({"number": self.calls, **call})
         return self.calls
 
-    def ready(self) -> None:
-        """Take note that the module is imported."""
-        usage = process_tree.usage(self.pid)
-        self.is_ready, self.ready_mb = True, 0.0 if usage is None else usage.memory_mb
+    def ready(self) -> float:
+        """Take note that the module is imported, and return the processor time that this took."""
+        usage = process_tree.usage(self.pid) or ProcessUsage(0.0, 0.0, 1)
+        self.is_ready, self.ready_mb = True, usage.memory_mb
+        return usage.cpu_s
 
     def line(self, timeout_s: float) -> bytes | None:
         """Return the next line, b"" at the end, None if there is none within the time."""

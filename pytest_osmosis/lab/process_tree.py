@@ -20,11 +20,12 @@ ROUNDS = 10
 
 
 class ProcessUsage(NamedTuple):
-    """The processor time and the memory that processes use, and how many they are."""
+    """The processor time and the memory that processes use, how many they are, and True if one could run now."""
 
     cpu_s: float
     memory_mb: float
     processes: int
+    runs: bool = False
 
 
 class _Process(NamedTuple):
@@ -35,6 +36,7 @@ class _Process(NamedTuple):
     session: int
     cpu_s: float
     memory_mb: float
+    runs: bool
 
 
 def usage(leader: int) -> ProcessUsage | None:
@@ -42,7 +44,8 @@ def usage(leader: int) -> ProcessUsage | None:
     found = [process for pid in (leader, *descendants(leader)) if (process := _process(pid)) is not None]
     if not found:
         return None
-    return ProcessUsage(sum(each.cpu_s for each in found), sum(each.memory_mb for each in found), len(found))
+    cpu_s, memory_mb = sum(each.cpu_s for each in found), sum(each.memory_mb for each in found)
+    return ProcessUsage(cpu_s, memory_mb, len(found), any(each.runs for each in found))
 
 
 def end(leader: int) -> None:
@@ -97,4 +100,4 @@ def _process(pid: int) -> _Process | None:
     if state == b"Z":
         return None
     cpu_s = sum(map(int, fields[11:15])) / TICKS_PER_S
-    return _Process(pid, int(parent), int(session), cpu_s, int(fields[21]) * PAGE_MB)
+    return _Process(pid, int(parent), int(session), cpu_s, int(fields[21]) * PAGE_MB, state == b"R")

@@ -36,8 +36,9 @@ PROBES: Mapping[str, Callable[[ProbeContext], LabResult]] = {
 
 
 def examine(context: ProbeContext, name: str) -> LabResult:
-    """Run a probe. A file that cannot be imported again, a crash and a lack of time are findings too."""
+    """Run a probe. A file that cannot be imported again, a crash, a call that does not end are findings too."""
     context.budget.begin()
+    fatal_before = context.fatal_call
     try:
         result = PROBES[name](context)
     except CodeError as error:
@@ -45,7 +46,8 @@ def examine(context: ProbeContext, name: str) -> LabResult:
         fix = "let the file only define things when it is imported, so that it can be imported anywhere"
         return LabResult((RewardFinding("import", "it cannot be loaded again", str(error), fix),))
     fatal = context.fatal_call
-    if fatal is not None and not result.failures() and (fatal.outcome.kind == "died" or result.unmeasured):
+    is_to_blame = fatal is not fatal_before or result.unmeasured or (fatal and fatal.outcome.kind == "died")
+    if fatal is not None and is_to_blame and not result.failures():
         return LabResult((_fatal(fatal, context),))
     left_out = _left_out(context)
     return result if left_out is None else LabResult((*result.findings, left_out), result.unmeasured)

@@ -1,0 +1,43 @@
+"""The time of a call: what it used of the processor and waited, on a machine however busy."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.lab.calls import CallInput, call
+from tests.unit.lab.functions import target
+
+INPUT = CallInput(answer="42", ground_truth="42")
+
+
+def computes(solution_str: str, ground_truth: str) -> float:
+    return float(sum(range(1000)) > 0)
+
+
+def waits(solution_str: str, ground_truth: str) -> float:
+    time.sleep(0.002)
+    return 1.0
+
+
+async def waits_on_a_loop(solution_str: str, ground_truth: str) -> float:
+    import asyncio
+
+    await asyncio.sleep(0.002)
+    return 1.0
+
+
+def test_the_time_that_others_take_on_a_busy_machine_is_not_that_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_osmosis.lab.calls.perf_counter", itertools.count(step=1000).__next__)
+    monkeypatch.setattr("pytest_osmosis.lab.calls.process_time", itertools.count(step=0.25).__next__)
+    monkeypatch.setattr("pytest_osmosis.lab.calls._waits", lambda: 7)
+
+    assert call(target(computes), INPUT).seconds == 0.25
+
+
+@pytest.mark.parametrize("function", [waits, waits_on_a_loop])
+def test_a_call_takes_the_time_that_it_waits(function: Any) -> None:
+    assert call(target(function), INPUT).seconds >= 0.002
