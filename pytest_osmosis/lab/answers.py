@@ -64,6 +64,11 @@ class AnswerPair:
     wrong: CallInput
     other_truth: Any
 
+    def wrong_text(self) -> str:
+        """Return the right answer with the other ground truth in place of its own, empty if that is not possible."""
+        truth, text = str(self.right.ground_truth), self.right.text()
+        return text.replace(truth, str(self.other_truth)) if truth and truth in text else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Answers:
@@ -94,7 +99,7 @@ def find_answers(target: Target, call: Call, case_inputs: Sequence[CallInput]) -
     pairs = list(_pairs_of_cases(case_inputs, score))
     if not pairs:
         extra: Any = {} if target.mode == "full" else MISSING
-        formats = list(dict.fromkeys([*FORMATS, *_suggested_formats(_constants(target))]))
+        formats = list(dict.fromkeys([*FORMATS, *suggested_formats(target)]))
         for truth, other in truths(target):
             pair = _best_pair(CallInput(ground_truth=truth, extra=extra), other, formats, score)
             pairs += [pair] if pair is not None else []
@@ -135,13 +140,14 @@ def _best_pair(question: CallInput, other: str, formats: Sequence[str], score: S
 
 def truths(target: Target) -> list[tuple[str, str]]:
     """Return pairs of ground truths to try: common kinds, and objects with keys that the function may read."""
-    words = [text for text in _constants(target) if WORD.fullmatch(text)]
+    words = [text for text in constants(target) if WORD.fullmatch(text)]
     objects = [json.dumps(dict.fromkeys(words, value)) for value in ("Paris", "Berlin", "42", "17")]
     return [*TRUTHS, (objects[0], objects[1]), (objects[2], objects[3])] if words else [*TRUTHS]
 
 
-def _suggested_formats(constants: Sequence[str]) -> Iterator[str]:
-    for text in constants:
+def suggested_formats(target: Target) -> Iterator[str]:
+    """Yield formats of answers that the function's constants suggest."""
+    for text in constants(target):
         for tag in TAG.findall(text):
             yield f"<{tag}>{{}}</{tag}>"
         if WORD.fullmatch(text):
@@ -152,7 +158,8 @@ def _suggested_formats(constants: Sequence[str]) -> Iterator[str]:
             yield f"{head[0].strip()} {{}}"
 
 
-def _constants(target: Target) -> list[str]:
+def constants(target: Target, most: int = MOST_CONSTANTS, most_chars: int = 100) -> list[str]:
+    """Return short texts in the code and the namespace of a function's module, the most important first."""
     inner = python_function(target.function)
     if inner is None:
         return []
@@ -162,12 +169,12 @@ def _constants(target: Target) -> list[str]:
     texts = [text for code in codes for text in _texts(code)]
     texts += [value for name, value in module.items() if not name.startswith("__") and isinstance(value, str)]
     texts += [value.pattern for value in module.values() if isinstance(value, re.Pattern)]
-    return [text for text in dict.fromkeys(texts) if isinstance(text, str) and len(text) < 100][:MOST_CONSTANTS]
+    return [text for text in dict.fromkeys(texts) if isinstance(text, str) and len(text) < most_chars][:most]
 
 
 def _texts(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
-        if isinstance(constant, str) and len(constant) < 100:
+        if isinstance(constant, str):
             yield constant
         elif isinstance(constant, (tuple, frozenset)):
             yield from (text for text in constant if isinstance(text, str))

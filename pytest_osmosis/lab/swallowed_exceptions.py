@@ -2,13 +2,14 @@
 
 A call is watched with `sys.settrace`: an exception that passes a line of the function's file is matched with the
 handlers around that line in the source. Handlers that raise again swallow nothing, and handlers that name narrower
-exceptions are taken as intended.
+exceptions are taken as intended. The regular expressions that the call compiles are noted, too.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 import traceback
 from dataclasses import replace
@@ -21,11 +22,15 @@ from pytest_osmosis.lab.target import Target
 
 BROAD = {"Exception", "BaseException"}
 MOST_CAUGHT = 100
+MOST_PATTERNS = 50
+COMPILE = getattr(getattr(re, "_compile", None), "__code__", None)
+"""The private function to which those of `re` give patterns. If it goes, only patterns in constants are known."""
 
 
 def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
     path = str(target.path)
     caught: dict[int, SwallowedException] = {}
+    patterns: dict[tuple[str, int], None] = {}
 
     def local(frame: FrameType, event: str, argument: Any) -> Any:
         if event == "exception":
@@ -39,6 +44,10 @@ def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
         return local
 
     def begin(frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code is COMPILE and len(patterns) < MOST_PATTERNS:
+            pattern, flags = frame.f_locals.get("pattern"), frame.f_locals.get("flags")
+            if isinstance(pattern, str) and isinstance(flags, int):
+                patterns[pattern, int(flags)] = None
         return local if frame.f_code.co_filename == path else None
 
     before = sys.gettrace()
@@ -47,7 +56,7 @@ def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
         outcome = call(target, call_input)
     finally:
         sys.settrace(before)
-    return replace(outcome, caught=tuple(caught.values()))
+    return replace(outcome, caught=tuple(caught.values()), patterns=tuple(patterns))
 
 
 def _name_of(kind: type[BaseException], error: object) -> str:
