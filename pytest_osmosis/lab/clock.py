@@ -15,6 +15,10 @@ def set_forward(seconds: float) -> None:
     for name in ("time", "monotonic", "perf_counter"):
         _shift(name, seconds)
         _shift(f"{name}_ns", int(seconds * 1e9))
+    if hasattr(time, "clock_gettime"):
+        _shift("clock_gettime", seconds)
+        _shift("clock_gettime_ns", int(seconds * 1e9))
+    _tell_present()
     by = datetime.timedelta(seconds=seconds)
 
     class Meta(type):
@@ -44,5 +48,18 @@ def set_forward(seconds: float) -> None:
 
 
 def _shift(name: str, by: float) -> None:
-    original: Callable[[], Any] = getattr(time, name)
-    setattr(time, name, lambda: original() + by)
+    original: Callable[..., Any] = getattr(time, name)
+    setattr(time, name, lambda *clock: original(*clock) + by)
+
+
+def _tell_present() -> None:
+    """Let the functions that take the present if no time is given take it from the shifted clock."""
+    now, localtime, asctime, strftime = time.time, time.localtime, time.asctime, time.strftime
+
+    def of_seconds(original: Callable[[float], Any]) -> Callable[..., Any]:
+        return lambda seconds=None: original(now() if seconds is None else seconds)
+
+    for name in ("localtime", "gmtime", "ctime"):
+        setattr(time, name, of_seconds(getattr(time, name)))
+    time.asctime = lambda *given: asctime(*given or (localtime(now()),))
+    time.strftime = lambda form, *given: strftime(form, *given or (localtime(now()),))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
-from pytest_osmosis.lab.calls import CallInput, CallOutcome
+from pytest_osmosis.lab.calls import CallInput, CallOutcome, ScoredCall
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
 from pytest_osmosis.lab.process import LabProcess
 
 LATER_S = 397 * 86400 + 5025.5
 """More than a year and an odd number of seconds, so that year, month, day, hour and fraction differ."""
+HALF_A_YEAR_LATER_S = (185 * 24 + 12) * 3600
+"""The other half of the day and of the year, for scores that depend on a part of the day or of the year."""
 TIMES = 4
-MOST_INPUTS = 40
+MOST_INPUTS = 60
 WORDS = "red green blue yellow black white"
 UNENDED = {"slow", "died", "not_called"}
 PROBLEMS = {
@@ -38,42 +41,57 @@ PROBLEMS = {
 
 
 def probe(context: ProbeContext) -> LabResult:
-    inputs = context.affordable(_inputs(context), TIMES + 4)
+    inputs = context.affordable(_inputs(context), TIMES + 5)
     if not inputs:
         return LabResult(unmeasured=NO_INPUT)
+    found = _variation(context, inputs)
+    return LabResult(() if found is None else (found,))
+
+
+def is_steady(context: ProbeContext, calls: Sequence[ScoredCall]) -> bool:
+    """Return True if each of these calls always has the outcome that it had, so that their scores can be compared."""
+    return _variation(context, [call.input for call in calls], [call.outcome for call in calls]) is None
+
+
+def _variation(
+    context: ProbeContext, inputs: Sequence[CallInput], first: Sequence[CallOutcome] | None = None
+) -> RewardFinding | None:
+    """Return a finding if the outcomes of inputs vary; without `first`, from those of a new process."""
     base = LabProcess(context.target, context.budget)
-    later = LabProcess(context.target, context.budget, clock_s=LATER_S)
-    comparisons = [
-        *[("not-repeatable", base, "when it is called again")] * (TIMES - 1),
-        ("order-dependent", LabProcess(context.target, context.budget), "after other calls"),
-        *[
-            (
-                "hash-dependent",
-                LabProcess(context.target, context.budget, hash_seed=seed),
-                f"with PYTHONHASHSEED={seed}",
-            )
-            for seed in (1, 2)
-        ],
-        ("time-dependent", later, "a year later"),
+    again = [("not-repeatable", base, "when it is called again")] * (TIMES - 1)
+    in_other_processes = (
+        ("order-dependent", "after other calls", 0, 0.0),
+        ("hash-dependent", "with PYTHONHASHSEED=1", 1, 0.0),
+        ("hash-dependent", "with PYTHONHASHSEED=2", 2, 0.0),
+        ("time-dependent", "a year later", 0, LATER_S),
+        ("time-dependent", "half a year later", 0, HALF_A_YEAR_LATER_S),
+    )
+    comparisons = again + [
+        (code, LabProcess(context.target, context.budget, hash_seed=seed, clock_s=clock_s), when)
+        for code, when, seed, clock_s in in_other_processes
     ]
     with contextlib.ExitStack() as stack:
-        for process in {process for _, process, _ in comparisons}:
+        for process in dict.fromkeys(process for _, process, _ in comparisons):
             stack.callback(process.close)
             process.begin()
-        first = [base.call(call_input) for call_input in inputs]
+        if first is None:
+            first = [base.call(call_input) for call_input in inputs]
         for code, process, when in comparisons:
             step = -1 if code == "order-dependent" else 1
             outcomes = [process.call(call_input) for call_input in inputs[::step]][::step]
             if example := _difference(context, inputs, first, outcomes, when):
                 problem, fix = PROBLEMS[code]
-                return LabResult((RewardFinding(code, problem, example, fix),))
-    return LabResult()
+                return RewardFinding(code, problem, example, fix)
+    return None
 
 
 def _inputs(context: ProbeContext) -> list[CallInput]:
     answers = context.answers
-    inputs = [call_input for pair in answers.pairs for call_input in (pair.right, pair.wrong)]
-    for call_input in answers.usable[:6]:
+    inputs = [call_input for pair in answers.pairs[:6] for call_input in (pair.right, pair.wrong)]
+    inputs += [replace(pair.right, ground_truth=pair.other_truth) for pair in answers.pairs[:6]]
+    usable = answers.usable[:6]
+    for index, call_input in enumerate(usable):
+        inputs += [call_input, replace(call_input, ground_truth=usable[index - 1].ground_truth)]
         truth = str(call_input.ground_truth)
         texts = (f"41 {truth} 43", f"{WORDS} {truth} {WORDS}", WORDS, truth, "")
         inputs += [call_input.answering(text) for text in texts]

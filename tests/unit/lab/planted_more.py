@@ -13,6 +13,7 @@ from pytest_osmosis import osmosis_reward
 Info = dict[str, Any] | None
 Messages = list[dict[str, Any]]
 LAST = ""
+CACHE: dict[str, float] = {}
 
 
 @osmosis_reward
@@ -79,6 +80,12 @@ def slow(solution_str: str, ground_truth: str, extra_info: Info = None) -> float
     return float(solution_str == ground_truth)
 
 
+@osmosis_reward(max_ms=0.1)
+def computes(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Uses the processor."""
+    return float(sum(range(50_000)) > 0 and solution_str == ground_truth)
+
+
 @osmosis_reward
 def name_in_a_branch(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Works, except that empty answers reach an undefined name."""
@@ -96,8 +103,108 @@ def case_matters(solution_str: str, ground_truth: str, extra_info: Info = None) 
     return float(solution_str == ground_truth)
 
 
+@osmosis_reward
+def by_hour(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Scores half in the morning."""
+    return float(solution_str == ground_truth) * (0.5 if time.localtime().tm_hour < 12 else 1.0)
+
+
+@osmosis_reward
+def by_utc(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Scores less each month."""
+    return float(solution_str == ground_truth) / time.gmtime().tm_mon
+
+
+@osmosis_reward
+def by_formatted_year(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Scores less each year."""
+    return float(solution_str == ground_truth) / int(time.strftime("%Y"))
+
+
+@osmosis_reward
+def by_texts_of_the_time(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Scores less each year."""
+    return float(solution_str == ground_truth) / (int(time.asctime()[-4:]) + int(time.ctime(None)[-4:]))
+
+
+@osmosis_reward
+def by_clock_of_the_system(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Scores less every day."""
+    days = time.clock_gettime(time.CLOCK_REALTIME) // 86400 + time.clock_gettime_ns(time.CLOCK_REALTIME) // 10**15
+    return float(solution_str == ground_truth) / days
+
+
+@osmosis_reward
+def cached_by_answer(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Keeps the score of an answer for all rows."""
+    return CACHE.setdefault(solution_str, float(solution_str.strip().casefold() == ground_truth.casefold()))
+
+
+@osmosis_reward
+def cached_by_truth(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Keeps the score of a row for all answers."""
+    return CACHE.setdefault("row " + ground_truth, float(solution_str.strip().casefold() == ground_truth.casefold()))
+
+
+@osmosis_reward
+def by_length(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Scores length alone."""
+    return min(1.0, len(solution_str) / 200)
+
+
+@osmosis_reward
+def by_words(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Adds a bonus for different words."""
+    return float(solution_str.strip() == ground_truth) + min(1, len({*solution_str.split()}) / 100)
+
+
+@osmosis_reward
+def by_lines(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Adds a bonus for steps."""
+    return float(solution_str.strip() == ground_truth) + 0.01 * min(10, solution_str.count("\n"))
+
+
+@osmosis_reward
+def by_steps(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Adds a bonus for each step, whatever it says."""
+    return float(solution_str.strip() == ground_truth) + 0.05 * min(10, len(re.findall(r"Step", solution_str)))
+
+
+@osmosis_reward
+def near_a_length(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Has a bonus that is highest at 400 characters."""
+    return float(solution_str.strip() == ground_truth) - abs(len(solution_str) - 400) / 10_000
+
+
+@osmosis_reward
+def by_length_of_thought(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Pays for long thoughts before the answer."""
+    thought, mark, answer = solution_str.rpartition("####")
+    return float(answer.strip() == ground_truth) + min(0.5, len(thought) / 1000) if mark else 0.0
+
+
+@osmosis_reward
+def by_length_of_messages(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
+    """Pays for long messages."""
+    return min(1.0, sum(len(message.get("content") or "") for message in messages) / 500)
+
+
 PLANTED = {
     "by_date": ("determinism", "time-dependent", "failure"),
+    "by_hour": ("determinism", "time-dependent", "failure"),
+    "by_utc": ("determinism", "time-dependent", "failure"),
+    "by_formatted_year": ("determinism", "time-dependent", "failure"),
+    "by_texts_of_the_time": ("determinism", "time-dependent", "failure"),
+    "by_clock_of_the_system": ("determinism", "time-dependent", "failure"),
+    "cached_by_answer": ("determinism", "order-dependent", "failure"),
+    "cached_by_truth": ("determinism", "order-dependent", "failure"),
+    "by_length": ("leaks", "leak-length", "failure"),
+    "by_words": ("leaks", "leak-length", "failure"),
+    "by_lines": ("leaks", "leak-length", "failure"),
+    "by_steps": ("leaks", "leak-length", "failure"),
+    "near_a_length": ("leaks", "leak-length", "failure"),
+    "by_length_of_thought": ("leaks", "leak-length", "failure"),
+    "by_length_of_messages": ("leaks", "leak-length", "failure"),
     "by_order": ("determinism", "order-dependent", "failure"),
     "out_of_range": ("range", "out-of-range", "failure"),
     "ends_the_process": ("robustness", "crash", "failure"),
@@ -106,6 +213,7 @@ PLANTED = {
     "tool_calls_break_it": ("robustness", "crash", "failure"),
     "conversation_grows": ("mutation", "mutation", "failure"),
     "slow": ("speed", "slow", "failure"),
+    "computes": ("speed", "slow", "failure"),
     "name_in_a_branch": ("swallowed", "swallowed", "failure"),
     "case_matters": ("case", "case-sensitive", "note"),
 }

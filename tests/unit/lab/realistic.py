@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import re
+import time
 from collections import Counter
 from typing import Any
 
 from pytest_osmosis import osmosis_reward
 
 Info = dict[str, Any] | None
+CACHE: dict[tuple[str, str], float] = {}
+TIMES: list[float] = []
 
 
 @osmosis_reward
@@ -116,6 +120,53 @@ def fields(solution_str: str, ground_truth: str, extra_info: Info = None) -> flo
     if not isinstance(text, dict):
         return 0.0
     return sum(0.5 for name in ("vendor", "total") if text.get(name) == wanted[name])
+
+
+@osmosis_reward(range=(0, 1))
+def thought_and_answer(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Pays for the format, and keeps what it parsed."""
+    answer = _answer(solution_str)
+    if answer is None:
+        return 0.0
+    return 1.0 if answer.casefold() == ground_truth.strip().casefold() else 0.1
+
+
+@functools.lru_cache(maxsize=1000)
+def _answer(text: str) -> str | None:
+    found = re.search(r"^\s*<think>(.*?)</think>\s*<answer>\s*(.*?)\s*</answer>\s*$", text, re.DOTALL)
+    return None if found is None else found[2]
+
+
+@osmosis_reward
+def cached(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Keeps scores by answer and ground truth."""
+    key = (solution_str, ground_truth)
+    if key not in CACHE:
+        code = re.findall(r"```(?:\w+)?\n?(.*?)```", solution_str, re.DOTALL)
+        CACHE[key] = float((code[-1] if code else solution_str).strip().casefold() == ground_truth.strip().casefold())
+    return CACHE[key]
+
+
+@osmosis_reward(range=(-0.5, 1))
+def not_overlong(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Has a penalty for long answers, and notes how long it took."""
+    start = time.perf_counter(), time.strftime("%H:%M")
+    numbers = re.findall(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", solution_str)
+    right = bool(numbers) and numbers[-1].replace(",", "") == ground_truth.replace(",", "")
+    TIMES[:] = [time.perf_counter() - start[0]]
+    return float(right) - min(0.5, max(0, len(solution_str) - 1000) / 4000)
+
+
+@osmosis_reward(range=(0, 1))
+def edit_distance(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Scores the share of letters that need no change."""
+    text, wanted = solution_str.strip()[:200], ground_truth[:200]
+    row = list(range(len(wanted) + 1))
+    for index, letter in enumerate(text, start=1):
+        before, row[0] = row[0], index
+        for at, other in enumerate(wanted, start=1):
+            before, row[at] = row[at], min(row[at] + 1, row[at - 1] + 1, before + (letter != other))
+    return 1 - row[-1] / max(len(text), len(wanted), 1)
 
 
 def plain_letter(solution_str, ground_truth, extra_info=None, **kwargs):  # type: ignore[no-untyped-def]

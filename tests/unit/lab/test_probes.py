@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.lab.calls import CallOutcome
 from pytest_osmosis.lab.contract import check
 from pytest_osmosis.lab.probe_context import ProbeContext
 from pytest_osmosis.lab.probes import PROBES, examine
 from pytest_osmosis.lab.process import LabLimits, LabProcess
 from pytest_osmosis.lab.target import Target, targets_in
-from tests.unit.lab import planted, planted_more, realistic, right
+from tests.unit.lab import backtracking, planted, planted_more, realistic, right
 
 RIGHT = {target.name: target for target in targets_in(right, Path(right.__file__))}
 REALISTIC = {target.name: target for target in targets_in(realistic, Path(realistic.__file__), plain=True)}
 MORE = {target.name: target for target in targets_in(planted_more, Path(planted_more.__file__))}
 PLANTED = {target.name: target for target in targets_in(planted, Path(planted.__file__))}
+UNSTEADY = {
+    name: {**PLANTED, **MORE}[name]
+    for name, (probe, *_) in {**planted.PLANTED, **planted_more.PLANTED}.items()
+    if probe == "determinism"
+}
 
 
+BACKTRACKING = {target.name: target for target in targets_in(backtracking, Path(backtracking.__file__))}
 SLOW = {"regex_catastrophe", "slow"}
 """Bugs whose detection takes seconds of CPU time."""
 
@@ -90,6 +98,36 @@ def test_rarer_bugs_are_found(context: ProbeContext, target: Target) -> None:
     result = examine(context, name)
 
     assert (code, level) in {(finding.code, finding.level) for finding in result.findings}, result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", BACKTRACKING.values(), ids=BACKTRACKING)
+def test_a_pattern_that_backtracks_is_found(
+    context: ProbeContext, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_osmosis.lab.probes.speed.LIMIT_S", 0.3)
+
+    result = examine(context, "speed")
+
+    assert "explodes" in {finding.code for finding in result.failures()}, result
+
+
+@pytest.mark.parametrize("calls", [3, 210])
+def test_a_slow_function_fails_if_there_is_no_time_for_all_calls(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is over during the search for answers, or the first round of equal calls."""
+    context = ProbeContext(MORE["computes"])
+    took = [CallOutcome("score", 1.0, seconds=0.5)] * calls
+    outcomes = itertools.chain(took, itertools.repeat(CallOutcome("not_called")))
+    monkeypatch.setattr(context, "call", lambda *_, **__: next(outcomes))
+
+    assert [finding.code for finding in PROBES["speed"](context).failures()] == ["slow"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", UNSTEADY.values(), ids=UNSTEADY)
+def test_a_score_that_varies_is_no_score_of_letter_case_or_a_leak(context: ProbeContext, target: Target) -> None:
+    for name in ("case", "leaks"):
+        assert examine(context, name).failures() == [], name
 
 
 @pytest.mark.slow
