@@ -476,7 +476,7 @@ def _miscounted(data: Mapping[str, Any]) -> str | None:
     runs = chain(chain.from_iterable(row["runs"] for row in data["rows"]), data["pending"])
     found = Counter(run.get("status", "pending") for run in runs if run.get("model_tag") != ModelTag.BASELINE)
     for status in ("finished", "failed", "skipped", "pending"):
-        counted = data["summary"][status]
+        counted = _typed(data["summary"][status], int)
         if counted != found[status]:
             return f"summary.{status} is {counted:,}, but the file holds {plural(found[status], 'such run')}"
     return None

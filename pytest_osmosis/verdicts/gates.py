@@ -244,7 +244,7 @@ def _power(rule: GateRule, metric: _Metric) -> Power | None:
     shift = {"point": 0.0, "lower": -z, "upper": z}[rule.rule]  # the gate fails below minimum - shift * se
     needed = (stats.normal_quantile(stats.POWER) + shift) * metric.se / DROP
     chance = stats.chance_below(DROP - shift * metric.se, metric.se)
-    if needed > MOST_NEEDED:
+    if abs(needed) > MOST_NEEDED:
         return None
     return Power(chance, math.ceil(metric.n_rows * needed**2) if needed > 0 else 1)
 

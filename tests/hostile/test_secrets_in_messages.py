@@ -169,7 +169,7 @@ def test_tests_over_rollouts_do_not_quote_secrets(secrets: HostileWorkspace) -> 
 
 def test_a_baseline_with_a_secret_in_its_settings_does_not_differ(secrets: HostileWorkspace) -> None:
     secrets.eval(
-        rows=[{"score": 1.0}] * 2,
+        rows=[{"score": 1.0}] * 6,
         sampling={"stop": [API_KEY]},
         baseline={"results": "base.json"},
         gate={"max_regression": 0.5},

@@ -184,7 +184,7 @@ def test_merged_shards_equal_the_whole_on_both_sides_of_the_gate(workspace: Work
         limits={"max_errors": "50%"},
         execution={"granularity": "row"},
     )
-    workspace.run(CONFIG, "--osmosis-update-baseline", "--osmosis-set=data.rows=0-6")
+    workspace.run(CONFIG, "--osmosis-update-baseline", "--osmosis-set=data.rows=0-5")
     whole = workspace.run(CONFIG, "--osmosis-output=whole.json")
     failing = workspace.run(CONFIG, "--osmosis-gate=pass_rate >= 0.8", "--osmosis-output=failing.json")
 
