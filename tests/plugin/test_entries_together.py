@@ -100,7 +100,7 @@ def test_code_of_a_later_entry_that_does_not_load_is_an_error_of_that_entry(work
     text = result.stdout.str()
     assert "10 passed, 2 skipped, 1 error" in inline.stdout.str().replace("5 failed, 5 passed", "10 passed")
     assert "ERROR configs/eval/several.toml::e4[code] - stopped: broken:score:" in text
-    assert "e4: broken:score: does not load: RuntimeError: broken module" in text
+    assert "broken:score: does not load: RuntimeError: broken module" in text
     assert "raise RuntimeError('broken module')" in text
     assert "e4: not compared: not measured: broken:score: does not load: RuntimeError: broken module" in text
     assert models(server) == {f"model-{number}" for number in (0, 1, 2, 3, 5)}

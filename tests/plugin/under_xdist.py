@@ -235,13 +235,13 @@ def _json_report(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def masked(value: Any, key: str = "") -> Any:
-    """Return a value without times: 0 stays 0."""
+    """Return a value without times, with sorted keys: scores are in the order in which they came. 0 stays 0."""
     if dataclasses.is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {str(name): masked(each, str(name)) for name, each in value.items()}
+        return {str(name): masked(value[name], str(name)) for name in sorted(value, key=str)}
     if isinstance(value, list | tuple):
         return [masked(each, key) for each in value]
     return "TIME" if TIMES.search(key) and value else value
