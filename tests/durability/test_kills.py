@@ -65,7 +65,7 @@ def score(solution_str, ground_truth, **kwargs):
 """
 OF_SESSIONS = {
     "duration_ms", "total_duration_ms", "scoring_ms",
-    "attempt", "rolled_out_again", "throttling", "provenance", "last_run",
+    "attempt", "repeated", "rolled_out_again", "throttling", "provenance", "last_run",
 }  # fmt: skip
 """Members of results that differ between runs: times, attempts, and where the results came from."""
 
