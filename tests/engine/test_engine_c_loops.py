@@ -17,7 +17,7 @@ from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
 from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, running
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly  # on a busy machine a host in C was once never asked for its stack
 
 TIMEOUT_S = 600
 IN_C = """
