@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -92,12 +91,12 @@ class Conclusion:
         then = prepared.source.cassette_then
         if prepared.cassette is None or made is None:
             return then
-        cassette, unrecorded = prepared.cassette, Counter(made.unrecorded)
+        cassette, unrecorded = prepared.cassette, made.unrecorded
         if self._run.unrecorded:
-            unrecorded["provider"] += len(self._run.unrecorded)
-        if then is not None:
-            unrecorded.update(then.unrecorded)
-        use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=dict(unrecorded))
+            unrecorded = {"provider": len(self._run.unrecorded)}
+        elif then is not None:
+            unrecorded = then.unrecorded
+        use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=unrecorded)
         records = map(self._run.record, self._selected.runs)
         prices = prepared.prices
         return use.counting(

@@ -260,7 +260,10 @@ def test_a_replay_that_asked_something_else_fails_when_it_is_rescored(workspace:
 
     result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.5")
 
-    assert (replay.ret, result.ret) == (1, 1)
+    again = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.5", "--osmosis-replay")
+
+    assert (replay.ret, result.ret, again.ret) == (1, 1, 1)
+    assert workspace.results()["provenance"]["cassette"]["unrecorded"] == {"provider": 1}, "each rollout counts once"
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?replay? - 1 rollout of the replay asked what was*"])
 
 
