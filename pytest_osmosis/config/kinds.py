@@ -237,11 +237,12 @@ def array_of(item: ValueKind, plural: str, unique: bool = True) -> ValueKind:
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise refuse(f"must be {expects}")
-        faults = [replace(fault, text=f"each {fault.text}") for entry in value for fault in faults_of(item, entry)]
+        found = [(entry, faults_of(item, entry)) for entry in value]
+        faults = [replace(fault, text=f"each {fault.text}") for _, of_entry in found for fault in of_entry]
         if unique:
-            fit = [entry for entry in value if not faults_of(item, entry)]  # what is none may be a secret
-            again = [entry for at, entry in enumerate(fit) if fit.index(entry) == at and fit.count(entry) > 1]
-            faults += [Fault(f"duplicate {toml(entry)}", got="") for entry in again]
+            fit = [entry for entry, of_entry in found if not of_entry]  # any other entry may be a secret
+            duplicates = dict.fromkeys(entry for entry in fit if fit.count(entry) > 1)
+            faults += [Fault(f"duplicate {toml(entry)}", got="") for entry in duplicates]
         if faults:
             raise Unfit(faults)
         return tuple(map(item.read, value))

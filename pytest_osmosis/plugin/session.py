@@ -24,7 +24,6 @@ from pytest_osmosis.evals import (
     SelectedRuns,
     Spawn,
     Worktrees,
-    gates_decide,
 )
 from pytest_osmosis.plugin.clusters import OnCluster, RayClusters, is_on_cluster
 from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
@@ -318,7 +317,7 @@ class EvalSession:
         self.queue.perform(key.eval_id, runs, lambda: self.outcomes.is_done(key))
         each = self.by_id[key.eval_id]
         run = self.runs[key.eval_id]
-        gated = each.decides(run) and gates_decide(run)
+        gated = each.gated(run)
         return Answer(self.outcomes.wait(key), gated or key.unit.is_baseline)
 
     def add_properties(self, report: pytest.TestReport, key: UnitKey | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, gates_decide, write_comparison
+from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, write_comparison
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.eval_queue import EvalQueue
 from pytest_osmosis.plugin.hooks.caller import HookCaller
@@ -109,7 +109,7 @@ class SessionEnd:
     def _is_unreported(self, eval_id: str, selected: SelectedRuns) -> bool:
         """Return True if tests that decide were kept from pytest, for example by a hook in a conftest.py."""
         each, run = self._evals[eval_id], self._queue.runs.get(eval_id)
-        decided = run is not None and each.decides(run) and gates_decide(run)
+        decided = run is not None and each.gated(run)
         return each.reports_units and bool(selected.runs) and eval_id not in self.reported and not decided
 
     def correct_cache(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pytest_osmosis.evals import EvalRun, Prepared, RescoreSource
+from pytest_osmosis.evals import EvalRun, Prepared, RescoreSource, gates_decide
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.items.node_ids import node_id
 from pytest_osmosis.record.run_id import RunId, Unit
@@ -47,6 +47,10 @@ class SessionEval:
     def decides(self, run: EvalRun) -> bool:
         """Return True if the gates of this eval decide, provided that it has any."""
         raise NotImplementedError
+
+    def gated(self, run: EvalRun) -> bool:
+        """Return True if gates decide in place of single tests."""
+        return self.decides(run) and gates_decide(run)
 
     def measured(self, results: Results) -> bool:
         """Return True if the results hold anything that a verdict could rest on."""

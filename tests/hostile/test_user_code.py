@@ -94,7 +94,7 @@ def hanging_takes_no_time(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyt
 
 
 FATAL_TO_A_LOOP = ("type", "close", "write", "exit", "exit of a thread")
-"""Those of FATAL that are tried with functions on the event loop of a host."""
+"""The kinds of FATAL for functions on the event loop of a host."""
 
 
 class Code(NamedTuple):
