@@ -69,6 +69,11 @@ class Exchange:
         """True for a request to Anthropic's Messages."""
         return self.seen.path.endswith("/messages")
 
+    @property
+    def is_responses(self) -> bool:
+        """True for a request to OpenAI's Responses."""
+        return self.seen.path.endswith("/responses")
+
 
 Behaviour = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
@@ -186,6 +191,22 @@ def messages_reply(*blocks: Mapping[str, Any], stop_reason: str = "end_turn", **
     }
 
 
+def responses_reply(*items: Any, **fields: Any) -> dict[str, Any]:
+    """The body of a good answer of the Responses API with these items; `fields` replace or add top-level ones."""
+    details = {"input_tokens_details": {"cached_tokens": 2}, "output_tokens_details": {"reasoning_tokens": 1}}
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "model": "served-model",
+        "output": list(items),
+        "usage": {"input_tokens": 7, "output_tokens": 3, **details},
+        **fields,
+    }
+
+
 def body(text: str | bytes, *, status: int = 200, content_type: str = "application/json", **headers: str) -> Behaviour:
     """Answers with exactly this body; `retry_after="1"` becomes the header retry-after."""
     content = text.encode() if isinstance(text, str) else text
@@ -202,11 +223,12 @@ def data(value: Any, *, status: int = 200, **headers: str) -> Behaviour:
     return body(json.dumps(value), status=status, **headers)
 
 
-def by_api(chat: Any, messages: Any, *, status: int = 200, **headers: str) -> Behaviour:
-    """Answers with the one value as JSON to chat completions, with the other to Messages."""
+def by_api(chat: Any, messages: Any, responses: Any = None, *, status: int = 200, **headers: str) -> Behaviour:
+    """Answers with the one value as JSON to chat completions, with the others to Messages and to Responses."""
 
     async def behave(exchange: Exchange) -> web.StreamResponse:
-        return await data(messages if exchange.is_messages else chat, status=status, **headers)(exchange)
+        other = messages if exchange.is_messages else responses if exchange.is_responses else chat
+        return await data(other, status=status, **headers)(exchange)
 
     return behave
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_osmosis.cassettes.continuations import Digests
-from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Run
+from pytest_osmosis.cassettes.exchange import API, ROLLOUT, Asker, Run
 from pytest_osmosis.cassettes.lines import (
     CASSETTE,
     MOST_LINE_BYTES,
@@ -33,10 +33,14 @@ SHOWN_KEY_CHARS = 6
 
 @dataclass(slots=True)
 class CassetteContent:
-    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout."""
+    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout.
+
+    `apis` are those that rollouts asked: "responses", or None for any other.
+    """
 
     n_exchanges: int = 0
     runs: dict[Run, int] = field(default_factory=dict)
+    apis: set[str | None] = field(default_factory=set)
 
 
 def check_cassette(path: Path) -> CassetteContent:
@@ -87,12 +91,14 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
             yield number, f"is torn: it has no end. Record the cassette again ({RECORD}), or get it from git again"
             return
         try:
-            asker = _check_line(line, number, askers, digests)
+            asker, api = _check_line(line, number, askers, digests)
         except ShapeFault as fault:
             yield number, f"{fault}{'; resolve the merge conflict' if line[:7] in CONFLICTS else ''}"
         else:
             content.runs[asker.run] = content.runs.get(asker.run, 0) + (asker.name == ROLLOUT)
             content.n_exchanges += 1
+            if asker.name == ROLLOUT:
+                content.apis.add(api)
 
 
 CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>")
@@ -122,8 +128,10 @@ class _CheckedDigests:
         return False
 
 
-def _check_line(line: bytes, number: int, askers: dict[Asker, dict[int, int]], digests: _CheckedDigests) -> Asker:
-    """Return the asker of the exchange on a line. Raises `ShapeFault`."""
+def _check_line(
+    line: bytes, number: int, askers: dict[Asker, dict[int, int]], digests: _CheckedDigests
+) -> tuple[Asker, str | None]:
+    """Return the asker of the exchange on a line, and the API that it asked. Raises `ShapeFault`."""
     value = read_line(line)
     if may_hold_key(line.decode("utf-8")) and (key := key_in(value)) is not None:
         raise ShapeFault(
@@ -142,4 +150,4 @@ def _check_line(line: bytes, number: int, askers: dict[Asker, dict[int, int]], d
         raise ShapeFault(f"{who} continues turn {continues['turn']}, which is not on an earlier line")
     if not digests.are_right(head, value):
         raise ShapeFault(f"{who}: {EDITED}")
-    return head.asker
+    return head.asker, value["request"].get(API)

@@ -8,7 +8,7 @@ from difflib import unified_diff
 from textwrap import wrap
 from typing import Any
 
-from pytest_osmosis.cassettes.exchange import Body
+from pytest_osmosis.cassettes.exchange import API, Body
 from pytest_osmosis.text.safe import shortened
 
 LINE_CHARS = 100
@@ -34,6 +34,8 @@ def difference(recorded: Body, request: Body) -> list[str]:
 
 def _lines(request: Body) -> Iterator[str]:
     yield f"model: {request.get('model', '')}"
+    if API in request:
+        yield f"API: {request[API]}"
     if request.get("seed") is not None:
         yield f"seed: {request['seed']}"
     for name, value in sorted(request.get("sampling", {}).items()):

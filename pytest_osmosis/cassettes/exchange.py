@@ -24,6 +24,8 @@ PRIMARY = "primary"
 DIGEST_BYTES = 12
 SETTINGS = ("model", "seed", "sampling", "tools")
 """The members of a request besides its messages."""
+API = "api"
+"""A further member, of requests to OpenAI's Responses alone."""
 
 Body = dict[str, Any]
 """A request as it is stored: "model", "seed" unless None, "sampling", "tools" unless empty, "messages"."""
@@ -73,9 +75,12 @@ class Exchange:
 # -- requests ---------------------------------------------------------------------------------------------
 
 
-def stored_request(request: ChatRequest, model: str, redact: Redact) -> Body:
-    """Return a request to `model` as it is stored: plain JSON, without secrets and without what looks like a key."""
-    body: Body = {"model": model}
+def stored_request(request: ChatRequest, model: str, redact: Redact, api: str | None = None) -> Body:
+    """Return a request to `model` as it is stored: plain JSON, without secrets and without what looks like a key.
+
+    `api` names the API that is asked, None for those that are told by the model's address.
+    """
+    body: Body = {"model": model} if api is None else {"model": model, "api": api}
     if request.seed is not None:
         body["seed"] = request.seed
     body["sampling"] = dict(request.sampling)
@@ -114,6 +119,8 @@ class Fingerprint(NamedTuple):
         for message in body["messages"]:
             prefixes.append(digest_of(prefixes[-1], message))
         settings = {name: digest_of(body.get(name)) for name in SETTINGS}
+        if API in body:
+            settings[API] = digest_of(body[API])
         return cls(cls.digest_from(settings, prefixes[-1], scope), prefixes, settings)
 
     @staticmethod

@@ -95,6 +95,7 @@ MOST_VOTES = 100
 CLIENTS = ("auto", "openai", "anthropic", "light", "litellm")
 API_CLIENT_TYPES = (
     "openai_chat_completions",
+    "openai_responses",
     "openai_completions",
     "openai_chat_completions_token",
     "anthropic_messages",
@@ -179,7 +180,9 @@ MODEL = Table(
         Field(
             "api_client_type",
             choice(*API_CLIENT_TYPES),
-            "API of the server, by its name in prime eval. Cannot be used with client.",
+            "API of the server, by its name in prime eval. Default: openai_responses for openai/... at OpenAI's own "
+            "address, unless a request has keys that it lacks, such as stop; else that of the client. Only the APIs of "
+            "OpenAI can be used with client, which is openai or light then.",
         ),
         Field("headers", headers(), "HTTP headers sent with every request.", private=True),
         Field(

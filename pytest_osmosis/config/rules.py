@@ -44,7 +44,8 @@ def check(draft: Draft, workspace: Path) -> None:
     check_environment(draft)
     draft.choose("experiment", "commit_sha", "branch")
     draft.choose("agent", "agent", "mcp")
-    draft.choose("model", "client", "api_client_type")
+    if not _client_speaks_api(draft):
+        draft.choose("model", "client", "api_client_type")
     draft.choose_of(("experiment", "model_path"), ("model", "endpoint_id"))
     _model(draft)
     _headers_from_state(draft)
@@ -104,6 +105,12 @@ def _model(draft: Draft) -> None:
             draft.fail("baseline", "model_path", f"{text}; compare with [baseline] results")
     elif not draft.is_set("experiment", "model_path") and not draft.is_set("model", "endpoint_id"):
         draft.fail("experiment", "model_path", "missing; must be a string that is not blank")
+
+
+def _client_speaks_api(draft: Draft) -> bool:
+    """Return True for a client that speaks each API of OpenAI, together with one of those."""
+    client, api = draft.get("model", "client"), draft.get("model", "api_client_type")
+    return client in ("openai", "light") and api in ("openai_chat_completions", "openai_responses")
 
 
 def _headers_from_state(draft: Draft) -> None:

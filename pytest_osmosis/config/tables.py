@@ -64,7 +64,11 @@ class RowSelection:
 
 
 ApiClientType = Literal[
-    "openai_chat_completions", "openai_completions", "openai_chat_completions_token", "anthropic_messages"
+    "openai_chat_completions",
+    "openai_responses",
+    "openai_completions",
+    "openai_chat_completions_token",
+    "anthropic_messages",
 ]
 
 

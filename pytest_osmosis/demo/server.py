@@ -53,6 +53,10 @@ SHAPES: Mapping[str, ApiShape] = {
 PROGRAM = "python -m pytest_osmosis.demo"
 SERVED = (NAME, "arithmetic", JUDGE)
 UNDISTURBED = Disturbances()
+NO_CHAT_TOOLS = (
+    "Function tools with reasoning_effort are not supported for this model in /v1/chat/completions. "
+    "Please use /v1/responses instead."
+)
 MAX_BODY_BYTES = 16 * 2**20
 
 
@@ -88,10 +92,13 @@ def application(
     api_key: str | None = None,
     names: Sequence[str] = (),
     log: RequestLog | None = None,
+    *,
+    chat_tools: bool = True,
 ) -> web.Application:
     """Return a server application with counts of its own.
 
-    `names` are further names of the model, so that the config of another model can be tried offline.
+    `names` are further names of the model, so that the config of another model can be tried offline. Without
+    `chat_tools` it refuses tools on chat completions, as OpenAI does for its current models.
     """
     stats = Stats()
     served_names = (*SERVED, *names)
@@ -102,6 +109,8 @@ def application(
             with stats.counted() as number, _logged(log, request, number) as entry:
                 raw = await request.read()
                 served = await _admitted(raw, shape, troubles, entry, served_names)
+                if served.chat.tools and shape is completions and not chat_tools:
+                    raise ApiError(400, NO_CHAT_TOOLS)
                 reply = reply_to(served.chat)
                 label = AnswerLabel(f"demo-{number}", int(time.time()), NAME)
                 answer = write_answer(shape, served, reply, label)
@@ -246,7 +255,7 @@ def main(arguments: list[str] | None = None, program: str = PROGRAM) -> int:
     try:
         with _log_file(options.log) as file:
             log = None if file is None else RequestLog(file)
-            app = application(disturbances, options.api_key, options.model, log)
+            app = application(disturbances, options.api_key, options.model, log, chat_tools=not options.no_chat_tools)
             try:
                 asyncio.run(_serve(options.host, options.port, app))
             except OSError as error:
@@ -317,6 +326,12 @@ def argument_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--log", type=filled, metavar="PATH", help="append a line of JSON for each request to this file; - prints it"
+    )
+    parser.add_argument(
+        "--no-chat-tools",
+        action="store_true",
+        help="refuse tools on /v1/chat/completions, as OpenAI does for its current models, which take them on "
+        "/v1/responses alone",
     )
     parser.add_argument("--api-key", type=filled, help="refuse requests that do not send this key")
     parser.add_argument(

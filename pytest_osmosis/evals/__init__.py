@@ -14,7 +14,7 @@ from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, writ
 from pytest_osmosis.evals.preflight import prepare_training
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
 from pytest_osmosis.evals.prepared import Preflight, Prepared
-from pytest_osmosis.evals.request_settings import rate_limit_texts, rollout_bounds_text, sampling_text
+from pytest_osmosis.evals.request_settings import model_text, rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path, comparison_path
 from pytest_osmosis.evals.rollout_source import RescoreSource, ResumeSource
 from pytest_osmosis.evals.run import EvalRun
@@ -44,6 +44,7 @@ __all__ = [
     "finish",
     "gates_decide",
     "host_setup",
+    "model_text",
     "n_hosts",
     "prepare",
     "prepare_training",

@@ -20,13 +20,14 @@ from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locat
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
-from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette
+from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette, other_api
 from pytest_osmosis.evals.checks import Checks, SharedChecks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.environments import Environments, rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
+from pytest_osmosis.evals.request_settings import lacking_keys
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.evals.texts import system_prompt
@@ -112,6 +113,8 @@ def prepare(
             lambda: eval_judge(config, environ, shown(config.path), known.registry), "judge", "scoring.rubric"
         )
     cassette = checks.made(lambda: eval_cassette(config, answers, reads=not listing), "cassette")
+    if target is not None:
+        checks.add([*lacking_keys(config, target, model_origin), other_api(cassette, target, config)])
     replays = answers == "cassette"
     secrets, missing = {}, list[str]()
     if not listing:
@@ -274,7 +277,9 @@ def _target(config: EvalConfig, environ: Mapping[str, str], origin: str, registr
     if config.agent.is_recorded:
         return recorded(name)
     of_environment = config.environment.env_id is not None
-    return resolve_model(name, config.model, environ, where=origin, registry=registry, of_environment=of_environment)
+    target = resolve_model(name, config.model, environ, where=origin, registry=registry, of_environment=of_environment)
+    is_of_prime = config.entry is not None and target.api == "auto"
+    return replace(target, api="chat_completions") if is_of_prime else target
 
 
 def prime_notes(config: EvalConfig, target: ModelTarget | None) -> list[str]:

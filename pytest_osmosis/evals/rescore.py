@@ -58,7 +58,7 @@ from pytest_osmosis.files.shapes import (
     text,
     whole,
 )
-from pytest_osmosis.models.providers import Client, MaxTokensKey
+from pytest_osmosis.models.providers import Api, Client, MaxTokensKey
 from pytest_osmosis.models.targets import KNOWN, ModelTarget, Sticky
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import lifecycle_of
@@ -93,6 +93,7 @@ TARGET: Check = members(
         "headers_from_state": table(text),
         "endpoint": nullable(text),
         "sticky": one_of(*get_args(Sticky)),
+        "api": one_of(*get_args(Api)),
         "replicas": listing(_replica),
     },
 )

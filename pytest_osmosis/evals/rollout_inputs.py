@@ -130,7 +130,8 @@ def _environment(prepared: Prepared) -> dict[str, Any]:
 
 def _address(target: ModelTarget) -> dict[str, Any]:
     """Return what tells a model from others. An endpoint may move, or lose one of its replicas, and stay the same."""
-    return {"provider": target.provider, "model": target.model, **_server(target)}
+    api = {} if target.api == "chat_completions" else {"api": target.api}
+    return {"provider": target.provider, "model": target.model, **api, **_server(target)}
 
 
 def _of_baseline(target: ModelTarget) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from pytest_osmosis.host.protocol import Emit, EventSink, Key, Setup
 from pytest_osmosis.host.retry_waits import OverloadDetector, RetryWaits
 from pytest_osmosis.host.slots import ModelRequest, RolloutSlot
 from pytest_osmosis.models import retry
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.headers import state_headers
 from pytest_osmosis.models.replicas import USES, ReplicaUse
 from pytest_osmosis.record.run_id import ModelTag
@@ -196,6 +196,8 @@ class RolloutChat:
         self.totals = RequestTotals()
         self._gateway = gateway
         self._exchanges = gateway.exchanges(key)
+        self._items: dict[str, Any] = {}
+        """The items of answers that only OpenAI's Responses can represent, by the id of their first tool call."""
         self._counting = Lock()  # protects `totals`, which the endpoint's standby changes in its own thread
 
     async def send(self, request: ChatRequest) -> ChatReply:
@@ -203,12 +205,12 @@ class RolloutChat:
             raise RuntimeError(OTHER_LOOP)
         if self.slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        request = self._with_headers(request)
+        request = self._with_items(self._with_headers(request))
         return await self._counted(request, partial(self._send, request), report_at_once(self._gateway.events))
 
     async def send_in_standby(self, request: ChatRequest, standby: StandbyGateway) -> ChatReply:
         """Send a request from the standby's thread, while code holds the loop of the rollout."""
-        request = self._with_headers(request)
+        request = self._with_items(self._with_headers(request))
 
         async def sent(_turn: int, asked: AskedRequest | None) -> ChatReply:
             self.totals.held_for += 1
@@ -251,9 +253,23 @@ class RolloutChat:
                 self.totals.open -= self.deadline.remaining_s() > 0  # one that ends with the deadline stays open
         with self._counting:
             self.totals.add(reply)
+            if ITEMS in reply.message and reply.tool_calls:
+                self._items[reply.tool_calls[0]["id"]] = reply.message[ITEMS]
             if asked is not None and asked.from_store:
                 self.totals.stored.add(reply.usage)
         return reply
+
+    def _with_items(self, request: ChatRequest) -> ChatRequest:
+        """Return a request whose messages have the items of the answers that they repeat: most clients drop them."""
+        if not self._items or request.native is not None:
+            return request
+        return replace(request, messages=[self._with_own_items(message) for message in request.messages])
+
+    def _with_own_items(self, message: Message) -> Message:
+        calls = message.get("tool_calls") if isinstance(message, dict) and ITEMS not in message else None
+        first = calls[0].get("id") if isinstance(calls, list) and calls and isinstance(calls[0], dict) else None
+        items = self._items.get(first) if isinstance(first, str) else None
+        return message if items is None else {**message, ITEMS: items}
 
     def _with_headers(self, request: ChatRequest) -> ChatRequest:
         """Return a request with the headers whose values are in the state of every rollout; its own ones stay."""

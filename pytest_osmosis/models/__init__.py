@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from pytest_osmosis.errors import ConfigError, ModelError
 from pytest_osmosis.models.base import ChatRequest, Model
@@ -33,7 +34,7 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
         case "openai":
             from pytest_osmosis.models.openai import OpenAIModel
 
-            return OpenAIModel(target, api_key, max_in_flight=max_in_flight)
+            return _by_api(target, partial(OpenAIModel, target, api_key, max_in_flight=max_in_flight))
         case "anthropic":
             from pytest_osmosis.models.anthropic import AnthropicModel
 
@@ -41,7 +42,7 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
         case "light":
             from pytest_osmosis.models.light import LightModel
 
-            return LightModel(target, api_key, max_in_flight=max_in_flight)
+            return _by_api(target, partial(LightModel, target, api_key, max_in_flight=max_in_flight))
         case "litellm":
             from pytest_osmosis.models.litellm import LiteLLMModel
 
@@ -54,6 +55,16 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
             from pytest_osmosis.models.token_completions import TokenModel
 
             return TokenModel(target, api_key, max_in_flight=max_in_flight)
+
+
+def _by_api(target: ModelTarget, client: Callable[..., Model]) -> Model:
+    """Return the client for the API of a target: `client` itself speaks chat completions, or the `api` that it gets."""
+    if target.api == "chat_completions":
+        return client()
+    from pytest_osmosis.models import responses
+
+    chat = client() if target.api == "auto" else None
+    return responses.ResponsesModel(client(api=responses), chat)
 
 
 async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:

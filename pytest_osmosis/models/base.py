@@ -5,14 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_osmosis.text.chat_messages import text_of
+
+if TYPE_CHECKING:
+    from pytest_osmosis.models.failures import Failures
+    from pytest_osmosis.models.targets import ModelTarget
 
 LARGE_INT = 2**63  # larger ones are refused, because Python neither writes nor reads integers of thousands of digits
 
 Message = dict[str, Any]
 """One chat message in the shape of OpenAI's chat completions, as JSON."""
+
+
+ITEMS = "provider_items"
+"""The key of a message with the items of its answer, where only OpenAI's Responses can represent them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,8 @@ class ChatRequest:
     `sampling` contains the other keys of the body: temperature, top_p, max_tokens, stop, and the keys of extra_body.
     `seed` is that of the run. `headers` are HTTP headers of this request alone: they replace those of the target that
     have the same name in any case, and are no part of a cassette's digest. `failed_at` are the replicas of the model
-    that failed this request before.
+    that failed this request before. `native` is the body of a request that came in the form of OpenAI's Responses, for
+    a model that is asked in that form.
     """
 
     messages: Sequence[Message]
@@ -71,6 +80,7 @@ class ChatRequest:
     run: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     failed_at: tuple[str, ...] = ()
+    native: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,16 @@ def own_copy(value: Any) -> Any:
                 holder[place] = item.copy()
                 holders.append(holder[place])
     return holders[0]
+
+
+class HttpApi(Protocol):
+    """An API over HTTP, as a module: its path below the address, its requests and replies as JSON."""
+
+    PATH: str
+
+    def write_request(self, request: ChatRequest, target: ModelTarget) -> bytes: ...
+
+    def read_reply(self, status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply: ...
 
 
 class Model(Protocol):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_bodies import (
@@ -26,8 +26,9 @@ from pytest_osmosis.models.json_bodies import (
 )
 from pytest_osmosis.models.targets import ModelTarget
 
-OF_MESSAGES = frozenset({"content_blocks", "is_error"})
-"""The keys of our messages that only Anthropic's API has."""
+PATH = "/chat/completions"
+OF_MESSAGES = frozenset({"content_blocks", "is_error", ITEMS})
+"""The keys of our messages that only Anthropic's API or OpenAI's Responses have."""
 MARK = "cache_control"
 """The mark of a part, a tool or a message for the cache of Anthropic's models. Other services pass it on to those."""
 

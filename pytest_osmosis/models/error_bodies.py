@@ -27,6 +27,7 @@ STATUS_OF_NAME: Mapping[str, int] = {
     "context_length_exceeded": 400,
     "content_filter": 400,
     "content_policy_violation": 400,
+    "invalid_prompt": 400,
     "authentication_error": 401,
     "invalid_api_key": 401,
     "unauthenticated": 401,

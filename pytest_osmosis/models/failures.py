@@ -179,6 +179,9 @@ class Failures:
                 return ModelError(text, status=status, systemic="until_success")
             case "retried":
                 return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
+            case "wrong" if status == 400 and "/v1/responses" in error.message:
+                hint = '; set [model] api_client_type = "openai_responses"'
+                return ModelError(answered + detail + hint, status=status, systemic="until_success")
             case "wrong":
                 at = f" at {self._shown_url()}" if status == 405 else ""
                 return ModelError(answered + at + detail, status=status, boundary="model")

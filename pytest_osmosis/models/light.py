@@ -1,28 +1,35 @@
-"""Chat completions over bare aiohttp: the behaviour of the openai client, for about a quarter of its CPU."""
+"""Chat completions and Responses over bare aiohttp: the behaviour of the openai client, for a quarter of its CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from pytest_osmosis import __version__
-from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.models.completions import read_reply, write_request
+from pytest_osmosis.models import completions
+from pytest_osmosis.models.base import ChatReply, ChatRequest, HttpApi
 from pytest_osmosis.models.connections import Connections
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.official_clients import merged
 from pytest_osmosis.models.targets import ModelTarget
 
-PATH = "/chat/completions"
-
 
 class LightModel:
     """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent. `path` follows the address."""
 
-    def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int, path: str = PATH) -> None:
+    def __init__(
+        self,
+        target: ModelTarget,
+        api_key: str | None,
+        *,
+        max_in_flight: int,
+        api: HttpApi = completions,
+        path: str | None = None,
+    ) -> None:
         assert target.base_url is not None
         self.target = target
-        self.url = f"{target.base_url.rstrip('/')}{path}"
+        self.url = f"{target.base_url.rstrip('/')}{api.PATH if path is None else path}"
         self.failures = Failures(target.base_url, self.url, api_key, target.address_key)
+        self._api = api
         self._connections = Connections(target, self.failures, max_in_flight)
         ours = {"Content-Type": "application/json", "User-Agent": f"pytest-osmosis/{__version__}"}
         if api_key is not None:
@@ -31,8 +38,8 @@ class LightModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
-        status, text = await self.post(self.url, write_request(request, self.target), request.headers)
-        return read_reply(status, text, self.target, self.failures)
+        status, text = await self.post(self.url, self._api.write_request(request, self.target), request.headers)
+        return self._api.read_reply(status, text, self.target, self.failures)
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
         """Return status and body of a 2xx answer; `headers` are those of this request alone. Raises `ModelError`."""

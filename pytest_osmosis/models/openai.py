@@ -1,4 +1,4 @@
-"""Chat completions through the official openai client, for OpenAI and for every compatible server.
+"""Chat completions and Responses through the official openai client, for OpenAI and every compatible server.
 
 The client contributes headers and authentication; see `official_clients`. The key, organization
 and headers that it takes from OPENAI_* variables go to provider "openai" alone.
@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, omit
 
-from pytest_osmosis.models import official_clients
-from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.models.completions import read_reply, write_request
+from pytest_osmosis.models import completions, official_clients
+from pytest_osmosis.models.base import ChatReply, ChatRequest, HttpApi
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.targets import ModelTarget
-
-PATH = "/chat/completions"
 
 
 class OpenAIModel:
     """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
 
-    def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
+    def __init__(
+        self, target: ModelTarget, api_key: str | None, *, max_in_flight: int, api: HttpApi = completions
+    ) -> None:
         assert target.base_url is not None
         self._target = target
-        self._failures = Failures(target.base_url, f"{target.base_url.rstrip('/')}{PATH}", api_key, target.address_key)
+        self._api = api
+        url = f"{target.base_url.rstrip('/')}{api.PATH}"
+        self._failures = Failures(target.base_url, url, api_key, target.address_key)
         self._transport = official_clients.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
         self._client = AsyncOpenAI(
             api_key=api_key or "none",  # the client requires a key; `_headers` omits it
@@ -39,10 +40,10 @@ class OpenAIModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
-        body = write_request(request, self._target)
+        body = self._api.write_request(request, self._target)
         headers = official_clients.merged(self._headers, request.headers)
-        status, text = await self._transport.post(self._client, PATH, body, headers)
-        return read_reply(status, text, self._target, self._failures)
+        status, text = await self._transport.post(self._client, self._api.PATH, body, headers)
+        return self._api.read_reply(status, text, self._target, self._failures)
 
     async def close(self) -> None:
         await self._client.close()

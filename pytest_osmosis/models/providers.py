@@ -17,6 +17,8 @@ from pytest_osmosis.models.headers import headers_in, secret_headers
 
 Client = Literal["embedded", "openai", "anthropic", "light", "litellm", "completions", "tokens"]
 MaxTokensKey = Literal["max_tokens", "max_completion_tokens"]
+Api = Literal["chat_completions", "responses", "auto"]
+"""The API that the clients "openai" and "light" ask: "auto" is Responses, unless a request has keys that it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +44,19 @@ class Service:
 
     def client_of(self, api: str) -> Client:
         """Return the client that speaks an API, by its name in `[model] api_client_type`."""
-        if api == "openai_chat_completions":
+        if api in OPENAI_APIS:
             return self.client if self.client in ("openai", "light") else "light"
         return OTHER_APIS[api]
 
 
+OPENAI_APIS: Mapping[str, Api] = {"openai_chat_completions": "chat_completions", "openai_responses": "responses"}
+"""The APIs that the clients "openai" and "light" speak."""
 OTHER_APIS: Mapping[str, Client] = {
     "anthropic_messages": "anthropic",
     "openai_completions": "completions",
     "openai_chat_completions_token": "tokens",
 }
-"""The client of each API other than chat completions."""
+"""The client of each other API."""
 
 SERVICES: Mapping[str, Service] = MappingProxyType(
     {

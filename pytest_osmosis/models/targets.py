@@ -15,7 +15,9 @@ from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import (
     LITELLM_LOGINS,
     LITELLM_PREFIXES,
+    OPENAI_APIS,
     SERVICES,
+    Api,
     Client,
     MaxTokensKey,
     Service,
@@ -26,12 +28,31 @@ from pytest_osmosis.text.suggest import closest, did_you_mean
 
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
+    from pytest_osmosis.models.base import ChatRequest
 
 Sticky = Literal["none", "row", "run"]
 
 DEMO, DEMO_JUDGE = "demo/arithmetic", "demo/judge"
 MESSAGE_SHARE = 16
 REQUEST_PATHS = ("/chat/completions", "/completions", "/messages", "/responses")
+CHAT_ONLY = frozenset(
+    {
+        *(
+            "stop",
+            "seed",
+            "n",
+            "frequency_penalty",
+            "presence_penalty",
+            "logit_bias",
+            "logprobs",
+            "prediction",
+            "modalities",
+        ),
+        *("audio", "functions", "function_call", "web_search_options"),
+    }
+)
+"""The keys of chat completions that OpenAI's Responses lack."""
+SWITCH = 'set [model] api_client_type = "openai_chat_completions"'
 KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")
 
 
@@ -46,7 +67,8 @@ class ModelTarget:
     `headers_from_state` are headers by name, and the keys of a rollout's state that hold their values.
 
     `endpoint` is the id in the registry of endpoints. If it has several servers, `replicas` are all of them, and the
-    target itself describes the first one. `sticky` says which requests stay with one replica.
+    target itself describes the first one. `sticky` says which requests stay with one replica. `api` is that of the
+    clients "openai" and "light".
     """
 
     provider: str
@@ -64,6 +86,7 @@ class ModelTarget:
     endpoint: str | None = None
     replicas: tuple[ModelTarget, ...] = ()
     sticky: Sticky = "none"
+    api: Api = "chat_completions"
 
     @property
     def servers(self) -> tuple[ModelTarget, ...]:
@@ -204,11 +227,16 @@ def at_address(model: str, table: ModelTable, base_url: str, where: str) -> Mode
             "LiteLLM's own variables, such as AZURE_API_BASE, may set its address"
         )
         raise ConfigError([Problem(where, text)])
-    service = service_at(base_url) or Service("")
-    client = service.client if table.client == "auto" else table.client
-    if table.api_client_type is not None:
-        client = service.client_of(table.api_client_type)
+    client = _chosen(table, service_at(base_url) or Service(""))
     return _target("server", model, table, client=client, base_url=base_url, api_key_env=table.api_key_env)
+
+
+def _chosen(table: ModelTable, service: Service) -> Client:
+    """Return the client that the config chooses, or that speaks the API which it chooses, or else the service's own."""
+    api = table.api_client_type
+    if table.client == "auto" or (api is not None and api not in OPENAI_APIS):
+        return service.client if api is None else service.client_of(api)
+    return table.client
 
 
 def _at_service(prefix: str, name: str, table: ModelTable, environ: Mapping[str, str], where: str) -> ModelTarget:
@@ -216,6 +244,7 @@ def _at_service(prefix: str, name: str, table: ModelTable, environ: Mapping[str,
     client = _client_for(table, service.clients, f"{prefix}/{name}", where)
     base_url = _address(service, environ, where)
     litellm = client == "litellm"
+    is_own = prefix == "openai" and base_url == service.base_url and not litellm
     leaves_address = litellm and service.url_env is None  # else LiteLLM would look into more variables
     return _target(
         prefix,
@@ -224,6 +253,7 @@ def _at_service(prefix: str, name: str, table: ModelTable, environ: Mapping[str,
         client=client,
         base_url=None if leaves_address else base_url,
         api_key_env=table.api_key_env or service.api_key_env,
+        api="auto" if is_own else "chat_completions",
     )
 
 
@@ -236,7 +266,7 @@ def _client_for(table: ModelTable, clients: tuple[Client, ...], model: str, wher
     """Return the chosen client, or the first of `clients` under "auto". Raises `ConfigError` for any other."""
     api = table.api_client_type
     if api is not None:
-        client = Service("", client=clients[0]).client_of(api)
+        client = _chosen(table, Service("", client=clients[0]))
         speaks = clients if "anthropic" in clients else (*clients, "completions", "tokens")
         if client not in speaks or clients == ("litellm",):
             text = f'[model] api_client_type: {model} has no API "{api}"; leave it out, or set base_url to a server'
@@ -259,13 +289,22 @@ def _target(
     client: Client,
     base_url: str | None = None,
     api_key_env: str | None = None,
+    api: Api = "chat_completions",
 ) -> ModelTarget:
-    service = service_at(base_url or "") or Service("")
+    """Return a target. `api` is that of a config which does not choose one."""
+    service = service_at(base_url or "") or (SERVICES["openai"] if provider == "openai" else Service(""))
+    api = OPENAI_APIS.get(table.api_client_type or "", api)
     return ModelTarget(
         provider, model, base_url, api_key_env, table.headers, table.timeout_s, table.max_retries,
-        table.max_response_mb, client, service.max_tokens_key, service.seed_key, dict(table.headers_from_state),
-        sticky=table.sticky,
+        table.max_response_mb, client, service.max_tokens_key, None if api == "responses" else service.seed_key,
+        dict(table.headers_from_state), sticky=table.sticky, api=api,
     )  # fmt: skip
+
+
+def chat_only(request: ChatRequest) -> list[str]:
+    """Return the keys of a request that chat completions have, and OpenAI's Responses lack."""
+    names = [*request.sampling, *([] if request.seed is None else ["seed"])]
+    return [name for name in names if name in CHAT_ONLY]
 
 
 def _address(service: Service, environ: Mapping[str, str], where: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.json_bodies import shape
 from pytest_osmosis.models.served import fields
 from pytest_osmosis.models.served.errors import ApiError
@@ -62,7 +62,7 @@ def _sampling(rest: Mapping[str, Any]) -> dict[str, Any]:
 def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
     choice = {
         "index": 0,
-        "message": {"content": None, **reply.message},
+        "message": {"content": None, **_told(reply.message)},
         "logprobs": None,
         "finish_reason": _finish_reason(reply),
     }
@@ -80,11 +80,16 @@ def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = 
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         return event({**head, "choices": [choice], **rest})
 
-    yield from map(chunk, _deltas(reply.message))
+    yield from map(chunk, _deltas(_told(reply.message)))
     yield chunk({}, _finish_reason(reply))
     if shown and reply.usage is not None:
         yield event({**head, "choices": [], "usage": _usage(reply.usage)})
     yield b"data: [DONE]\n\n"
+
+
+def _told(message: Message) -> Message:
+    """Return a message without the items of OpenAI's Responses, which are remembered by the ids of its calls."""
+    return {name: value for name, value in message.items() if name != ITEMS}
 
 
 def _head(reply: ChatReply, label: AnswerLabel, kind: str) -> dict[str, Any]:

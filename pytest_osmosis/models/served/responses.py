@@ -1,5 +1,7 @@
 """OpenAI's Responses, as a server has them. OpenAI Agents SDK and Pydantic AI ask it unless they are told otherwise.
 
+`models.responses` is the other direction. A model that is asked there gets the body of a request as it is (`native`).
+
 Input items become chat messages: the items of one answer (reasoning, text, calls) are one message of the assistant.
 What chat completions cannot represent (`content_blocks` of a model with Anthropic's API) travels as the
 `encrypted_content` of a reasoning item, which clients send back unread. Nothing is stored, so each request has to hold
@@ -13,15 +15,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.json_bodies import shape
 from pytest_osmosis.models.json_text import read
+from pytest_osmosis.models.responses import INCOMPLETE, Item, call_of, item_fault, thought_of
 from pytest_osmosis.models.served import completions, fields
 from pytest_osmosis.models.served.errors import ApiError
 from pytest_osmosis.models.served.shapes import AnswerLabel, ServedRequest, event, pieces
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
-
-Item = dict[str, Any]
 
 STORED = ("previous_response_id", "conversation", "prompt")
 """Fields that name something which OpenAI has stored."""
@@ -30,9 +31,10 @@ WITHOUT_EFFECT = (
     *("prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "top_logprobs", "moderation"),
 )
 """Fields that change nothing about the answer of a model which only gets messages, or that no other API has."""
+OF_DELIVERY = ("model", "stream", "stream_options", "seed")
+"""Fields that are not passed on: the eval names the model, and its answer is awaited. `seed` is none of the API's."""
 RENAMED: Mapping[str, str] = {"max_output_tokens": "max_tokens"}
-
-INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
+WHY_INCOMPLETE: Mapping[str, str] = {finish: reason for reason, finish in INCOMPLETE.items()}
 """The reason why a response is incomplete, for the reasons of completions."""
 
 
@@ -47,6 +49,7 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
             raise fields.refuse(f"{name}: nothing is stored here; send the whole conversation as input")
     if rest.pop("background", False):
         raise fields.refuse("background: the answer has to be awaited")
+    native = {name: value for name, value in rest.items() if name not in OF_DELIVERY}
     for name in WITHOUT_EFFECT:
         rest.pop(name, None)
     model, stream, seed = fields.take_model(rest), fields.take_flag(rest, "stream"), fields.take_seed(rest)
@@ -56,7 +59,7 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
     conversation = [*prompts, *_messages(rest.pop("input", None))]
     tools = fields.take_tools(rest, '{"type": "function", "name": ..., "parameters": {...}}')
     functions = [_function(tool, position) for position, tool in enumerate(tools)]
-    return ServedRequest(ChatRequest(conversation, functions, _sampling(rest), seed), model, stream)
+    return ServedRequest(ChatRequest(conversation, functions, _sampling(rest), seed, native=native), model, stream)
 
 
 def _sampling(rest: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +141,7 @@ class _Conversation:
                 fields.check_content(output, f"{name}.output")
                 self._add({"role": "tool", "tool_call_id": item.get("call_id"), "content": _content(output, name)})
             case other:
-                raise fields.refuse(f"{name}: items of type {other!r} are not served; valid: {', '.join(ITEMS)}")
+                raise fields.refuse(f"{name}: items of type {other!r} are not served; valid: {', '.join(SERVED_ITEMS)}")
 
     def _add_message(self, item: Item, name: str) -> None:
         role, content = item.get("role"), item.get("content")
@@ -165,20 +168,18 @@ class _Conversation:
         return self._answer
 
 
-ITEMS = ("message", "reasoning", "function_call", "function_call_output")
+SERVED_ITEMS = ("message", "reasoning", "function_call", "function_call_output")
 
 
 def _call(item: Item, name: str) -> dict[str, Any]:
-    texts = {key: item.get(key) for key in ("call_id", "name", "arguments")}
-    if not all(isinstance(text, str) for text in texts.values()):
+    if item_fault(item) is not None:
         raise fields.refuse(f"{name}: a function_call needs call_id, name and arguments")
-    function = {"name": texts["name"], "arguments": texts["arguments"]}
-    return {"id": texts["call_id"], "type": "function", "function": function}
+    return call_of(item)
 
 
 def _reasoning(item: Item) -> dict[str, Any]:
     """Return the fields of a message for its reasoning. Only an item of `write_reply` holds blocks."""
-    text = text_of(item.get("content")) or text_of(item.get("summary"))
+    text = thought_of(item)
     found: dict[str, Any] = {"reasoning_content": text} if text else {}
     try:
         blocks = read(item.get("encrypted_content") or "")
@@ -219,7 +220,7 @@ def _part(part: Any, name: str) -> dict[str, Any]:
 
 def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
     items = _items(reply, label)
-    reason = INCOMPLETE.get(reply.finish_reason or "")
+    reason = WHY_INCOMPLETE.get(reply.finish_reason or "")
     status = "completed" if reason is None else "incomplete"
     usage = {} if reply.usage is None else {"usage": _usage(reply.usage)}
     details = None if reason is None else {"reason": reason}
@@ -246,7 +247,10 @@ def _head(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
 def _items(reply: ChatReply, label: AnswerLabel) -> list[Item]:
     """Return the reply as items: its reasoning, its text or refusal, its calls."""
     message = reply.message
-    status = "incomplete" if reply.finish_reason in INCOMPLETE else "completed"
+    if isinstance(message.get(ITEMS), list):
+        own: list[Item] = message[ITEMS]
+        return [{"id": f"item_{label.identity}_{index}", **item} for index, item in enumerate(own)]
+    status = "incomplete" if reply.finish_reason in WHY_INCOMPLETE else "completed"
     items: list[Item] = []
     thought, blocks = text_of(message.get("reasoning_content")), message.get("content_blocks")
     if thought or isinstance(blocks, list):
@@ -303,7 +307,7 @@ def _events(reply: ChatReply, label: AnswerLabel) -> Iterator[tuple[str, dict[st
                 yield "function_call_arguments.delta", {**at, "delta": piece}
             yield "function_call_arguments.done", {**at, "name": item["name"], "arguments": item["arguments"]}
         else:
-            for number, part in enumerate(item["content"]):
+            for number, part in enumerate(item.get("content") or ()):
                 yield from _part_events(part, {**at, "content_index": number})
         yield "output_item.done", {"output_index": index, "item": item}
     yield whole["status"], {"response": whole}
@@ -313,8 +317,9 @@ def _begun(item: Item) -> Item:
     """Return an item before anything is said in it."""
     if item["type"] == "function_call":
         return {**item, "arguments": "", "status": "in_progress"}
-    empty = {**item, "content": []}
-    return {**empty, "encrypted_content": None} if item["type"] == "reasoning" else {**empty, "status": "in_progress"}
+    if item["type"] == "reasoning":
+        return {**item, "content": [], "encrypted_content": None}
+    return {**item, "content": [], "status": "in_progress"} if item["type"] == "message" else item
 
 
 def _part_events(part: Item, at: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -16,6 +16,7 @@ from pytest_osmosis.evals import (
     ResumeSource,
     baseline_path,
     cassette_line,
+    model_text,
     rate_limit_texts,
     rollout_bounds_text,
     sampling_text,
@@ -101,7 +102,7 @@ def _stored(prepared: Prepared) -> list[str]:
 def _models(prepared: Prepared) -> list[str]:
     other = prepared.baseline_model
     baseline = [f"baseline {other.target.describe}"] if other is not None else []
-    return [prepared.target.describe, *baseline]
+    return [model_text(prepared.config, prepared.target), *baseline]
 
 
 def _brief_cassette(prepared: Prepared) -> list[str]:
@@ -159,7 +160,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     source = prepared.source
     asks = source.asks_models and not config.agent.is_recorded
     sampling = f"; sampling: {sampling_text(config, prepared.target, prepared.environment)}" if asks else ""
-    yield f"  model: {prepared.target.describe}{sampling}"
+    yield f"  model: {model_text(config, prepared.target)}{sampling}"
     if (prompt := prepared.dataset.system_prompt) is not None:
         yield f"  system prompt: {one_line(prompt, MOST_PROMPT_CHARS)}"
     if prepared.cassette is not None:
@@ -224,7 +225,8 @@ def _preflight_lines(prepared: Prepared, preflight: Preflight, evals: EvalSessio
     if preflight.without_model is not None:
         yield "  no model to ask: nothing is rolled out or graded"
     else:
-        yield f"  model: {prepared.target.describe}; sampling: {sampling_text(config, prepared.target)}"
+        model = model_text(config, prepared.target)
+        yield f"  model: {model}; sampling: {sampling_text(config, prepared.target)}"
         in_flight = count(min(config.in_flight, plan.n_rollouts))
         yield f"  slice: {_rows_and_runs(plan)}, {in_flight} in flight, scores do not decide"
         if (bounds := rollout_bounds_text(config)) is not None:
