@@ -39,6 +39,7 @@ id: that is an error. No other server is ever implied.
 | `api_client_type` | requests go to |
 |---|---|
 | `openai_chat_completions` | `/chat/completions` |
+| `openai_responses` | `/responses`: [what it has and lacks](../how-to/openai.md#responses-and-chat-completions) |
 | `openai_completions` | `/completions`, with the texts of the messages as one text |
 | `openai_chat_completions_token` | `/chat/completions` first, then vLLM's `/chat/completions/tokens` |
 | `anthropic_messages` | `/v1/messages` |

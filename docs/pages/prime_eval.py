@@ -80,7 +80,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--model", "-m", "model", remark="an id of the registry, or a name with its [provider](providers.md)"),
         Flag("--api-base-url", "-b", "api_base_url"),
         Flag("--api-key-var", "-k", "api_key_var", remark="the name of a variable, never the key"),
-        Flag("--api-client-type", "", "api_client_type", remark="the four of the page"),
+        Flag("--api-client-type", "", "api_client_type", remark="the four of the page, and `openai_responses`"),
         Flag("--endpoints-path", "-e", "endpoints_path", remark="[the registry](endpoints.md)"),
         Flag("--header", "", "header", remark="repeatable; in the variable, one per line"),
         Flag("--header-from-state", "", "header_from_state", remark="repeatable; in the variable, one per line"),

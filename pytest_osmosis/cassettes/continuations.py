@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pytest_osmosis.cassettes.exchange import SETTINGS, Body, Fingerprint, digest_of
+from pytest_osmosis.cassettes.exchange import API, SETTINGS, Body, Fingerprint, digest_of
 
 
 class _Prefix(NamedTuple):
@@ -76,7 +76,7 @@ class Digests:
         return Fingerprint.digest_from(settings, prefixes[-1])
 
 
-EMPTY: Mapping[str, Any] = {"model": "", "seed": None, "sampling": {}, "tools": []}
+EMPTY: Mapping[str, Any] = {"model": "", API: None, "seed": None, "sampling": {}, "tools": []}
 """The values of settings that a request lacks, while the one that it continues has them."""
 
 

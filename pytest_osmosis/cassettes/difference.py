@@ -34,7 +34,7 @@ def difference(recorded: Body, request: Body) -> list[str]:
 
 def _lines(request: Body) -> Iterator[str]:
     yield f"model: {request.get('model', '')}"
-    if API in request:
+    if request.get(API) is not None:
         yield f"API: {request[API]}"
     if request.get("seed") is not None:
         yield f"seed: {request['seed']}"

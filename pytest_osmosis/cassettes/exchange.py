@@ -22,10 +22,10 @@ ROLLOUT = "rollout"
 PRIMARY = "primary"
 
 DIGEST_BYTES = 12
-SETTINGS = ("model", "seed", "sampling", "tools")
-"""The members of a request besides its messages."""
 API = "api"
-"""A further member, of requests to OpenAI's Responses alone."""
+"""The member of requests to OpenAI's Responses that names it. Others lack it."""
+SETTINGS = ("model", API, "seed", "sampling", "tools")
+"""The members of a request besides its messages."""
 
 Body = dict[str, Any]
 """A request as it is stored: "model", "seed" unless None, "sampling", "tools" unless empty, "messages"."""
@@ -103,6 +103,7 @@ def digest_of(*values: Any) -> str:
 
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+NO_API = (API, digest_of(None))
 
 
 class Fingerprint(NamedTuple):
@@ -119,14 +120,12 @@ class Fingerprint(NamedTuple):
         for message in body["messages"]:
             prefixes.append(digest_of(prefixes[-1], message))
         settings = {name: digest_of(body.get(name)) for name in SETTINGS}
-        if API in body:
-            settings[API] = digest_of(body[API])
         return cls(cls.digest_from(settings, prefixes[-1], scope), prefixes, settings)
 
     @staticmethod
     def digest_from(settings: Mapping[str, str], messages: str, scope: str = "") -> str:
         """Return the digest of a request from those of its settings and of all its messages."""
-        return digest_of(scope, settings, messages)
+        return digest_of(scope, {name: known for name, known in settings.items() if (name, known) != NO_API}, messages)
 
 
 # -- answers ----------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ _REQUEST: Check = members(
     {"messages": listing(anything)},
     {
         "model": text,
-        "api": one_of("responses"),
+        "api": nullable(one_of("responses")),
         "seed": nullable(anything),
         "sampling": table(anything),
         "tools": listing(anything),

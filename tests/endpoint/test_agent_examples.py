@@ -52,12 +52,14 @@ def printed_by(example: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_tokens_of_an_example_are_those_that_the_server_counts(example: Path) -> None:
-    with demo_server() as server:
+@pytest.mark.parametrize("api", ["openai_chat_completions", "openai_responses"])
+def test_the_tokens_of_an_example_are_those_that_the_server_counts(example: Path, api: str) -> None:
+    with demo_server(*(["--no-chat-tools"] if api == "openai_responses" else [])) as server:
         printed_by(
             example,
             "--osmosis-config=configs/eval/products.toml",
             f"--osmosis-base-url={server.base_url}",
+            f"--osmosis-api-client-type={api}",
             "--osmosis-no-probe",
             "--osmosis-output=results.json",
         )

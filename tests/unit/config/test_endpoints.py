@@ -102,8 +102,8 @@ extra_headers = {}
         '10: [[endpoint]] endpoint_id: must be a string that is not blank, got " "',
         '11: [[endpoint]] modell: unknown key, did you mean "model"? '
         "(valid: endpoint_id, model, url, key, api_client_type, headers)",
-        '12: [[endpoint]] api_client_type: must be one of "openai_chat_completions", "openai_completions", '
-        '"openai_chat_completions_token", "anthropic_messages", got "openai_chat"',
+        '12: [[endpoint]] api_client_type: must be one of "openai_chat_completions", "openai_responses", '
+        '"openai_completions", "openai_chat_completions_token", "anthropic_messages", got "openai_chat"',
         '13: [[endpoint]] headers."X Y": the name must be an HTTP header name, got "X Y"',
         "13: [[endpoint]] headers.X-Token: must be a string without line breaks, got 5",
         "9: [[endpoint]]: lacks model, url",

@@ -267,6 +267,7 @@ def at_openai(environ: Mapping[str, str] | None = None, **fields: Any) -> ModelT
 def test_responses_are_the_default_at_openai_itself() -> None:
     assert at_openai().api == "auto"
     assert at_openai({"OPENAI_BASE_URL": "http://localhost:1/v1"}).api == "chat_completions"
+    assert at_openai({"OPENAI_BASE_URL": "http://localhost:1/v1"}).max_tokens_key == "max_completion_tokens"
     assert at_openai(base_url="https://api.openai.com/v1").api == "chat_completions"
     assert at_openai(api_client_type="openai_chat_completions").api == "chat_completions"
     assert at_openai(api_client_type="openai_responses").api == "responses"

@@ -1,0 +1,101 @@
+"""OpenAI's Responses in a whole session: the header, cassettes, and what contradicts the choice of that API."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+from tests.servers import ChatServer, by_api, completion, responses_reply
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+CHOSEN = "--osmosis-api-client-type=openai_responses"
+OPENAI = "--osmosis-model=openai/gpt-x"
+KEY = "OPENAI_API_KEY"
+ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "0"}]}
+
+
+def answers() -> ChatServer:
+    return ChatServer(by_api(completion({"role": "assistant", "content": "0"}), None, responses_reply(ANSWER)))
+
+
+def test_a_cassette_is_replayed_by_its_own_api_alone(workspace: Workspace) -> None:
+    workspace.eval(rows=1)
+    with answers() as server:
+        at = f"--osmosis-base-url={server.base_url}"
+        assert workspace.run(CONFIG, at, CHOSEN, "--osmosis-record").ret == 0
+        assert {seen.path for seen in server.requests} == {"/v1/responses"}
+        n_asked = len(server.requests)
+
+        replay = workspace.run(CONFIG, at, CHOSEN, "--osmosis-set=model.client=light", "--osmosis-replay")
+        other = workspace.run(CONFIG, at, "--osmosis-replay")
+
+        assert (replay.ret, other.ret, len(server.requests)) == (0, 4, n_asked)
+        assert workspace.run(CONFIG, at, "--osmosis-record").ret == 0
+        back = workspace.run(CONFIG, at, CHOSEN, "--osmosis-replay")
+    for result, recorded, now, choice in (
+        (other, "Responses", "chat completions", "openai_responses"),
+        (back, "chat completions", "Responses", "openai_chat_completions"),
+    ):
+        assert result.ret == 4
+        fault = f"was recorded by OpenAI's {recorded}, and this eval asks {now}"
+        advice = f'set [[]model] api_client_type = "{choice}", or record it again (--osmosis-record)'
+        result.stderr.fnmatch_lines([f"*cassettes/x.jsonl: {fault}: {advice}"])
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ([], "openai/gpt-x by the Responses API; sampling: the model's defaults"),
+        (
+            ["--osmosis-set=sampling.stop=."],
+            "openai/gpt-x by chat completions (stop: Responses have none); sampling: stop ['.']",
+        ),
+        (
+            ["--osmosis-set=sampling.seed=1"],
+            "openai/gpt-x by chat completions (seed: Responses have none); sampling: seed 1",
+        ),
+        (
+            ["--osmosis-set=sampling.seed=1", CHOSEN],
+            "openai/gpt-x by the Responses API; sampling: seed 1 (not sent: the Responses API takes none)",
+        ),
+        (["--osmosis-api-client-type=openai_chat_completions"], "openai/gpt-x; sampling: the model's defaults"),
+    ],
+)
+def test_the_header_names_the_api(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, words: list[str], shown: str
+) -> None:
+    monkeypatch.setenv(KEY, "sk-a-key-of-some-length")
+    workspace.eval(rows=1)
+    result = workspace.run(CONFIG, OPENAI, *words, "--osmosis-dry-run")
+    assert result.ret == 0
+    assert f"  model: {shown}" in result.outlines
+
+
+def test_a_sweep_of_prime_keeps_chat_completions(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "sk-a-key-of-some-length")
+    workspace.eval(rows=1)
+    text = (workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8")
+    workspace.write("configs/eval/x.toml", f'{text}\n[[eval]]\nname = "one"\nmodel = "openai/gpt-x"\n')
+    result = workspace.run(CONFIG, "--osmosis-dry-run")
+    assert result.ret == 0
+    assert "  model: openai/gpt-x; sampling: the model's defaults" in result.outlines
+
+
+def test_keys_that_contradict_the_choice_are_named(workspace: Workspace) -> None:
+    workspace.eval(
+        rows=1,
+        model={"base_url": "http://localhost:1/v1", "client": "anthropic", "api_client_type": "openai_responses"},
+    )
+    result = workspace.run(CONFIG, "--osmosis-dry-run")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*[[]model] api_client_type: cannot be used with client; keep one of them"])
+
+    workspace.eval(
+        rows=1,
+        model={"base_url": "http://localhost:1/v1", "client": "light", "api_client_type": "openai_responses"},
+        sampling={"stop": ["."], "extra_body": {"logit_bias": {"1": 2}, "service_tier": "flex"}},
+    )
+    result = workspace.run(CONFIG, "--osmosis-dry-run")
+    assert result.ret == 4
+    have = "OpenAI's Responses API has none: leave it out, or set [[]model] api_client_type = *"
+    result.stderr.fnmatch_lines([f"*[[]sampling] stop: {have}", f"*[[]sampling.extra_body] logit_bias: {have}"])
