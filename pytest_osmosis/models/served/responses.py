@@ -32,7 +32,7 @@ WITHOUT_EFFECT = (
 )
 """Fields that change nothing about the answer of a model which only gets messages, or that no other API has."""
 OF_DELIVERY = ("model", "stream", "stream_options", "seed")
-"""Fields that are not passed on: the eval names the model, and its answer is awaited. `seed` is none of the API's."""
+"""Fields that are not passed on: the eval names the model, and its answer is awaited. The API has no `seed`."""
 RENAMED: Mapping[str, str] = {"max_output_tokens": "max_tokens"}
 WHY_INCOMPLETE: Mapping[str, str] = {finish: reason for reason, finish in INCOMPLETE.items()}
 """The reason why a response is incomplete, for the reasons of completions."""

@@ -303,7 +303,7 @@ async def test_a_request_with_a_key_of_chat_completions_goes_there() -> None:
 async def test_tools_and_such_a_key_are_an_error_that_names_it() -> None:
     for fields, name in (({"sampling": {"stop": "."}}, "stop"), ({"seed": 7}, "seed")):
         with pytest.raises(ModelError) as caught:
-            await asked_by_default(ANSWERS, ChatRequest(PROMPT, [TOOL], **fields))  # type: ignore[arg-type]
+            await asked_by_default(ANSWERS, ChatRequest(PROMPT, [TOOL], **fields))
         assert kind(caught.value) == ("provider", False, "until_success", None)
         assert f"has no {name}: leave it out" in str(caught.value)
 
