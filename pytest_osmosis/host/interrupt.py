@@ -95,6 +95,7 @@ class LoopMonitor:
         signal.setitimer(signal.ITIMER_VIRTUAL, BURN_S, BURN_S)
         loop.set_task_factory(self._task)
         self._heartbeat()
+        self._beat(())  # code in C may hold the lock before the thread runs
         threading.Thread(target=self._run, name="osmosis-monitor", daemon=True).start()
 
     @contextmanager
