@@ -82,20 +82,21 @@ class HostPulse:
         if beat is not None and beat.number != self._number:
             self._number, self._left_s = beat
             self._beat_at, self._first_asked_at, self._asked_at = now, 0.0, 0.0
-            self._read_to = os.fstat(self._file.fileno()).st_size
         if not self._number or now - self._beat_at < SILENT_S:
             return None
-        if now - self._asked_at >= ASK_S:
-            self._first_asked_at, self._asked_at = self._first_asked_at or now, now
+        stacks = read_stacks(self._answer()) if self._first_asked_at else []
+        if not stacks and now - self._asked_at >= ASK_S:
+            if not self._first_asked_at:  # what is there by now answers an earlier silence
+                self._first_asked_at, self._read_to = now, os.fstat(self._file.fileno()).st_size
+            self._asked_at = now
             ask()
-        stacks = read_stacks(self._answer())
         if not stacks and now - self._first_asked_at < PATIENCE_S:
             return None
         key = key_in(stacks[0]) if stacks else None
         return Silence(now - self._beat_at - EVERY_S, key, self._left_s, _shown(stacks))
 
     def _answer(self) -> str:
-        """Return what the host wrote since its last beat."""
+        """Return what the host wrote since it was first asked."""
         size = os.fstat(self._file.fileno()).st_size - self._read_to
         return os.pread(self._file.fileno(), min(size, STACK_BYTES), self._read_to).decode("utf-8", errors="replace")
 

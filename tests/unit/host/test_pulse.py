@@ -98,6 +98,31 @@ def test_a_host_gets_its_time_to_answer_although_it_is_asked_late(file: IO[bytes
         assert silence.key is None
 
 
+def test_a_host_is_asked_until_it_answers_and_late_answers_count_for_no_later_silence(file: IO[bytes]) -> None:
+    """It was stopped, and answers after it has beaten again."""
+    pulse, beating, asked = HostPulse(file), Pulse(os.dup(file.fileno())), list[float]()
+
+    def looked(now: float) -> Silence | None:
+        return pulse.silence(now, lambda: asked.append(now))
+
+    def answers(frame: str) -> None:
+        os.write(file.fileno(), f"Current thread 0x2 (most recent call first):\n{frame}\n".encode())
+
+    beating.beat([])
+    assert [looked(now) for now in (100.0, 200.0, 201.0)] == [None] * 3
+    beating.beat([])
+    assert looked(202.0) is None
+    answers(FRAME)
+    answers(FRAME)
+    assert looked(300.0) is None
+    answers(FRAME.replace("row3", "row4"))
+    late, again = looked(301.0), looked(302.0)
+    assert late is not None
+    assert again is not None
+    assert late.key == again.key == Key(RunId(4, 1, ModelTag.BASELINE), 2)
+    assert asked == [200.0, 201.0, 300.0]
+
+
 def test_a_process_in_c_is_silent_and_says_where_it_is(file: IO[bytes], tmp_path: Path) -> None:
     (tmp_path / "stuck.py").write_text(STUCK, encoding="utf-8")
     words = [sys.executable, str(tmp_path / "stuck.py"), str(file.fileno())]
