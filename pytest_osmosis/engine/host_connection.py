@@ -144,6 +144,7 @@ class HostConnection:
         self.waits_for = ""
         self.placed_at = 0.0
         self._ended = False
+        self._end_lock = threading.Lock()  # protects _ended, the file of the pulse, and the id of the process
         self._post = post
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
@@ -192,7 +193,8 @@ class HostConnection:
         return ""
 
     def silence(self, now: float) -> Silence | None:
-        return None if self._ended else self._pulse.silence(now, self._ask_for_stacks)
+        with self._end_lock:
+            return None if self._ended else self._pulse.silence(now, self._ask_for_stacks)
 
     def _ask_for_stacks(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -240,7 +242,8 @@ class HostConnection:
         return status
 
     def _note_end(self) -> None:
-        self._ended = True
+        with self._end_lock:
+            self._ended = True
 
 
 def events_on(whole_lines: Iterable[bytes]) -> list[tuple[HostEvent, bytes]]:
