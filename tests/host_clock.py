@@ -45,7 +45,8 @@ class HostClock:
     """The time that is added to the clocks of hosts with `environ`, 0 at first.
 
     While code holds the event loop, all that is added counts as its own time. At other times it counts for nobody: the
-    host was stopped, as far as it knows.
+    host was stopped, as far as it knows. The engine needs a clock that stands still: it ends a host that the machine
+    does not let run for seconds, if the time of its run is over.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.host.pulse import read_beat
 from pytest_osmosis.text.quoted_blocks import blocks_in
 from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, evaluated, running
@@ -312,13 +310,6 @@ def test_blocking_functions_keep_to_the_limits_of_judges(questions: Workspace) -
     assert len(server.requests) == ROWS
 
 
-def beats(live: Live) -> int:
-    """Return how often the monitor of the scorer has noted that it looks."""
-    file = live.host("scorer")._pulse._file
-    beat = read_beat(os.pread(file.fileno(), 1 << 16, 0))
-    return 0 if beat is None else beat.number
-
-
 def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(
     questions: Workspace, tmp_path: Path
 ) -> None:
@@ -329,9 +320,9 @@ def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(
         config = calling_config(questions, OLD, **limits)
         with running(config, environ=keys(server) | clock.environ, clock=engine_clock) as live:
             live.wait_for(lambda: live.run.engine.progress.held_by == "judge.requests_per_minute", "for the wait")
-            n_beats = beats(live)
+            n_beats = live.beat("scorer").number
             clock.advance(100)
-            live.wait_for(lambda: beats(live) > n_beats + 1, "for the monitor to look")
+            live.wait_for(lambda: live.beat("scorer").number > n_beats + 1, "for the monitor to look")
             engine_clock.advance(10)
             live.wait()
 
