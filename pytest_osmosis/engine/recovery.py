@@ -79,6 +79,11 @@ class Recovery:
                 self._runs.fail_scores(state, [name] if name is not None else [], UNINTERRUPTIBLE, stack)
             else:
                 self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
+        self._kill(host)
+
+    def _kill(self, host: Host) -> None:
+        """End a host. Until that is known, it may be found silent again: then its connection is told again."""
+        host.killed = True
         host.connection.kill()
 
     def end_silent_hosts(self, now: float) -> None:
@@ -93,9 +98,10 @@ class Recovery:
                 continue
             state = self._culprit(host, silence.key)
             if state is None and silence.held_s > max(self._setup.agent_timeout_s, self._setup.grader_timeout_s):
-                held = f"code in C let no thread run for {silence.held_s:.0f} s"
-                self._notices.add(f"a process that runs your code was ended, because {held}")
-                host.connection.kill()
+                if not host.killed:
+                    held = f"code in C let no thread run for {silence.held_s:.0f} s"
+                    self._notices.add(f"a process that runs your code was ended, because {held}")
+                self._kill(host)
             elif state is not None and silence.held_s > silence.left_s.get(state.key, self._time_of(state)):
                 self.stalled(host, state, silence.stack)
 

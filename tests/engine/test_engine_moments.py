@@ -350,11 +350,12 @@ def test_code_in_c_harms_no_run_whose_time_is_over_first(tmp_path: Path) -> None
     for run in stepped.runs:
         host.say("start", run)
     first, in_c = (Key(run, 1) for run in stepped.runs[:2])
-    for held_s, is_over in ((30.0, False), (70.0, True)):
+    for held_s, is_over in ((30.0, False), (70.0, True), (700.0, True)):  # it is ended, which is not known yet
         host.silent = Silence(held_s, in_c, {first: 5.0, in_c: 60.0}, "")
         stepped.clock.advance(1.0)
         stepped.turn()
         assert (host.killed, [run for run, _ in stepped.told]) == (is_over, [in_c.run] * is_over)
+    assert not stepped.actor.notices.texts
     host.die()
     stepped.turn()
     stepped.end()
