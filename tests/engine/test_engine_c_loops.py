@@ -82,7 +82,10 @@ class LiveInC:
             return bool(stacks) and stacks[0][0].name == "<module>"  # the whole stack of the main thread
 
         live.wait_for(lambda: file.read_bytes()[0], "for code in C")
-        live.wait_for(lambda: [each.connection for each in live.hosts if each.is_busy] == [host], "for all others")
+        live.wait_for(
+            lambda: [each.connection for each in live.hosts if each.is_busy or not each.ready] == [host],
+            "for all others, also to start: the engine ends those that do not",
+        )
         for step_s in (1, SILENT_S, seconds, 1):
             clock.advance(step_s)
             live.wait_for(looked, "for the engine to look")
@@ -117,6 +120,7 @@ def test_an_agent_in_a_c_loop_is_a_timeout_and_is_rolled_out_once(workspace: Wor
     assert "pytest_osmosis" not in live.outcome(1).text
     assert live.kinds() == ["passed", "error", "passed", "passed"]
     assert times_begun(live, 1) == 1
+    assert not [text for text in live.run.engine.notices.texts if "code in C" in text], "it is ended once"
 
 
 def test_a_c_loop_in_a_task_of_an_agent_is_found_in_quarantine_at_the_latest(workspace: Workspace) -> None:
