@@ -271,7 +271,11 @@ class Actor:
     def _report(self) -> None:
         tally = self.table.tally
         self.recorder.settle(
-            in_flight=tally.n_in_flight, retrying=tally.n_retrying, held=tally.n_held, held_by=self._held_by
+            tally.n_handed_out,
+            in_flight=tally.n_in_flight,
+            retrying=tally.n_retrying,
+            held=tally.n_held,
+            held_by=self._held_by,
         )
 
     def end(self) -> None:

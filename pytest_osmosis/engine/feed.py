@@ -81,15 +81,17 @@ class Feed:
         Runs that wait for a retry have no slot, so more than `limit` may have begun. Nothing is handed out while
         scoring lags behind: conversations would pile up, and scores may show that no further run is needed.
         """
-        handed = Counter[Host]()
+        rooms = Counter[Host]()
+        handed: list[tuple[Host, RunState]] = []
         if len(self._table.queue) <= self._job.batch_size:
-            self._hand_out(handed, ahead=False)
-        self._hand_out(handed, ahead=True)
-        for host, room in handed.items():
+            self._choose(rooms, handed, ahead=False)
+        self._choose(rooms, handed, ahead=True)
+        self._hand_out(handed)
+        for host, room in rooms.items():
             self._hosts.pace(host, room)
 
-    def _hand_out(self, handed: Counter[Host], *, ahead: bool) -> None:
-        """Hand out runs, and add the room that hosts had for them to `handed`."""
+    def _choose(self, rooms: Counter[Host], handed: list[tuple[Host, RunState]], *, ahead: bool) -> None:
+        """Choose hosts for runs, which are added to `handed`, and the room that hosts had for them to `rooms`."""
         is_alone = self._job.hosts == 1
         for host in self._hosts.rolling:
             if not self._table.queue or self._table.tally.n_unscored > self._most_unscored:
@@ -99,20 +101,29 @@ class Feed:
             most_ahead = (2 if most_ahead < 2 else most_ahead) if ahead else 0
             room = (limit if limit > n_rolling else n_rolling) + most_ahead - host.n_to_roll_out
             if room >= (most_ahead >> 3 or 1) and limit and host.ready:
-                handed[host] += room
-                self._refill_host(host, room)
+                rooms[host] += room
+                for state in list(self._next_states(room, self._in_flight(), host)):
+                    state.host = host
+                    handed.append((host, state))
 
-    def _refill_host(self, host: Host, room: int) -> None:
-        """Hand up to `room` runs to a host."""
-        requests: list[Request] = []
-        for state in list(self._next_states(room, self._in_flight(), host)):
+    def _hand_out(self, handed: Sequence[tuple[Host, RunState]]) -> None:
+        """Send runs to their hosts once the journal says so: from then on the engine may be killed."""
+        requests: dict[Host, list[Request]] = {}
+        for host, state in handed:
             why = self._runs.why_never(state.run)  # an unreadable row among them may have stopped the eval
-            if why is not None:
+            if why is None:
+                requests.setdefault(host, []).append(self._run_request(state))
+            else:
                 self._runs.skip(state.run, why)
-                continue
-            state.host = host
-            requests.append(self._run_request(state))
-        host.hand(requests)
+        if not requests:
+            return
+        if self._recorder.hand_out(self._table.tally.n_handed_out):
+            for host, requests_of_host in requests.items():
+                host.hand(requests_of_host)
+            return
+        for _, state in reversed(handed):
+            if state.run in self._table.states:
+                self._runs.requeue(state)
 
     def _in_flight(self) -> Counter[ModelTag]:
         """Count the runs that may use the budget; empty if there is none."""
@@ -202,7 +213,7 @@ class Feed:
             host.hand([self._score_request(state, self._recorder.unscored_async(state.run))])
         else:
             state.become(Stage.HANDED_OUT)
-            host.hand([self._run_request(state)])
+            self._hand_out([(host, state)])
 
     def _recall(self, rescore: RescoreJob) -> None:
         """Let stored rollouts wait for the functions that have no reusable score of them."""

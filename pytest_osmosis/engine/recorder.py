@@ -19,13 +19,14 @@ from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.record.events import (
     ROLLOUT,
     EndedEvent,
+    HandedOutEvent,
     JournalEvent,
     LoadedEvent,
     RemovalEvent,
     ScoreEvent,
     ScoringError,
 )
-from pytest_osmosis.record.journal import Journal
+from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunRecord
@@ -74,6 +75,8 @@ class Recorder:
         self._unwritten: list[bytes] = []
         self._n_unwritten = 0
         self._again: dict[RunId, frozenset[str]] = {}
+        self._n_unheard = 0
+        self._error: JournalError | None = None
 
     def enter(self, event: JournalEvent, raw: bytes) -> RunRecord:
         """Put an event into the journal (with the others of this turn) and into the ledger."""
@@ -294,12 +297,45 @@ class Recorder:
             self._enter_own({"ev": "skip", **run.to_json(), "reason": reason})
             self._outcomes.append((run, Outcome("skipped", reason)))
 
-    def settle(self, **counts: int | str | None) -> None:
+    def hand_out(self, n: int) -> bool:
+        """Write that hosts have `n` runs that they have not begun, before they get them, as the engine may be killed.
+
+        Return False if that fails: no host may begin one. The next `settle` raises the error.
+        """
+        try:
+            self._write(n)
+        except JournalError as error:
+            self._error = error
+        return self._journal_works
+
+    def lose(self, n: int) -> None:
+        """Note that hosts were lost with `n` runs that they may have begun."""
+        self._n_unheard += n
+
+    def settle(self, n_handed_out: int = 0, **counts: int | str | None) -> None:
         """Write the events of this turn to the journal at once, then report outcomes; `counts` hold now.
 
-        Raises `JournalError`, once, if the journal cannot be written; outcomes are reported all the same.
+        Hosts have `n_handed_out` runs that they have not begun. Raises `JournalError`, once, if the journal cannot be
+        written; outcomes are reported all the same.
         """
         self._counts.update(counts)
+        try:
+            self._write(n_handed_out)
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
+        finally:
+            while self._outcomes:
+                run, outcome = self._outcomes.popleft()
+                self._n_reports[run] += 1
+                self._every(run, outcome)
+
+    def _write(self, n_handed_out: int) -> None:
+        """Write the events so far to the journal. Raises `JournalError`, once, if that fails."""
+        n_unheard = n_handed_out + self._n_unheard
+        if self.has_begun and n_unheard != self.ledger.unheard:
+            event: HandedOutEvent = {"ev": "handed_out", "n": n_unheard}
+            self.enter(event, encode(event))
         lines, self._lines = b"".join(self._lines), []
         try:
             if lines and self._journal_works:
@@ -311,10 +347,6 @@ class Recorder:
                 self._journal_works, self._n_unwritten, lines = True, 0, b""
         finally:
             self._unwritten += [lines] if lines else []
-            while self._outcomes:
-                run, outcome = self._outcomes.popleft()
-                self._n_reports[run] += 1
-                self._every(run, outcome)
 
     def discrepancy(self, submitted: Set[RunId]) -> str | None:
         """Return what is wrong with the reports: each run that was submitted must be reported once, and no other."""

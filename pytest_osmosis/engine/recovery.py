@@ -161,10 +161,12 @@ class Recovery:
                 self._lose_scoring(state, host, how)
             elif state.stage is Stage.ROLLING:
                 self._lose_rollout(state, host, how, loss)
-            elif host.role == "quarantine":
-                self._wait_for_quarantine(state)
             else:
-                self._runs.requeue(state)
+                self._recorder.lose(1)  # what it told of a beginning may be lost too
+                if host.role == "quarantine":
+                    self._wait_for_quarantine(state)
+                else:
+                    self._runs.requeue(state)
 
     def _lose_rollout(self, state: RunState, host: Host, how: str, loss: Loss) -> None:
         """Roll a run out once more that was rolling."""

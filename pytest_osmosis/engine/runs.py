@@ -173,11 +173,14 @@ class Runs:
     def give_up(self, reason: str, submitted: Iterable[RunId] = ()) -> None:
         """Skip everything, as the engine itself is broken."""
         self.stopped = self.stopped or Stop("systemic", reason)
+        self._recorder.lose(self._table.tally.n_handed_out)
         self._table.submit(submitted)
         self._table.clear()
         self._recorder.give_up(self._table.submitted, reason)
 
     def abandon(self, reason: str) -> None:
+        """Skip all that is under way. Hosts that did not give their runs back may have begun them."""
+        self._recorder.lose(self._table.tally.n_handed_out)
         for state in list(self._table.states.values()):
             if state.run not in self._table.states:
                 continue

@@ -11,13 +11,15 @@ from pytest_osmosis.record.run_id import ModelTag
 class Tally:
     """Counts the runs of a table: `to_roll_out` by model, all by what they do or wait for. `Host` has those of a host.
 
-    `n_unbegun` cannot have cost money yet. `n_unscored` are rolled out and could be scored. Of those that roll,
-    `n_retrying` wait for a retry, `n_held` for a permit, and `n_in_flight` for nothing.
+    `n_unbegun` have not begun, as far as hosts have told, and `n_handed_out` of them are with hosts. `n_unscored` are
+    rolled out and could be scored. Of those that roll, `n_retrying` wait for a retry, `n_held` for a permit, and
+    `n_in_flight` for nothing.
     """
 
     def __init__(self) -> None:
         self.to_roll_out = Counter[ModelTag]()
         self.n_unbegun = 0
+        self.n_handed_out = 0
         self.n_in_flight = 0
         self.n_retrying = 0
         self.n_held = 0
@@ -47,16 +49,18 @@ class Tally:
             self.n_unscored += by * (not state.waits)
             return
         self.to_roll_out[state.run.model] += by
-        rolls, retries = state.stage is Stage.ROLLING, state.retrying > 0
+        host, rolls, retries = state.host, state.stage is Stage.ROLLING, state.retrying > 0
         if not rolls:
             self.n_unbegun += by
+            if host is not None:
+                self.n_handed_out += by
         elif retries:
             self.n_retrying += by
         elif state.held > 0:
             self.n_held += by
         else:
             self.n_in_flight += by
-        if (host := state.host) is not None:
+        if host is not None:
             host.n_to_roll_out += by
             host.n_rolling += by * rolls
             host.n_in_slots += by * (rolls and not retries)

@@ -59,6 +59,7 @@ SHAPES: Mapping[str, Check] = {
         {"digests": table(text), "rollout_code": table(text), "result_facts": table(anything)},
     ),
     "rows": members({"rows": table(listing(text, length=2), _row_index)}, {"digests": table(text, _row_index)}),
+    "handed_out": members({"n": whole()}),
     "start": members(ATTEMPT, {**MODEL_TAG, "at": moment}),
     "rollout": members(
         {**ATTEMPT, **MS},

@@ -76,6 +76,16 @@ class RowsEvent(TypedDict):
     digests: NotRequired[Mapping[str, str]]
 
 
+class HandedOutEvent(TypedDict):
+    """Hosts have `n` runs that they may begin, or may have begun, and the journal holds no `start` of them yet.
+
+    It is written before hosts get runs. Each `start` that follows is of one of them.
+    """
+
+    ev: Literal["handed_out"]
+    n: int
+
+
 class StartEvent(AttemptFields):
     """A host began the run; from here on it may have cost money."""
 
@@ -235,6 +245,7 @@ JournalEvent = (
     BeganEvent
     | LoadedEvent
     | RowsEvent
+    | HandedOutEvent
     | StartEvent
     | RolloutEvent
     | ScoreEvent

@@ -12,7 +12,7 @@ import functools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
@@ -241,6 +241,9 @@ class Ledger:
 
     `codes` holds the digests of the `scorers`, `rows` those of whole rows. `goes_on` is True from a `began` until the
     first event about a run, or `ended`; `attempts` are the last ones before it.
+
+    `unended` counts the rollouts that began and whose end the journal does not hold, `unheard` those that hosts may
+    have begun besides. A session that is over has lost both: what the models saw of them was possibly billed.
     """
 
     scorers: tuple[str, ...] = ()
@@ -249,6 +252,13 @@ class Ledger:
     rows: dict[int, str] = field(default_factory=dict)
     goes_on: bool = False
     attempts: dict[RunId, int] = field(default_factory=dict)
+    unended: int = 0
+    unheard: int = 0
+
+    @property
+    def most_lost(self) -> int:
+        """The most rollouts that are lost if nothing is in flight."""
+        return self.unended + self.unheard
 
     def apply(self, event: Event) -> RunRecord | None:
         """Apply an event. Return the record that it changed, None for events that belong to no run."""
@@ -264,6 +274,8 @@ class Ledger:
             return None  # a late line of an attempt that was given up
         if kind == "rollout" and record.rolled and event["attempt"] == record.attempt:
             return None  # a line that is there twice
+        if kind == "rollout" or kind == "start":
+            self._count(record, event)
         record = fold(record, event)
         if record.attempt > 1 and record.attempt > self.attempts.get(run, 0) + 1 and not record.repeated:
             record = record._replace(repeated=True)
@@ -272,22 +284,34 @@ class Ledger:
         self.records[run] = record
         return record
 
+    def _count(self, record: RunRecord, event: Event) -> None:
+        """Count the rollout that an event begins or ends; `record` is as it was before."""
+        has_begun = record.started and not record.rolled and record.attempt == event["attempt"]
+        if event["ev"] == "rollout":
+            self.unended -= has_begun
+        elif not has_begun:
+            self.unended += 1
+            self.unheard -= self.unheard > 0
+
     def _apply_to_all(self, event: Event) -> None:
         """Apply an event that belongs to no run."""
         match event["ev"]:
             case "began":
                 self.goes_on = True
+                self.unended, self.unheard = self.most_lost, 0
                 self.attempts = {run: record.attempt for run, record in self.records.items() if record.attempt}
             case "loaded":
                 self._load(tuple(event["scorers"]), event.get("digests", NOTHING))
             case "rows":
                 self._see_rows(event["rows"])
+            case "handed_out":
+                self.unheard = event["n"]
             case "ended":
                 self.goes_on = False
 
     def copy(self) -> Ledger:
         """Return a ledger that changes on its own."""
-        return Ledger(self.scorers, dict(self.records), self.codes, dict(self.rows), self.goes_on, dict(self.attempts))
+        return replace(self, records=dict(self.records), rows=dict(self.rows), attempts=dict(self.attempts))
 
     def _load(self, scorers: tuple[str, ...], codes: Mapping[str, str]) -> None:
         """Take the functions that score from now on, and drop the scores that they would not give."""

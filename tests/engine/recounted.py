@@ -1,13 +1,17 @@
-"""All that the engine counts as runs change, counted anew from the runs."""
+"""All that the engine counts as runs change, counted anew from the runs, and what a journal says as it grows."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
 
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.record.journal import events_from
+from pytest_osmosis.record.run_record import Ledger
 
 
 def miscounts(table: RunTable, hosts: Iterable[Host]) -> Iterator[str]:
@@ -19,6 +23,7 @@ def miscounts(table: RunTable, hosts: Iterable[Host]) -> Iterator[str]:
     counts = {
         "to roll out": (+tally.to_roll_out, Counter(state.run.model for state in to_roll_out)),
         "not begun": (tally.n_unbegun, sum(not state.is_begun for state in states)),
+        "handed out": (tally.n_handed_out, sum(each.host is not None and not each.is_begun for each in states)),
         "stored": (tally.n_stored, sum(state.stored for state in states)),
         "unscored": (tally.n_unscored, sum(state.is_rolled_out and not state.waits for state in states)),
         "retrying": (tally.n_retrying, waiting["retrying"]),
@@ -44,3 +49,25 @@ def miscounts(table: RunTable, hosts: Iterable[Host]) -> Iterator[str]:
 def of(host: Host, states: Iterable[RunState]) -> set[RunState]:
     """Return the runs that a host rolls out or scores."""
     return {state for state in states if host in (state.host, state.scorer)}
+
+
+class StoredNow:
+    """The journal as a process finds it that goes on after the engine was killed now."""
+
+    def __init__(self, path: Path) -> None:
+        self.ledger = Ledger()
+        self._path = path
+        self._n_bytes = 0
+        self._ended: set[Key] = set()
+
+    def miscount(self, begun: Container[Key], n_seen: int, n_handed_out: float) -> Iterator[str]:
+        """Yield the number of lost rollouts if it is wrong: the server saw `n_seen` of those that were handed out."""
+        size = self._path.stat().st_size
+        new = events_from(self._path, self._n_bytes, 1) if size > self._n_bytes else ()
+        for event, self._n_bytes in new:
+            self.ledger.apply(event)
+            if event["ev"] == "rollout" and Key.of(event) in begun:
+                self._ended.add(Key.of(event))
+        n_ended, said = len(self._ended), self.ledger.most_lost
+        if not n_seen - n_ended <= said <= n_handed_out - n_ended:
+            yield f"up to {said} rollouts are lost, of {n_handed_out}: {n_seen} were seen, and {n_ended} are stored"

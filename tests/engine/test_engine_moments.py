@@ -25,13 +25,14 @@ from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.engine.wait_notice import WAIT_S
-from pytest_osmosis.errors import HostError
+from pytest_osmosis.errors import HostError, JournalError
 from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_lock import holder_of
-from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.run_record import RunRecord, fold
+from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.clocks import SteppedClock
 from tests.engine.world import Rows
@@ -474,6 +475,31 @@ def test_messages_of_a_closing_host_count(tmp_path: Path) -> None:
     host.last = lambda: host.rolls(RunId(0, 0))
     stepped.end()
     assert stepped.events("rollout")
+
+
+@pytest.mark.parametrize("gives_back", [True, False])
+def test_what_a_host_has_at_the_end_is_lost_unless_it_gives_it_back(tmp_path: Path, gives_back: bool) -> None:
+    stepped = SteppedEngine(tmp_path)
+    stepped.begin()
+    host = stepped.host("host")
+    stepped.turn()
+    if gives_back:
+        host.last = lambda: host.say("dropped", runs=[Key(run, 1).to_json() for run in stepped.runs])
+    stepped.end()
+    assert fold(replay(stepped.path)).most_lost == (0 if gives_back else 4)
+
+
+def test_nothing_is_handed_out_that_the_journal_cannot_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Journal, lines: bytes) -> None:
+        raise JournalError("no space left")
+
+    stepped = SteppedEngine(tmp_path)
+    monkeypatch.setattr(Journal, "append", full)
+    stepped.begin()
+    assert stepped.host("host").runs() == []
+    assert stepped.engine.stopped == Stop("journal", "no space left")
+    stepped.end()
+    assert {outcome.kind for _, outcome in stepped.told} == {"skipped"}
 
 
 def test_a_broken_engine_reports_every_run_even_if_submitted_later(tmp_path: Path) -> None:

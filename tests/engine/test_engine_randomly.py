@@ -31,6 +31,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord, fold
 from pytest_osmosis.results.results import records_of
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
+from tests.engine.recounted import StoredNow
 from tests.engine.world import USAGE, Climate, FakeHost, Rows, World
 
 DEADLINE_S = 60.0
@@ -128,6 +129,7 @@ class History:
             enough = chance.randint(1, len(self.runs))
             job = replace(job, early_stop=EarlyStop(decided_after(enough)))
         self.engine = self.world.engine = Engine(job, Journal.create(self.path), self._reported)
+        self.world.stored = StoredNow(self.path)
         self.disturbed = self._plan(chance)
 
     def _reported(self, run: RunId, outcome: Outcome) -> None:
@@ -204,6 +206,7 @@ def wrong(history: History) -> list[str]:
     """Return the invariants that a finished history violates."""
     engine, world = history.engine, history.world
     records = {record.run: record for record in records_of(sorted(world.submitted), engine.ledger.records)}
+    world.might_be_killed()
     errors = list(world.violations)
     errors += ["it hung"] if world.hung else []
     errors += [notice for notice in engine.notices.texts if any(words in notice for words in ENDS_HERE)]

@@ -10,6 +10,7 @@ seed is one history, which depends neither on real time nor on threads.
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard, HostEnvi
 from pytest_osmosis.errors import DatasetError, HostError, Problem
 from pytest_osmosis.host.protocol import Key, Request, Setup
 from pytest_osmosis.record.run_id import RunId
-from tests.engine.recounted import miscounts
+from tests.engine.recounted import StoredNow, miscounts
 
 USAGE = {"input_tokens": 5, "output_tokens": 2}
 IDLE_S = 1.0
@@ -130,6 +131,10 @@ class World:
         self.written: dict[Key, Mapping[str, Any]] = {}
         self.n_reports = Counter[RunId]()
         self.submitted: set[RunId] = set()
+        self.attempts: set[Key] = set()
+        self.n_handed_out = 0
+        self.n_given_back = 0
+        self.n_told_given_back = 0
         self.deaths_left = climate.deaths
         self.machines_left = climate.machines
         self.is_loaded = False
@@ -137,6 +142,7 @@ class World:
         self.hung = False
         self._idle = 0
         self._engine: Engine | None = None
+        self.stored: StoredNow | None = None
 
     # -- the clock ------------------------------------------------------------------------------------------
 
@@ -149,6 +155,9 @@ class World:
     def wait(self, inbox: SimpleQueue[T], timeout_s: float) -> T:
         """Return the next message, after some moves."""
         self.violations += miscounts(self.engine._actor.table, self.engine._actor.hosts)
+        if inbox.empty():  # the engine has heard of all
+            self.n_given_back = self.n_told_given_back
+        self.might_be_killed()
         for _ in range(self.chance.choice((0, 0, 1, 2, 5, 10))):
             self._move()
         while inbox.empty():
@@ -222,6 +231,8 @@ class World:
 
     def handed(self, host: FakeHost, key: Key) -> None:
         """Check a run request."""
+        self.n_handed_out += 1
+        self.might_be_killed(begins_all=True)
         record = self.engine.ledger.records.get(key.run)
         begun = self.begun.get(key.run, [])
         n_lost = sum(other.lost for other in begun)
@@ -241,6 +252,13 @@ class World:
             f"{key} is handed to {host.name}, though {error}" for error, holds in errors.items() if holds
         ]
 
+    def might_be_killed(self, *, begins_all: bool = False) -> None:
+        """Check what the journal would say if the engine were killed now, and hosts began all runs that they have."""
+        if self.stored is not None:
+            n_begun, n_left = sum(map(len, self.begun.values())), self.n_handed_out - self.n_told_given_back
+            n_seen, most = (n_left, math.inf) if begins_all else (n_begun, self.n_handed_out - self.n_given_back)
+            self.violations += self.stored.miscount(self.attempts, n_seen, most)
+
     def grouped(self, keys: list[Key]) -> None:
         """Check a group: it has all runs of its row that ended well, and no other is left."""
         n, run = self.engine.job.n, keys[0].run
@@ -257,6 +275,8 @@ class World:
     def begins(self, host: FakeHost, key: Key) -> None:
         """Check a rollout that a host begins: from here on it costs money."""
         self.begun.setdefault(key.run, []).append(host)
+        self.attempts.add(key)
+        self.might_be_killed()
         in_flight = sum(host.held for host in self.hosts if not (host.dead or host.killed))
         if in_flight > self.engine.most_in_flight:
             self.violations.append(f"{in_flight} in flight of {self.engine.most_in_flight}")
@@ -318,6 +338,7 @@ class FakeHost:
         self.max_begun = 2 * setup.limit
         self.max_scorings = setup.limit
         self.held = 0
+        self.n_unbegun = 0
         self.rollouts: dict[Key, Rollout] = {}
         self._world = world
         self._chance = world.chance
@@ -338,6 +359,7 @@ class FakeHost:
         for message in messages:
             if message["op"] == "run":
                 self._world.handed(self, Key.of(message))
+                self.n_unbegun += 1
             if message["op"] == "score_group":
                 self._world.grouped([Key.of(run) for run in message["runs"]])
             if message["op"] in ("run", "probe", "score", "score_group", "permit") and self._world.engine_paused:
@@ -346,6 +368,8 @@ class FakeHost:
                 self._world.violations.append(f"{self.name} gets {message['op']} with other code")
             if not self.dead:
                 self._requests.append(message)
+        if self.dead and not self.lost:
+            self._give_back(self.n_unbegun)
 
     def kill(self) -> None:
         self.killed = True
@@ -380,7 +404,13 @@ class FakeHost:
         if self._chance.random() < 0.5:
             self._flush()
         self.dead = True
+        if by == "host":
+            self._give_back(self.n_unbegun)
         self._post(Died(self, how, by))
+
+    def _give_back(self, n: int) -> None:
+        self.n_unbegun -= n
+        self._world.n_told_given_back += n
 
     def _emit(self, *events: Mapping[str, Any], flush: bool = False) -> None:
         self._unwritten += events
@@ -392,6 +422,8 @@ class FakeHost:
         for event in events:
             if event["ev"] == "rollout":
                 self._world.written[Key.of(event)] = event
+            if event["ev"] == "dropped":
+                self._give_back(len(event["runs"]))
         if events:
             self._post(Heard(self, [(event, json.dumps(event).encode() + b"\n") for event in events]))
 
@@ -530,6 +562,7 @@ class FakeHost:
         key = self._waiting.popleft()
         self.rollouts[key] = Rollout(key, self._chance.randint(1, 2))
         self.held += 1
+        self.n_unbegun -= 1
         self._world.begins(self, key)
         self._emit({"ev": "start", **key.to_json()}, flush=True)
 

@@ -182,6 +182,23 @@ def test_runs_are_ordered_by_row_and_then_by_run() -> None:
     assert sorted([RunId(10, 0), RunId(2, 1), RunId(2, 0)]) == [RunId(2, 0), RunId(2, 1), RunId(10, 0)]
 
 
+def handed_out(n: int) -> Event:
+    return {"ev": "handed_out", "n": n}
+
+
+def test_lost_are_the_rollouts_that_began_or_may_have_begun_and_did_not_end() -> None:
+    one, two, three = (RunId(row, 0) for row in range(3))
+    killed = [handed_out(3), start(1, one), start(1, two), rollout(1, one)]
+    assert fold(killed).most_lost == 2, "one had begun, and another was handed out"
+    again = [*killed, {"ev": "began"}]
+    assert fold(again).most_lost == 2
+    repeated = [*again, handed_out(2), start(2, two), start(1, three), rollout(2, two), rollout(1, three)]
+    assert fold(repeated).most_lost == 2, "the end of another attempt is no end of the first"
+    host_died = [*repeated, handed_out(1), start(3, two), handed_out(0), start(4, two), rollout(4, two)]
+    assert fold(host_died).most_lost == 3
+    assert fold([rollout(1, one), rollout(1, one)]).most_lost == 0, "it was never handed out: its row cannot be read"
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Event]]:
     """Lists of events of some runs."""
