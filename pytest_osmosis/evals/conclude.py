@@ -61,6 +61,7 @@ class Conclusion:
         if stop is not None and performed.get(stop.reason, False):
             stop = None
         stopped = self._lacking_text(records) if stop is None else self._stop_text(stop, records)
+        lost = {"lost_in_flight": engine.ledger.most_lost} if prepared.source.asks_models else {}
         return Results(
             description=prepared.description,
             pass_rule=engine.pass_rule,
@@ -71,7 +72,11 @@ class Conclusion:
             duration_ms=round(prepared.source.rollouts_took_ms(self._run.duration_ms), 3),  # as it is published
             by_function=by_function,
             overall=overall,
-            provenance={**self._run.provenance, "finished_at": utc_text(self._run.ended_at or datetime.now(UTC))},
+            provenance={
+                **self._run.provenance,
+                **lost,
+                "finished_at": utc_text(self._run.ended_at or datetime.now(UTC)),
+            },
             price=prepared.price,
             judge_price=prepared.judge_price,
             row_digests=prepared.row_digests,

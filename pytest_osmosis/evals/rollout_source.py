@@ -126,12 +126,13 @@ class NewRollouts:
         return False
 
     def notes(self, run: EvalRun) -> Sequence[str]:
-        """Return what to know about the earlier sessions of a run that is over."""
-        return ()
+        """Return what to know about the rollouts of a run that is over, besides its results."""
+        n_lost = run.engine.ledger.most_lost
+        return [f"{lost_text(n_lost)}, and not counted here"] if n_lost else []
 
     def provenance(self) -> Mapping[str, Any]:
         """Return what results say about the sessions in which the rollouts were made."""
-        return {"sessions": 1, "lost_in_flight": 0}
+        return {"sessions": 1}
 
     def started_at(self, began_at: datetime) -> str:
         """Return when the first rollout could begin, UTC, ISO 8601."""
@@ -221,13 +222,12 @@ def spent(prepared: Prepared, rolled: Collection[RunRecord]) -> Spent:
 
 
 def lost_text(n: int) -> str:
-    """Return how many rollouts of earlier sessions were lost, as far as their beginning was still noted.
+    """Return how many rollouts were lost at most: their end is not stored, as their process or session ended before.
 
     >>> lost_text(1)
-    'at least 1 rollout was in flight when an earlier session ended, possibly billed'
+    'up to 1 rollout was lost in flight, possibly billed'
     """
-    were = "was" if n == 1 else "were"
-    return f"at least {plural(n, 'rollout')} {were} in flight when an earlier session ended, possibly billed"
+    return f"up to {plural(n, 'rollout')} {'was' if n == 1 else 'were'} lost in flight, possibly billed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,12 +284,12 @@ class ResumeSource(NewRollouts):
         return run.directory.partial_results if self.leaves_out(run.selected) else run.directory.results
 
     def notes(self, run: EvalRun) -> Sequence[str]:
-        n_stored, n_lost = run.engine.progress.stored, len(self.resumption.progress.lost)
+        n_stored = run.engine.progress.stored
         are = "is" if n_stored == 1 else "are"
         notes = []
         if n_stored:
             notes.append(f"{count(n_stored)} of {plural(len(run.selected.runs), 'run')} {are} from earlier sessions")
-        notes += [f"{lost_text(n_lost)}, and not counted here"] if n_lost else []
+        notes += NewRollouts.notes(self, run)
         replaced = self._replaced(run)
         if replaced:
             used = spent(run.prepared, replaced)
@@ -311,7 +311,7 @@ class ResumeSource(NewRollouts):
     def provenance(self) -> Mapping[str, Any]:
         progress, origin = self.resumption.progress, self.run.manifest.imported
         imported = {"imported": dict(origin)} if origin else {}
-        return {"sessions": progress.n_sessions + 1, "lost_in_flight": len(progress.lost), **imported}
+        return {"sessions": progress.n_sessions + 1, **imported}
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,10 +351,11 @@ class ImportedRollouts(NewRollouts):
     def notes(self, run: EvalRun) -> Sequence[str]:
         n_stored, of = run.engine.progress.stored, len(run.selected.runs)
         are = "is" if n_stored == 1 else "are"
-        return [f"{count(n_stored)} of {plural(of, 'run')} {are} from {self.facts['folder']}"] if n_stored else []
+        of_files = [f"{count(n_stored)} of {plural(of, 'run')} {are} from {self.facts['folder']}"] if n_stored else []
+        return [*of_files, *NewRollouts.notes(self, run)]
 
     def provenance(self) -> Mapping[str, Any]:
-        return {"sessions": 1, "lost_in_flight": 0, "imported": dict(self.facts)}
+        return {"sessions": 1, "imported": dict(self.facts)}
 
 
 @dataclass(frozen=True, slots=True)

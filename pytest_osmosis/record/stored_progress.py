@@ -20,15 +20,10 @@ from pytest_osmosis.record.stop import Ending
 _AT = "position"
 
 
-class Attempt(NamedTuple):
-    run: RunId
-    number: int
-
-
 class StoredProgress:
     """The fold of a journal, and what earlier sessions spent. Raises `JournalError` for one that cannot be read.
 
-    - `lost`: attempts that began and never ended, so that they were possibly billed for nothing
+    - `ledger`: the records; its `most_lost` were possibly billed for nothing
     - `replaced`: the records of rollouts that ended and were made once more
     - `contents`: the digests of rows when they were first rolled out
     - `rollout_code`: those of the code that rolled out, None if they are not known
@@ -37,7 +32,6 @@ class StoredProgress:
 
     def __init__(self, journal: Path) -> None:
         self.ledger = Ledger()
-        self.lost: set[Attempt] = set()
         self.replaced: list[RunRecord] = []
         self.contents: dict[int, Content] = {}
         self.rollout_code: Mapping[str, str] | None = None
@@ -87,7 +81,6 @@ class StoredProgress:
             self._times.apply(event)
             match event["ev"]:
                 case "began":
-                    self._end_session()
                     self.ending = None
                 case "loaded" if self.ledger.goes_on or not self.ledger.scorers:
                     self.rollout_code = event.get("rollout_code", self.rollout_code)
@@ -98,7 +91,6 @@ class StoredProgress:
                 case "start" | "rollout" | "score":
                     self._keep(event)
             self.ledger.apply(event)
-        self._end_session()
         for run in self._positions:
             if run.row not in self.contents:
                 raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its row")
@@ -124,11 +116,6 @@ class StoredProgress:
             self.contents.setdefault(run.row, self._known[run.row])
         if kind == "rollout" and event["attempt"] >= last and run not in self._positions:
             self._positions[run] = (event[_AT],)
-
-    def _end_session(self) -> None:
-        """Count the attempts that a session left in flight."""
-        unended = (record for record in self.records.values() if record.started and not record.rolled)
-        self.lost.update(Attempt(record.run, record.attempt) for record in unended)
 
 
 class Resumption(NamedTuple):

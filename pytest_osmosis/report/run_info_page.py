@@ -61,12 +61,16 @@ def _progress(info: RunInfo) -> str:
         (counts.removed, "removed by the grader"),
     ]
     named = [f"{count(n)} {kind}" for n, kind in kinds if n]
-    lost = "lost in flight" if info.stored.run.manifest.replays else "lost in flight, possibly billed"
-    begun = lost if info.stored.lifecycle.has_ended else "in flight"
+    has_ended = info.stored.lifecycle.has_ended
+    begun = "had begun" if has_ended else "in flight"
     rest = [(counts.unscored, "not scored yet"), (counts.in_flight, begun), (counts.pending, "pending")]
     parts[0] += f": {', '.join(named)}" if named else ""
     left = [f"{count(n)} {kind}" for n, kind in rest if n]
-    return "; ".join([*parts, *([", ".join(left)] if left else [])])
+    parts += [", ".join(left)] if left else []
+    if has_ended and (n_lost := info.stored.replayed.ledger.most_lost):
+        billed = "" if info.stored.run.manifest.replays else ", possibly billed"
+        parts.append(f"up to {plural(n_lost, 'rollout')} lost in flight{billed}")
+    return "; ".join(parts)
 
 
 def _time(info: RunInfo) -> str:
@@ -155,6 +159,7 @@ def info_json(info: RunInfo) -> dict[str, Any]:
             "in_flight": counts.in_flight,
             "pending": counts.pending,
         },
+        "lost_in_flight": stored.replayed.ledger.most_lost if life.has_ended else None,
         **_outcome_json(results),
         "commands": {
             "show": show_command(stored.run.directory.path),

@@ -292,8 +292,10 @@ def _provenance(files: Sequence[PublishedResults], facts: Sequence[ShardFacts]) 
     each = [read.document["provenance"] for read in files]
     commits = {provenance.get("git_commit") for provenance in each}
     dirty = [provenance.get("git_dirty") for provenance in each]
+    lost = [provenance["lost_in_flight"] for provenance in each if "lost_in_flight" in provenance]
     return {
         **{key: value for key, value in each[0].items() if key != "cassette"},
+        **({"lost_in_flight": sum(lost)} if lost else {}),
         "run_dir": "",
         "started_at": min(provenance["started_at"] for provenance in each),
         "finished_at": max(provenance["finished_at"] for provenance in each),

@@ -309,7 +309,9 @@ class _Rebuilding:
         if self._end:
             return dict(self._end["provenance"])
         git = self._run.manifest.git or {"git_commit": None, "git_dirty": None}
-        return {**self._facts["provenance"], **git, "finished_at": self._last_at().isoformat(timespec="milliseconds")}
+        begun = self._facts["provenance"]
+        lost = {"lost_in_flight": self._found.ledger.most_lost} if "sessions" in begun else {}  # else a rescore
+        return {**begun, **git, **lost, "finished_at": self._last_at().isoformat(timespec="milliseconds")}
 
     def _last_at(self) -> datetime:
         if self._found.ended:

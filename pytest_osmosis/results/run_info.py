@@ -21,7 +21,7 @@ class RunCountsSoFar:
     `done` is the sum of the next four: those that passed, those that were measured and did not pass, those that were
     not measured, and those that a Grader removed. They are None if the thresholds are not known. `unscored` were rolled
     out and have no score yet. `in_flight` had begun and not ended; in an eval run that is over they are lost. `pending`
-    had not begun.
+    had not begun, as far as the journal says.
     """
 
     planned: int

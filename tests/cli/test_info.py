@@ -26,8 +26,9 @@ DEADLINE_S = 60.0
 
 @pytest.fixture
 def unfinished(stored: Stored) -> Path:
-    """An eval run of 4 planned ones: two are done, one passed, and one had begun."""
-    folder = stored("x-1", BEGAN, *answered(0, "two", 0.25), *answered(1, "2", 1.0), START, results=None)
+    """An eval run of 4 planned ones: two are done, one passed, and one had begun. Its host may have begun two more."""
+    events = [*answered(0, "two", 0.25), *answered(1, "2", 1.0), {"ev": "handed_out", "n": 3}, START]
+    folder = stored("x-1", BEGAN, *events, results=None)
     (folder / "manifest.json").write_text(json.dumps(PLANNED))
     return folder
 
@@ -38,13 +39,14 @@ def test_a_killed_run_says_how_far_it_got_and_how_to_go_on(typed: Cli) -> None:
     assert lines[0] == "x-1: failed"
     assert lines[1] == "  its process, 4711 on build7, was killed, or its machine failed"
     said = "\n".join(lines)
-    done = "2 of 4 runs done (50%): 1 passed, 1 did not pass; 1 lost in flight, possibly billed, 1 pending"
-    assert f"\nruns       {done}\n" in said
+    done = "2 of 4 runs done (50%): 1 passed, 1 did not pass; 1 had begun, 1 pending"
+    assert f"\nruns       {done}; up to 3 rollouts lost in flight, possibly billed\n" in said
     assert "\npass rate  0.500 of 2 measured runs, 95% interval " in said
     assert "\nscore      0.625, the mean of rewards:exact\n" in said
     assert "\ngate       pass_rate >= 0.7: not decided: the eval run did not end\n" in said
     assert lines[-1].startswith("to go on:")
     assert "--osmosis-run=x-1" in lines[-1]
+    assert json.loads(typed("runs", "info", "--json"))["lost_in_flight"] == 3
 
 
 def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinished: Path) -> None:

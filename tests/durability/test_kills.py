@@ -1,7 +1,7 @@
-"""An eval that is killed again and again loses nothing that it has paid for, and pays for nothing twice.
+"""An eval that is killed again and again makes no rollout again that is stored, and says how many are lost at most.
 
-The server's own list of requests is compared with the journal as it was before each session. The moments are random;
-a failure names the seed that repeats the choices.
+The server's own list of requests is compared with the journal as it was before and after each session. The moments are
+random; a failure names the seed that repeats the choices.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ import pytest
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import INFRASTRUCTURE
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, fold
 from tests.plugin.in_process import DEADLINE_S
 from tests.plugin.workspaces import PYTEST, hosts_under, read_json, wait_until
 from tests.weather import kill_choices
 
 N, SEED = 2, 7
 UNBOUNDED = 10**9
+AHEAD = 3
+"""Hosts have at most this many times `batch_size` runs that they have not begun."""
 WHOLE_S = 300.0
 """The time that a session may take which nobody kills."""
 CONFIG = """
@@ -177,6 +179,12 @@ class Eval:
             if event["ev"] == "rollout" and event.get("boundary") not in INFRASTRUCTURE
         )
 
+    def lost(self, name: str) -> tuple[int, int]:
+        """Return how many rollouts are lost at most, as the journal says, and how many it holds."""
+        journal = self.directory(name) / "journal.jsonl"
+        events = list(replay(journal)) if journal.exists() else []
+        return fold(events).most_lost, sum(event["ev"] == "rollout" for event in events)
+
 
 @pytest.fixture
 def eval_(tmp_path: Path, server: Server, plan: Plan) -> Eval:
@@ -210,7 +218,7 @@ class Killer:
             most_bytes = (
                 max(self._eval.journal_bytes(self._name), 1) + self._rows_bytes() + self._some(self._plan.few_bytes)
             )
-        self._server.allow(UNBOUNDED if kind == "full disk" else self._plan.batch)
+        self._server.allow({"full disk": UNBOUNDED, "wave": 0}.get(kind, self._plan.batch))
         process = self._eval.start(self._name, *arguments, most_bytes=most_bytes)
         try:
             return self._killed(kind, process)
@@ -227,6 +235,9 @@ class Killer:
                 return not ended_well
             case "start":
                 time.sleep(self._chance.uniform(0.0, 1.5))
+            case "wave":
+                self._wait_for_requests(process, self._plan.batch - 1, answered=0)
+                self._wait_for_requests(process, self._some(self._plan.batch))
             case _:
                 self._wait_for_requests(process, self._some(self._plan.most_requests))
         if process.poll() is not None:
@@ -253,10 +264,10 @@ class Killer:
         """Return the size of the events with which a session begins, which the digests of rows are most of."""
         return 60 * self._plan.rows
 
-    def _wait_for_requests(self, process: subprocess.Popen[str], n: int) -> None:
-        """Wait until the server got `n` further requests, or the session is over."""
+    def _wait_for_requests(self, process: subprocess.Popen[str], n: int, *, answered: int | None = None) -> None:
+        """Wait until the server got more than `n` further requests, or the session is over."""
         before = len(self._server.requested)
-        self._server.allow(n + self._plan.batch)
+        self._server.allow(n + self._plan.batch if answered is None else answered)
         wait_until(
             lambda: process.poll() is not None or len(self._server.requested) > before + n, f"request {n} of a session"
         )
@@ -280,8 +291,8 @@ def _command_of(pid: int) -> bytes:
     return b""
 
 
-KINDS = {"SIGKILL": 7, "SIGTERM": 3, "SIGINT": 3, "host": 3, "worker": 2, "full disk": 2, "start": 2}
-FEW = Plan(100, 8, 20, 10_000, ("full disk", "host", "SIGKILL"), lambda: random.Random(SEED))
+KINDS = {"SIGKILL": 5, "wave": 4, "SIGTERM": 3, "SIGINT": 3, "host": 3, "worker": 2, "full disk": 2, "start": 2}
+FEW = Plan(100, 8, 20, 10_000, ("full disk", "host", "wave"), lambda: random.Random(SEED))
 MANY = Plan(1000, 32, 70, 40_000, [kind for kind, n in KINDS.items() for _ in range(n)], kill_choices)
 
 
@@ -296,7 +307,9 @@ def plan(request: pytest.FixtureRequest) -> Plan:
     return found
 
 
-def test_a_run_that_is_killed_at_random_moments_pays_for_nothing_twice(plan: Plan, eval_: Eval, server: Server) -> None:
+def test_a_run_that_is_killed_at_random_moments_goes_on_and_knows_what_it_lost(
+    plan: Plan, eval_: Eval, server: Server
+) -> None:
     chance = plan.chance()
     kinds = chance.sample(plan.kills, k=len(plan.kills))
     killer = Killer(plan, eval_, server, "killed", chance)
@@ -309,6 +322,9 @@ def test_a_run_that_is_killed_at_random_moments_pays_for_nothing_twice(plan: Pla
         again = stored.keys() & set(server.requested[n_before:])
         twice += [f"session {turn} ({kind}): {run}" for run in again]
         said_lost += "possibly billed" in eval_.output
+        most_lost, n_ended = eval_.lost("killed")
+        n_lost, n_ahead = len(server.requested) - n_ended, (turn + 1) * AHEAD * plan.batch
+        assert n_lost <= most_lost <= n_lost + n_ahead, f"session {turn} ({kind})"
 
     stored, n_before = eval_.rolled("killed"), len(server.requested)
     server.allow(UNBOUNDED)
@@ -321,6 +337,8 @@ def test_a_run_that_is_killed_at_random_moments_pays_for_nothing_twice(plan: Pla
     assert set(requested) == plan.runs
     assert rolled == dict.fromkeys(plan.runs, 1)
     assert said_lost > 0
+    assert len(requested) - eval_.lost("killed")[1] <= most_lost == eval_.lost("killed")[0]
+    assert read_json(eval_.directory("killed") / "results.json")["provenance"]["lost_in_flight"] == most_lost
     assert "possibly billed" in eval_.output
     calm = eval_.start("calm")
     assert calm.wait(WHOLE_S) == status, eval_.output[-3000:]

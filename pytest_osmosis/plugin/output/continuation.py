@@ -56,7 +56,7 @@ class Continuation:
         first = [f"after you have raised {' and '.join(limits)}"] if limits else []
         first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
-        yield f"osmosis: nothing that is stored will run again; to go on{''.join(f', {each}' for each in first)}:"
+        yield f"osmosis: what was measured will not run again; to go on{''.join(f', {each}' for each in first)}:"
         yield self._command(maxfail="maxfail" in reasons)
 
     def _command(self, *, maxfail: bool) -> str:

@@ -325,7 +325,7 @@ def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
     stored = f"{count(len(runs) - n_left)} of {plural(len(runs), 'rollout')} stored, {count(n_left)} left"
     yield f"  resumes {source.run.directory.name}, begun {moment(source.run.manifest.started_at)}: {stored}"
     yield f"  spent before: {spent_before(prepared, source)}"
-    if n_lost := len(source.resumption.progress.lost):
+    if n_lost := source.resumption.progress.ledger.most_lost:
         yield f"  note: {lost_text(n_lost)}"
 
 

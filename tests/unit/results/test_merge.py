@@ -206,6 +206,18 @@ def test_a_part_of_a_shard_leaves_the_whole_a_part(tmp_path: Path) -> None:
     assert merged.status == 9
 
 
+def test_what_shards_lost_in_flight_adds_up(tmp_path: Path) -> None:
+    whole, rules = an_eval()
+    shards = [
+        replace(made := shard_of(whole, rules, Shard(number, 2)), provenance={**made.provenance, "lost_in_flight": n})
+        for number, n in ((1, 2), (2, 3))
+    ]
+
+    (merged,) = merge(write(tmp_path, shards))
+
+    assert merged.results.provenance["lost_in_flight"] == 5
+
+
 def test_too_many_errors_over_all_shards_are_not_measured(tmp_path: Path) -> None:
     records = [failed("provider", row) if row in (0, 3) else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
     whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
