@@ -23,7 +23,7 @@ class Stage(Enum):
     """The stages of a run. While it is queued or done, only its `RunId` is kept."""
 
     QUEUED = "queued"
-    HANDED_OUT = "handed out: a host has its request and has not begun"
+    HANDED_OUT = "handed out: a host has its request and has not told that it began"
     ROLLING = "rolling: a host rolls it out"
     SUSPECT = "suspect: its host died; it waits for the quarantine, which repeats it"
     ROLLED_OUT = "rolled out: the journal holds its rollout; hosts and scorers score it"
@@ -130,7 +130,7 @@ class RunState:
 
     @property
     def is_begun(self) -> bool:
-        """True if it may have cost money."""
+        """True if a host has told that it began."""
         return self.stage in (Stage.ROLLING, Stage.ROLLED_OUT)
 
     def become(self, stage: Stage) -> None:

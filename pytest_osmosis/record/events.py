@@ -87,7 +87,7 @@ class HandedOutEvent(TypedDict):
 
 
 class StartEvent(AttemptFields):
-    """A host began the run; from here on it may have cost money."""
+    """A host began the run, which it writes before user code may ask a model."""
 
     ev: Literal["start"]
     at: str
