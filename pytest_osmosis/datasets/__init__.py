@@ -7,10 +7,11 @@ rows of an eval, and `check_rows` checks them. Problems are `DatasetError`s that
 from pytest_osmosis.datasets.dataset import Checked, Dataset, check_rows, open_dataset
 from pytest_osmosis.datasets.location import locate
 from pytest_osmosis.datasets.rows import Content, Row
-from pytest_osmosis.datasets.selection import Selected, select
+from pytest_osmosis.datasets.selection import SAMPLE, Selected, select
 from pytest_osmosis.text.recorded import SOLUTION
 
 __all__ = [
+    "SAMPLE",
     "SOLUTION",
     "Checked",
     "Content",

@@ -11,6 +11,9 @@ from pytest_osmosis.config.tables import RowSelection
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.text.numbers import plural
 
+SAMPLE = "sample "
+"""Begins the description of a sample."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selected:
@@ -34,7 +37,7 @@ def select(total: int, selection: RowSelection, seed: int) -> Selected:
     >>> select(1000, RowSelection(offset=10, limit=10), seed=0)
     Selected(ranges=((10, 19),), count=10, text='rows 10 to 19 of 1,000')
     >>> select(1000, RowSelection(), seed=0).text
-    'sample 100 of 1,000, seed 0'
+    'sample 100 of 1,000 rows (10% by default)'
     """
     if selection.rows is not None:
         return _named(total, selection)
@@ -68,9 +71,13 @@ def _slice(total: int, selection: RowSelection) -> Selected:
 
 
 def _sample(total: int, seed: int) -> Selected:
+    if total == 1:
+        return _all(total)
     count = -(-total // 10)
     drawn = random.Random(seed).sample(range(total), count)
-    return Selected(merged((row, row) for row in drawn), count, f"sample {count:,} of {total:,}, seed {seed}")
+    why = ["10% by default", *(["rounded up"] if total % 10 else []), *([f"seed {seed}"] if seed else [])]
+    text = f"{SAMPLE}{count:,} of {total:,} rows ({', '.join(why)})"
+    return Selected(merged((row, row) for row in drawn), count, text)
 
 
 def _all(total: int) -> Selected:

@@ -70,7 +70,7 @@ class Plan:
     - `name`: the eval's name, which is the stem of its config
     - `path`, `dataset`: absolute paths of the file that pytest collects (the TOML) and of the dataset
     - `spans`: the planned rows in file order
-    - `selection`: the planned rows in words ("sample 100 of 1,000, seed 0")
+    - `selection`: the planned rows in words ("sample 6 of 60 rows (10% by default)")
     - `named`: further rows, which node ids on the command line name
     - `granularity`: the unit that a test reports, a run or all runs of a row
     - `baseline`: True if another model makes the same runs

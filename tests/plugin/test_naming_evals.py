@@ -190,6 +190,42 @@ def test_the_header_shows_a_named_eval(workspace: Workspace) -> None:
     )
 
 
+DRY = ("--osmosis-config=configs/eval/x.toml", "--osmosis-dry-run")
+LIMIT = "--osmosis-limit=all"
+SAMPLED = "sample 6 of 60 rows (10% by default"
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ((), f"{SAMPLED}; --osmosis-limit=all for all)"),
+        (("--osmosis-set=data.seed=3",), f"{SAMPLED}, seed 3; --osmosis-limit=all for all)"),
+        (("--osmosis-shard=1/2",), f"{SAMPLED}; --osmosis-limit=all for all)"),
+        (("--osmosis-smoke",), f"{SAMPLED})"),
+        (("--osmosis-limit=all",), "all 60"),
+        (("--osmosis-limit=6",), "first 6 of 60"),
+    ],
+)
+def test_the_header_says_why_a_sample_is_evaluated(workspace: Workspace, typed: Sequence[str], shown: str) -> None:
+    workspace.eval(rows=60, data={"rows": None})
+
+    assert f"  dataset: data/x.jsonl, {shown}" in workspace.run(*DRY, *typed).outlines
+
+
+def test_a_note_names_those_of_several_evals_that_evaluate_a_sample(workspace: Workspace) -> None:
+    workspace.eval("x", data={"rows": None})
+    workspace.eval("y")
+    workspace.eval("z", data={"rows": None})
+    note = "  note: x, z: 10% of the rows by default; --osmosis-limit=all for all"
+
+    sampled, whole = (
+        workspace.run("--osmosis-config=configs/eval", "--osmosis-dry-run", *more) for more in ((), (LIMIT,))
+    )
+
+    assert note in sampled.outlines
+    assert not any("10%" in line for line in whole.outlines)
+
+
 @pytest.mark.parametrize(
     ("typed", "starts"),
     [

@@ -105,7 +105,12 @@ OF_CONFIG = (
     Option("n", "N", "Runs of every row ([evaluation] n; default: 1)."),
     Option("pass-threshold", "X", "Lowest score that passes ([evaluation] pass_threshold; default: 1.0)."),
     Option("batch-size", "N", "Rollouts that run at once ([evaluation] batch_size; default: 1)."),
-    Option("limit", "N|all", "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else all)."),
+    Option(
+        "limit",
+        "N|all",
+        "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else a random 10%; "
+        "without a TOML: all).",
+    ),
     Option("offset", "N", "Skip the first N rows ([data] offset; default: 0)."),
     Option(
         "max-turns", "N", "Maximum turns of a rollout ([agent] max_turns). The default of 10 is only told to agents."

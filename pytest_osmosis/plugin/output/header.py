@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.datasets import SAMPLE
 from pytest_osmosis.evals import (
     Preflight,
     Prepared,
@@ -43,6 +44,8 @@ MOST_FUNCTIONS = 6
 MANY_TESTS = 20_000
 """Above this many tests, the header suggests `--osmosis-granularity=row`."""
 MOST_PROMPT_CHARS = 80
+MOST_NAMES = 6
+ALL_ROWS = "--osmosis-limit=all for all"
 
 
 def header(evals: EvalSession) -> list[str]:
@@ -80,6 +83,9 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
         sizes_in_flight = [size, *_stored(each), *in_flight]
         parts = [*_models(each), *_brief_cassette(each), *sizes_in_flight, *_code(each), *_brief_gates(each, evals)]
         yield f"  {name}: {', '.join(parts)}"
+    sampled = [name for name, each in zip(names, prepared, strict=True) if _leaves_out_rows(each)]
+    if sampled:
+        yield f"  note: {listed(sampled, MOST_NAMES)}: 10% of the rows by default; {ALL_ROWS}"
     for note in dict.fromkeys(note for each in prepared for note in _secret_notes(each)):
         yield f"  note: {note}"
 
@@ -195,6 +201,8 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
 def _rows_lines(prepared: Prepared) -> Iterator[str]:
     """Yield the origin of the rows: a dataset, or an environment, which scores them too."""
     facts, selection = prepared.environment, prepared.collected.selection
+    if _leaves_out_rows(prepared):
+        selection = f"{selection.removesuffix(')')}; {ALL_ROWS})"
     if facts is None:
         yield f"  dataset: {prepared.dataset.display}, {selection}"
         return
@@ -208,6 +216,12 @@ def _rows_lines(prepared: Prepared) -> Iterator[str]:
     together = ", all runs of a row together" if facts.grouped else ""
     others = "".join(f", {name}" for name in prepared.config.scoring.eval_fns)
     yield f"  scored by: its reward{functions}{together}{others}"
+
+
+def _leaves_out_rows(prepared: Prepared) -> bool:
+    """Return True if a sample is rolled out only because nothing selects rows, and the command could select all."""
+    chosen = isinstance(prepared.source, RescoreSource) or prepared.smoke is not None
+    return not chosen and prepared.collected.selection.startswith(SAMPLE)
 
 
 def _commit_lines(prepared: Prepared) -> Iterator[str]:

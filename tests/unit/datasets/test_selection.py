@@ -49,12 +49,26 @@ def test_rows_are_selected_once_and_in_the_order_of_the_file() -> None:
 def test_sample_is_a_tenth_in_the_order_of_the_file() -> None:
     selected = select(1000, RowSelection(), seed=3)
     assert list(selected) == sorted(random.Random(3).sample(range(1000), 100))
-    assert selected.text == "sample 100 of 1,000, seed 3"
+    assert selected.text == "sample 100 of 1,000 rows (10% by default, seed 3)"
 
 
-@pytest.mark.parametrize(("total", "count"), [(1, 1), (9, 1), (10, 1), (11, 2), (101, 11)])
-def test_sample_is_rounded_up(total: int, count: int) -> None:
-    assert select(total, RowSelection(), seed=0).count == count
+@pytest.mark.parametrize(
+    ("total", "expected"),
+    [
+        (2, "sample 1 of 2 rows (10% by default, rounded up)"),
+        (10, "sample 1 of 10 rows (10% by default)"),
+        (11, "sample 2 of 11 rows (10% by default, rounded up)"),
+        (60, "sample 6 of 60 rows (10% by default)"),
+        (12345, "sample 1,235 of 12,345 rows (10% by default, rounded up)"),
+    ],
+)
+def test_sample_says_why_it_is_one(total: int, expected: str) -> None:
+    assert select(total, RowSelection(), seed=0).text == expected
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_sample_of_one_row_is_all(seed: int) -> None:
+    assert select(1, RowSelection(), seed) == Selected(((0, 0),), 1, "all 1")
 
 
 def test_sample_depends_on_the_seed() -> None:
