@@ -132,6 +132,13 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
     assert set(project["optional-dependencies"]) == {"all", "parquet", "prices", "litellm", "lab", "mcp", "hub", "ray"}
 
 
+def test_no_extra_brings_a_plugin_that_prints_in_every_pytest_run(project: dict[str, Any]) -> None:
+    extras = (required(requirements) for requirements in project["optional-dependencies"].values())
+    plugins = {name for name in set().union(*extras) if name.startswith("pytest-")}
+
+    assert plugins == {"pytest-json-report"}, "pytest-asyncio warns before a run that does not set one of its keys"
+
+
 def test_pyproject_and_the_package_have_the_same_version(project: dict[str, Any]) -> None:
     assert project["version"] == pytest_osmosis.__version__
 
