@@ -108,7 +108,7 @@ OF_CONFIG = (
     Option(
         "limit",
         "N|all",
-        "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else a random 10%; "
+        "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else a random tenth; "
         "without a TOML: all).",
     ),
     Option("offset", "N", "Skip the first N rows ([data] offset; default: 0)."),
