@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from docs.pages import markdown
 from docs.pages.markdown import cell, code
+from pytest_osmosis.config.foreign_flags import OF_PRIME_NOT_OFFERED
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.prime_keys import PRIME_KEYS
 
@@ -144,17 +145,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
 }  # fmt: skip
 
-NOT_OFFERED = (
-    Flag("--fullscreen", "-f", remark="pytest owns the terminal; one live line shows the progress"),
-    Flag(
-        "--disable-tui", "-d", remark="there is nothing to turn off: without a terminal, a line is printed now and then"
-    ),
-    Flag("--disable-env-server", remark="code of environments always runs in a process of its own, never in pytest's"),
-    Flag("--hosted", remark="evals run on your machine, and requests go only to the model"),
-    Flag("--follow", remark="of `--hosted`; `pytest-osmosis runs logs NAME --follow` follows a run in the background"),
-    Flag("--timeout-minutes", remark="of `--hosted`; `[limits] max_duration_s` bounds an eval"),
-    Flag("--allow-sandbox-access", remark="of `--hosted`"),
-    Flag("--custom-secrets", remark="of `--hosted`; `[secrets] required` and `--osmosis-secrets-file` are ours"),
+NOT_OFFERED = tuple(
+    Flag(flag, {"--fullscreen": "-f", "--disable-tui": "-d"}.get(flag, ""), remark=why)
+    for flag, why in OF_PRIME_NOT_OFFERED.items()
 )
 """Flags without an equivalent, and why."""
 

@@ -13,6 +13,7 @@ import pytest_osmosis
 from pytest_osmosis.cli.arguments import program
 from pytest_osmosis.cli.commands import COMMANDS, demo, runs, submit
 from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.cli.unknown_commands import advice, refusal
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
 from pytest_osmosis.text.arguments import CommandParser
@@ -59,11 +60,16 @@ def _print_nothing_more() -> None:
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["demo"]:
         return demo.serve(arguments[1:])
+    parser = argument_parser()
+    if (instead := advice(arguments)) is not None:
+        parser.error(instead)
     if arguments[:1] == ["runs"]:
         arguments = ["runs", *runs.with_command(arguments[1:])]
     if arguments[:1] == [submit.NAME]:
         arguments = [submit.NAME, *submit.with_pytest_arguments(arguments[1:])]
-    options = argument_parser().parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(refusal(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
     outlet = Outlet(provider_secrets(os.environ))
     output = CommandOutput(outlet, getattr(options, "color", "auto"), paged=not getattr(options, "no_pager", True))
     try:

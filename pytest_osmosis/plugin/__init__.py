@@ -36,9 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options.add(parser)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(args: list[str]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Generator[None]:
+    """Refuse options of other systems, once all plugins and conftest files have registered theirs."""
     options.spell_out(args)
+    yield
+    if unknown := parser.parse_known_and_unknown_args(args)[1]:
+        options.refuse_unknown(unknown)
 
 
 @pytest.hookimpl(tryfirst=True)

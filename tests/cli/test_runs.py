@@ -98,9 +98,9 @@ def test_runs_list_is_what_runs_does_without_a_command(typed: Cli, stored: Store
 
 def test_an_unknown_command_of_runs_is_a_usage_error(typed: Cli, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        typed("runs", "lost", "sums")
+        typed("runs", "unheard", "sums")
     said = capsys.readouterr().err
-    assert "invalid choice: 'lost'" in said
+    assert "invalid choice: 'unheard'" in said
     assert "list" in said.partition("choose from")[2]
 
 

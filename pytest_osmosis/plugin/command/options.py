@@ -423,6 +423,18 @@ def spell_out(words: list[str]) -> None:
     words[:] = [f"{word}={bare[word]}" if word in bare else word for word in words]
 
 
+def refuse_unknown(words: list[str]) -> None:
+    """Raise `pytest.UsageError` if an argument that no plugin registered means an eval. All else is pytest's to refuse.
+
+    Such are options of `osmosis eval` and `prime eval`, and misspelt ones of ours.
+    """
+    from pytest_osmosis.config.foreign_flags import PREFIX, refusals
+
+    flags = (*(option.flag for option in ALL), reward_options.LAB_FLAG, reward_options.BUDGET_FLAG)
+    if errors := refusals(words, [flag.removeprefix(PREFIX) for flag in flags]):
+        raise pytest.UsageError(*errors)
+
+
 def may_concern(config: pytest.Config) -> bool:
     """True if this command may have to do with evals. All other pytest runs end our part with this check."""
     return (

@@ -13,6 +13,7 @@ FILES = "osmosis_rewards"
 COMPAT = "osmosis_compat"
 LAB = "osmosis_lab"
 LAB_BUDGET = "osmosis_lab_budget"
+LAB_FLAG = "--osmosis-lab"
 BUDGET_FLAG = "--osmosis-lab-budget"
 BUDGET_HELP = "Seconds that each test of the lab may take; the calls that it leaves out are reported (default: 20)."
 
@@ -20,7 +21,7 @@ BUDGET_HELP = "Seconds that each test of the lab may take; the calls that it lea
 def add(parser: pytest.Parser) -> None:
     group = parser.getgroup("osmosis-rewards", "osmosis: tests of reward functions")
     group.addoption(
-        "--osmosis-lab",
+        LAB_FLAG,
         action="store_true",
         help="Look for bugs in reward functions: unstable scores, points for empty answers, crashes, slow patterns.",
     )
@@ -45,7 +46,7 @@ def stands_in(config: pytest.Config) -> bool:
 
 
 def lab(config: pytest.Config) -> bool:
-    return bool(config.getoption("--osmosis-lab") or config.getini(LAB))
+    return bool(config.getoption(LAB_FLAG) or config.getini(LAB))
 
 
 def check(config: pytest.Config) -> None:

@@ -1,0 +1,62 @@
+"""Commands that there are not: those of `osmosis eval` and `prime eval`, and misspelt ones of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_osmosis.cli.commands import COMMANDS, runs
+from pytest_osmosis.text.suggest import suggestion
+
+NAMES = tuple(command.__name__.rpartition(".")[2] for command in COMMANDS)
+OF_RUNS = tuple(command.NAME for command in runs.COMMANDS)
+EVAL = ("eval", "vf-eval")
+_RUN = "pytest --osmosis-config=FILE, or pytest --osmosis-env=ID for an environment"
+ELSEWHERE: Mapping[str, str] = {
+    "run": f"type {_RUN}",
+    "retry": "type pytest --osmosis-config=FILE --osmosis-run=NAME --osmosis-retry-failed",
+    "rubric": "an eval with --osmosis-agent=recorded and [scoring] rubric scores recorded conversations",
+    "eval-rubric": "an eval with --osmosis-agent=recorded and [scoring] rubric scores recorded conversations",
+    "download": "the files of eval runs are in .osmosis/runs already",
+    "upload": "not offered: requests go only to the model",
+    "push": "not offered, but for --osmosis-save-to-hf-hub",
+    "get": "type pytest-osmosis show NAME",
+    "tui": "type pytest-osmosis view",
+}
+"""Commands there whose equivalent has another name, and what to do instead."""
+
+
+def advice(arguments: Sequence[str]) -> str | None:
+    """Return what to type for a command that there is not, None if there is nothing to say."""
+    match arguments:
+        case [("-h" | "--help" | "--version"), *_] | []:
+            return None
+        case [first, *_] if first.startswith("-"):
+            return refusal(arguments)
+        case ["runs", first, second, *_] if first not in OF_RUNS and first[:1] != "-" != second[:1]:
+            return _instead(f"runs {first}", first, OF_RUNS)
+        case [first, second, *_] if first in EVAL and not second.startswith("-"):
+            return _instead(f"{first} {second}", second, ()) or f"{first}: no command; type {_RUN}"
+        case [first, *_] if first in EVAL:
+            return f"{first}: no command; type {_RUN}"
+        case [first, *_] if first not in NAMES:
+            return _instead(first, first, NAMES)
+    return None
+
+
+def refusal(arguments: Sequence[str]) -> str | None:
+    """Return the errors of arguments that no command has, None if none is a flag of an eval."""
+    from pytest_osmosis.config.foreign_flags import refusals
+
+    return "\n".join(refusals(arguments)) or None
+
+
+def _instead(words: str, name: str, names: Sequence[str]) -> str | None:
+    """Return what stands for a command, or the command in `names` that is spelt most like it."""
+    if name in OF_RUNS and names is not OF_RUNS:
+        return f"{words}: no command; type pytest-osmosis runs {name}"
+    if name in NAMES and names is not NAMES:
+        return f"{words}: no command; type pytest-osmosis {name}"
+    if name in ELSEWHERE:
+        return f"{words}: no command; {ELSEWHERE[name]}"
+    near = suggestion(name, names)
+    return f"{words}: no command{near}" if near else None
