@@ -19,8 +19,9 @@ HEAD = """\
 `prime eval run my-env -n 10` is `pytest --osmosis-env=my-env --osmosis-num-examples=10`, and `prime eval run FILE` is
 `pytest FILE`. Each option also sets a key of an [eval config](config.md), and most have a [variable](command-line.md).
 Two names of one key, like `--osmosis-n` and `--osmosis-rollouts-per-example`, cannot stand in one command. There are no
-short options, because `-n`, `-x`, `-k`, `-m`, `-s` and others mean something else to pytest. The flags are those of
-verifiers 0.1.13 and 0.1.14; [other differences](verifiers-differences.md) have a page of their own.
+short options, because `-n`, `-x`, `-k`, `-m`, `-s` and others mean something else to pytest. Any other flag of these
+tables, typed at pytest, is an error that names its equivalent. The flags are those of verifiers 0.1.13 and 0.1.14;
+[other differences](verifiers-differences.md) have a page of their own.
 """
 
 DEFAULTS = """\
@@ -87,7 +88,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--header-from-state", "", "header_from_state", remark="repeatable; in the variable, one per line"),
         Flag(
             "--provider", "-p",
-            here="`[experiment] model_path`",
+            here="`--osmosis-model`, `[experiment] model_path`",
             remark="a prefix of the name: [providers](providers.md). There is no implicit provider but the one that "
             "`PRIME_API_KEY` asks for, and the header names it",
         ),

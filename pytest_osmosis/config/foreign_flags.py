@@ -17,7 +17,7 @@ OF_EVALS = frozenset(
     {
         *(name.replace("_", "-") for name in OPTIONS),
         *(key.option for key in PRIME_KEYS.values()),
-        *("sampling-args", "output", "secrets-file", "max-in-flight", "retry-failed", "fresh", "resume"),
+        *("sampling-args", "output", "secrets-file", "retry-failed", "fresh", "resume"),
     }
 )
 """Options of ours with the name of a flag there, without the prefix."""
@@ -28,6 +28,7 @@ _RENAMED: Mapping[str, str] = {
     "--api-key": "api-key-env",
     "--baseline-api-key": "baseline-api-key-env",
     "--name": "run",
+    "--max-in-flight": "batch-size",
     "--max-retries": "rollout-retries",
     "--rows": "set=data.rows=3,7,10-20",
     "--rubric": "set=scoring.rubric=PATH",

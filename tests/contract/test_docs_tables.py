@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from docs.pages import prime_eval
 from docs.pages.command_line import registered
+from pytest_osmosis.cli.main import argument_parser
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.foreign_flags import remark
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.statuses import ANY_OTHER, CLIENT_ERRORS
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
@@ -36,6 +42,14 @@ def rows(page: str, heading: str) -> list[list[str]]:
     return table
 
 
+def command_parsers(parser: argparse.ArgumentParser, above: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield the commands of a parser by their names, each before those below it."""
+    below = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    for name, command in chain.from_iterable(choices.items() for choices in below):
+        yield f"{above}{name}", command
+        yield from command_parsers(command, f"{above}{name} ")
+
+
 # -- flags ------------------------------------------------------------------------------------------------
 
 FLAG_TABLES = (
@@ -44,6 +58,29 @@ FLAG_TABLES = (
     "## `osmosis eval list`, `info` and `stop`",
     "## `osmosis eval-rubric`",
 )
+OSMOSIS_FLAGS = {
+    FLAG_TABLES[0]: """
+        -m --module -d --dataset --model --eval-fn --base-url --api-key --n --batch-size --limit --offset
+        --pass-threshold --max-turns --temperature --max-tokens -o --output --baseline-model --baseline-base-url
+        --baseline-api-key --mcp --debug -q --quiet
+    """,
+    FLAG_TABLES[1]: """
+        --rows --dataset-file --secrets-file -o --output --max-in-flight --retry-failed --fresh --name -y --yes
+        --verbose --upload --rollout-port --tunnel --listener-port --advertise-url
+    """,
+    FLAG_TABLES[2]: "--all --limit --cursor -y --yes --secrets-file -o --output --type --rows --overwrite --replace",
+    FLAG_TABLES[3]: """
+        -d --data -r --rubric -c --config --model -n --number --score-min --score-max --timeout --api-key -o --output
+        -b --baseline
+    """,
+}
+"""The flags of eval mode (SDK 0.2.17), of the commands of osmosis-ai 0.3.8, and of both for rubrics."""
+OSMOSIS_COMMANDS = "list info stop logs retry download upload"
+"""The commands below `osmosis eval` in osmosis-ai 0.3.8, without submit, run and rubric, which have tables."""
+TAKEN = "-m -d -o -q -r -c -n -v -x -p -k -f -s --debug --quiet --verbose"
+"""Flags that pytest or xdist understand."""
+ELSEWHERE = "--all --cursor --type --overwrite --replace -b --config"
+"""Flags that stand only behind commands like `osmosis eval list`, or mean something else at pytest."""
 PRIME_TABLES = tuple(f"## {title}" for title in prime_eval.GROUPS)
 PRIME_ROWS = [row for heading in PRIME_TABLES for row in rows("prime-eval.md", heading)]
 FLAG_ROWS = [*(row for heading in FLAG_TABLES for row in rows("flags.md", heading)), *PRIME_ROWS]
@@ -57,6 +94,11 @@ PRIME_FLAGS = """
     --hosted --follow --timeout-minutes --allow-sandbox-access --custom-secrets
 """
 """The flags of the page on evaluation of verifiers 0.1.13, and those of its parser that the page omits."""
+COMMANDS = {
+    name: {flag for action in parser._actions for flag in action.option_strings}
+    for name, parser in command_parsers(argument_parser())
+}
+"""The commands of pytest-osmosis, like "runs list", and their options."""
 OPTIONS = {
     flag
     for option in registered().options
@@ -93,10 +135,68 @@ def test_flags_that_are_not_supported_yet_name_no_existing_option() -> None:
     assert [row[0] for row in named if not unsupported(row)] == [], "everything that these name exists now"
 
 
-def test_each_flag_appears_in_its_table_once() -> None:
-    for heading in FLAG_TABLES:
-        flags = [flag for row in rows("flags.md", heading) for flag in re.findall(r"`(--?[\w-]+)", row[0])]
-        assert sorted(set(flags)) == sorted(flags)
+def flags_of(row: list[str]) -> list[str]:
+    return re.findall(r"`(--?[\w-]+)", row[0])
+
+
+@pytest.mark.parametrize("heading", FLAG_TABLES)
+def test_each_flag_of_osmosis_appears_in_its_table_once(heading: str) -> None:
+    flags = [flag for row in rows("flags.md", heading) for flag in flags_of(row)]
+
+    assert sorted(flags) == sorted(OSMOSIS_FLAGS[heading].split())
+
+
+def test_each_command_of_osmosis_has_a_row_that_names_ours_if_it_has_the_same_name() -> None:
+    table = rows("flags.md", FLAG_TABLES[2])
+    listed = {match[1]: row for row in table if (match := re.match(r"`osmosis eval (\w+)", row[0]))}
+
+    assert sorted(listed) == sorted(OSMOSIS_COMMANDS.split())
+    ours = {name for name in listed if f"runs {name}" in COMMANDS}
+    assert {name for name in ours if f"`pytest-osmosis runs {name}" not in listed[name][1]} == set()
+
+
+def test_a_flag_that_a_command_of_ours_has_too_is_named_with_it() -> None:
+    ours = set().union(*(options for command, options in COMMANDS.items() if command.startswith("runs ")))
+    table = rows("flags.md", FLAG_TABLES[2])
+
+    missing = [flag for row in table for flag in flags_of(row) if flag in ours and not re.search(f"{flag}\\b", row[1])]
+    assert [flag for flag in missing if flag.startswith("--")] == []
+
+
+def test_commands_of_ours_that_flags_name_exist() -> None:
+    named = [typed for row in FLAG_ROWS for typed in re.findall(r"`pytest-osmosis ([^`]+)`", " ".join(row))]
+    unknown = []
+    for typed in named:
+        command = next((name for name in reversed(COMMANDS) if f"{typed} ".startswith(f"{name} ")), None)
+        options = set(re.findall(r"(?<!\S)--?[a-z][\w-]*", typed))
+        if command is None or options - COMMANDS[command]:
+            unknown.append(typed)
+
+    assert unknown == []
+
+
+def test_an_error_about_a_flag_says_what_its_row_says() -> None:
+    """`foreign_flags` answers those who type it at pytest. A flag in several rows has the equivalent of one."""
+    named: dict[str, list[str]] = {}
+    for row in [*FLAG_ROWS, *rows("prime-eval.md", "## Not offered")]:
+        for flag in flags_of(row):
+            named.setdefault(flag, []).append(" ".join(row[1:]))
+    at_pytest = {flag: texts for flag, texts in named.items() if flag not in f"{TAKEN} {ELSEWHERE}".split()}
+
+    said = {flag: (remark(flag, [name.removeprefix("--osmosis-") for name in OPTIONS]) or "") for flag in at_pytest}
+    assert [flag for flag, text in said.items() if not text] == []
+    assert {
+        flag: said[flag] for flag, texts in at_pytest.items() if not any(agree(said[flag], row) for row in texts)
+    } == {}
+
+
+def agree(said: str, row: str) -> bool:
+    """Return True if a row names the option or the key that an error names, or says that there is none."""
+    if key := re.search(r"--osmosis-set='?(\w+)\.(\w+)=", said):
+        return f"[{key[1]}] {key[2]}" in row
+    if option := re.search(r"takes (--osmosis-[\w-]+)", said):
+        return f"`{option[1]}`" in row
+    return "not offered: " in said
 
 
 def test_every_flag_of_prime_eval_has_an_equivalent_or_a_reason() -> None:
