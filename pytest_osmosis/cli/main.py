@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest_osmosis
 from pytest_osmosis.cli.arguments import program
-from pytest_osmosis.cli.commands import COMMANDS, demo, runs, submit
+from pytest_osmosis.cli.commands import COMMANDS, NAMES, demo, runs, submit
 from pytest_osmosis.cli.output import CommandOutput
-from pytest_osmosis.cli.unknown_commands import advice, refusal
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
 from pytest_osmosis.text.arguments import CommandParser
@@ -61,14 +60,19 @@ def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["demo"]:
         return demo.serve(arguments[1:])
     parser = argument_parser()
-    if (instead := advice(arguments)) is not None:
-        parser.error(instead)
+    if not _begins_with_a_command(arguments):
+        from pytest_osmosis.cli.unknown_commands import advice
+
+        if (instead := advice(arguments)) is not None:
+            parser.error(instead)
     if arguments[:1] == ["runs"]:
         arguments = ["runs", *runs.with_command(arguments[1:])]
     if arguments[:1] == [submit.NAME]:
         arguments = [submit.NAME, *submit.with_pytest_arguments(arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
+        from pytest_osmosis.cli.unknown_commands import refusal
+
         parser.error(refusal(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
     outlet = Outlet(provider_secrets(os.environ))
     output = CommandOutput(outlet, getattr(options, "color", "auto"), paged=not getattr(options, "no_pager", True))
@@ -78,6 +82,16 @@ def _run(arguments: list[str]) -> int:
         print(outlet.shown(str(error)), file=sys.stderr)
         return 1
     return status
+
+
+def _begins_with_a_command(arguments: list[str]) -> bool:
+    """Return False if something may be said about a command that there is not."""
+    match arguments:
+        case ["runs", first, _, *_]:
+            return first in runs.NAMES
+        case [first, *_]:
+            return first in (*NAMES, "-h", "--help", "--version")
+    return True
 
 
 def argument_parser() -> argparse.ArgumentParser:

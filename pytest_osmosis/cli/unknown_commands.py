@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_osmosis.cli.commands import COMMANDS, runs
+from pytest_osmosis.cli.commands import NAMES, runs
 from pytest_osmosis.text.suggest import suggestion
 
-NAMES = tuple(command.__name__.rpartition(".")[2] for command in COMMANDS)
-OF_RUNS = tuple(command.NAME for command in runs.COMMANDS)
 EVAL = ("eval", "vf-eval")
 _RUN = "pytest --osmosis-config=FILE, or pytest --osmosis-env=ID for an environment"
 ELSEWHERE: Mapping[str, str] = {
@@ -28,12 +26,10 @@ ELSEWHERE: Mapping[str, str] = {
 def advice(arguments: Sequence[str]) -> str | None:
     """Return what to type for a command that there is not, None if there is nothing to say."""
     match arguments:
-        case [("-h" | "--help" | "--version"), *_] | []:
-            return None
         case [first, *_] if first.startswith("-"):
             return refusal(arguments)
-        case ["runs", first, second, *_] if first not in OF_RUNS and first[:1] != "-" != second[:1]:
-            return _instead(f"runs {first}", first, OF_RUNS)
+        case ["runs", first, second, *_] if first not in runs.NAMES and first[:1] != "-" != second[:1]:
+            return _instead(f"runs {first}", first, runs.NAMES)
         case [first, second, *_] if first in EVAL and not second.startswith("-"):
             return _instead(f"{first} {second}", second, ()) or f"{first}: no command; type {_RUN}"
         case [first, *_] if first in EVAL:
@@ -52,7 +48,7 @@ def refusal(arguments: Sequence[str]) -> str | None:
 
 def _instead(words: str, name: str, names: Sequence[str]) -> str | None:
     """Return what stands for a command, or the command in `names` that is spelt most like it."""
-    if name in OF_RUNS and names is not OF_RUNS:
+    if name in runs.NAMES and names is not runs.NAMES:
         return f"{words}: no command; type pytest-osmosis runs {name}"
     if name in NAMES and names is not NAMES:
         return f"{words}: no command; type pytest-osmosis {name}"

@@ -11,3 +11,4 @@ from pytest_osmosis.cli.commands import demo, html, init, merge, runs, schema, s
 
 COMMANDS = (init, show, html, view, submit, runs, merge, schema, demo)
 """The modules of all commands, in the order of the help."""
+NAMES = tuple(command.__name__.rpartition(".")[2] for command in COMMANDS)

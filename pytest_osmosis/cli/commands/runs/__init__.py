@@ -11,6 +11,7 @@ from pytest_osmosis.text.arguments import CommandParser
 
 COMMANDS = (list_command, info, logs, stop, compare, prune, export)
 """The modules of the commands below `runs`, in the order of the help."""
+NAMES = tuple(command.NAME for command in COMMANDS)
 _DEFAULT = "list"
 _HELP = ("-h", "--help")
 _DESCRIPTION = """\
@@ -39,7 +40,7 @@ def with_command(arguments: list[str]) -> list[str]:
     Two words of which the first is no command stay as they are: the parser says which commands there are.
     """
     match arguments:
-        case [first, *_] if first in {*_HELP, *(command.NAME for command in COMMANDS)}:
+        case [first, *_] if first in {*_HELP, *NAMES}:
             return arguments
         case [first, second, *_] if not first.startswith("-") and not second.startswith("-"):
             return arguments
