@@ -25,10 +25,11 @@ from pytest_osmosis.config.origins import (
     place_text,
 )
 from pytest_osmosis.config.readings import Reading, override_kind, read_value, shown_value, typed_values
+from pytest_osmosis.config.tables import EXAMPLE_MODEL
 from pytest_osmosis.errors import Problem
 
 _OPTION_HINTS: Mapping[TableKey, tuple[str, str]] = {
-    ("experiment", "model_path"): ("--osmosis-model", "name the model, like --osmosis-model=openai/gpt-5-mini"),
+    ("experiment", "model_path"): ("--osmosis-model", f"name the model, like --osmosis-model={EXAMPLE_MODEL}"),
     ("experiment", "dataset"): ("--osmosis-dataset", "name the rows, like --osmosis-dataset=rows.jsonl"),
     ("scoring", "eval_fns"): ("--osmosis-eval-fn", "name a function, like --osmosis-eval-fn=rewards:compute_reward"),
 }

@@ -24,8 +24,8 @@ def is_valid(name: object) -> bool:
 def entry_name(base: str, swept: Mapping[str, Any]) -> str:
     """Return the name of an entry, with the values of a sweep.
 
-    >>> entry_name("owner/gsm8k@1.0", {"temperature": 0.5, "model": "openai/gpt-5-mini"})
-    'gsm8k~temperature=0.5~model=openai-gpt-5-mini'
+    >>> entry_name("owner/gsm8k@1.0", {"temperature": 0.5, "model": "openai/gpt-5.4-mini"})
+    'gsm8k~temperature=0.5~model=openai-gpt-5.4-mini'
     """
     values = (f"~{_safe(key)}={_safe(_text(value), _MOST_OF_A_VALUE)}" for key, value in swept.items())
     name = "".join((_base(base), *values))

@@ -55,7 +55,7 @@ from pytest_osmosis.config.kinds import (
 )
 from pytest_osmosis.config.ray_keys import RAY_FIELDS
 from pytest_osmosis.config.selection import rows
-from pytest_osmosis.config.tables import ROW_COLUMNS
+from pytest_osmosis.config.tables import EXAMPLE_MODEL, ROW_COLUMNS
 from pytest_osmosis.text.recorded import RECORDED
 
 EXPERIMENT = Table(
@@ -67,7 +67,7 @@ EXPERIMENT = Table(
         Field(
             "model_path",
             text(),
-            'The model, like "openai/gpt-5-mini". Required unless [agent] agent is "recorded": then it only names the '
+            f'The model, like "{EXAMPLE_MODEL}". Required unless [agent] agent is "recorded": then it only names the '
             "model that made the conversations.",
         ),
         Field("dataset", text(), "Name or path of the dataset. Required unless [data] path is set."),
@@ -265,7 +265,7 @@ JUDGE = Table(
     "judge",
     "The LLM judge that scores by [scoring] rubric. Limits and retries hold for `evaluate_rubric` in functions too.",
     (
-        Field("model_path", text(), 'The model that judges, like "openai/gpt-5-mini". Required by [scoring] rubric.'),
+        Field("model_path", text(), f'The model that judges, like "{EXAMPLE_MODEL}". Required by [scoring] rubric.'),
         Field("base_url", url(), "URL of that model's server, like http://localhost:8000/v1."),
         Field("api_key_env", variable_name(), "Environment variable that contains that model's API key."),
         Field("client", choice(*CLIENTS), "Client that sends the requests.", default="auto"),
@@ -561,7 +561,9 @@ PRICES = Table(
     entries=Entries(
         text(),
         token_prices(),
-        'Models, as in model_path or as sent, and their prices: "openai/gpt-5-mini" = {input = 0.25, output = 2}.',
+        'Models, as in model_path or as sent, and their prices: "'
+        + EXAMPLE_MODEL
+        + '" = {input = 0.75, output = 4.5}.',
     ),
 )
 

@@ -16,7 +16,7 @@ from pytest_osmosis.config.environment_rules import check_environment, is_enviro
 from pytest_osmosis.config.eval_tables import MOST_HOSTS
 from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.ray_keys import requirements_files
-from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, TEXT_SUFFIXES, GateRule
+from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, EXAMPLE_MODEL, TEXT_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.lists import listed
@@ -240,7 +240,7 @@ def _rubric(draft: Draft, workspace: Path) -> None:
         return
     if not draft.is_set("judge", "model_path"):
         draft.fail(
-            "judge", "model_path", 'missing; name the model that judges by [scoring] rubric, like "openai/gpt-5-mini"'
+            "judge", "model_path", f'missing; name the model that judges by [scoring] rubric, like "{EXAMPLE_MODEL}"'
         )
     _check_text_file(draft, workspace, "scoring", "rubric")
 

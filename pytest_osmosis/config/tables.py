@@ -40,6 +40,10 @@ class Experiment:
     branch: str | None = None
 
 
+EXAMPLE_MODEL = "openai/gpt-5.4-mini"
+"""The model that messages, pages and the scaffold name: small, not deprecated, and with tools in chat completions."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """`[evaluation]`: runs per row, rollouts in flight, the pass threshold. Timeouts exclude time in a queue."""

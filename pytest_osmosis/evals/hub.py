@@ -43,8 +43,8 @@ def problems_of_push(prepared: Prepared) -> list[Problem]:
 def default_name(env_id: str, model: str, n_examples: int, runs_per_example: int) -> str:
     """Return the name of the dataset, made as `prime eval` makes it, of the characters that the Hub takes.
 
-    >>> default_name("math-python", "openai/gpt-4.1-mini", 5, 3)
-    'math-python_openai_gpt-4.1-mini_n5_r3'
+    >>> default_name("math-python", "openai/gpt-5.4-mini", 5, 3)
+    'math-python_openai_gpt-5.4-mini_n5_r3'
     """
     name = f"{env_id.rpartition('/')[2]}_{model.replace('/', '_')}"
     size = f"_n{n_examples}_r{runs_per_example}"

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.kinds import toml
-from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.config.tables import EXAMPLE_MODEL, ModelTable
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.models.targets import DEMO, DEMO_JUDGE, ModelTarget, at_address, check_url, resolve
@@ -49,7 +49,7 @@ def resolve_model(
         if registry is None or "/" in model_path or table.base_url is not None:
             raise
         known = f'[experiment] model_path: "{model_path}" names neither an endpoint nor a provider'
-        others = "; a provider's model is written as in openai/gpt-5-mini"
+        others = f"; a provider's model is written as in {EXAMPLE_MODEL}"
         text = f"{known}{registry.unknown(model_path)}{others}"
         raise ConfigError([Problem(each.where, text) for each in error.problems]) from None
 

@@ -43,7 +43,7 @@ def why_unfit(stored: PublishedResults) -> str | None:
 
 
 def differing_settings(stored: PublishedResults, config: Mapping[str, Any], redaction: Redaction) -> tuple[str, ...]:
-    """Return the settings that differ in `config`, in words: "the model: openai/gpt-5, here openai/gpt-5-mini".
+    """Return the settings that differ in `config`, in words: "the model: openai/gpt-5.4, here openai/gpt-5.4-mini".
 
     Stored settings are redacted, so those of `config` are redacted first.
     """

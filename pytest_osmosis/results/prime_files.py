@@ -65,8 +65,8 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]+")
 def prime_folder(base: Path, env_id: str, model: str, run: str) -> Path:
     """Return the folder of an eval run's files below `base`, in which programs for `prime eval` look for them.
 
-    >>> prime_folder(Path("outputs"), "primeintellect/math-python", "openai/gpt-4.1-mini", "sums-1").as_posix()
-    'outputs/evals/math-python--openai--gpt-4.1-mini/sums-1'
+    >>> prime_folder(Path("outputs"), "primeintellect/math-python", "openai/gpt-5.4-mini", "sums-1").as_posix()
+    'outputs/evals/math-python--openai--gpt-5.4-mini/sums-1'
     """
     name = f"{env_id.rpartition('/')[2]}--{model.replace('/', '--')}"
     return base / "evals" / _UNSAFE.sub("_", name)[:MOST_NAME_CHARS] / run

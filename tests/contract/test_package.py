@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import pytest_osmosis
+from pytest_osmosis.config.tables import EXAMPLE_MODEL
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -189,6 +190,38 @@ def test_machine_paths_and_package_indexes_are_recognised() -> None:
     lines = ['path = "/root/x"', "index-url = https://pypi.org/simple", "see /tmp/brief.md"]
 
     assert [line for line in lines if not MACHINE.search(line)] == []
+
+
+ENDING = {
+    "gpt-5": "2026-12-11",
+    "gpt-5-mini": "2026-12-11",
+    "gpt-5-nano": "2026-12-11",
+    "o3": "2026-12-11",
+    "gpt-4.1-mini": "2027-01-14",
+}
+"""Models of OpenAI, and the days on which they are shut down."""
+SHOWN = ("README.md", "docs/", "examples/", "configs/", "rollouts/", "pytest_osmosis/")
+FACTS = ("docs/reference/verifiers-differences.md", "pytest_osmosis/judges/evaluate_rubric.py")
+"""Files that say what another system does with such a model."""
+
+
+def test_nothing_that_users_see_names_a_model_that_is_shut_down() -> None:
+    ending = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, ENDING))})(?![.-]?\w)")
+    named = [
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]} ends on {ENDING[match[0]]}"
+        for path in published_files()
+        if (name := str(path.relative_to(REPOSITORY))).startswith(SHOWN) and name not in FACTS
+        if path.suffix in {".md", ".py", ".toml", ".yml", ".txt", ".jsonl", ".json"}
+        for text in [path.read_text(encoding="utf-8")]
+        for match in ending.finditer(text)
+    ]
+
+    assert not named, "\n".join([f"name {EXAMPLE_MODEL} instead:", *named])
+
+
+def test_the_readme_and_the_scaffold_name_the_model_of_messages() -> None:
+    for path in ("README.md", "docs/zh/README.md", "pytest_osmosis/cli/template/eval.toml"):
+        assert f'"{EXAMPLE_MODEL}"' in (REPOSITORY / path).read_text(encoding="utf-8"), path
 
 
 # -- the wheel ----------------------------------------------------------------------------------------------

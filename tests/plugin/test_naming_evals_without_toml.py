@@ -137,7 +137,7 @@ def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
         (
             ["--osmosis-agent=chat"],
             [
-                "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5-mini",
+                "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5.4-mini",
                 "--osmosis-dataset: missing; name the rows, like --osmosis-dataset=rows.jsonl",
                 "--osmosis-eval-fn: missing; name a function, like --osmosis-eval-fn=rewards:compute_reward",
             ],

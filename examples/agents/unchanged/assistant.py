@@ -27,7 +27,7 @@ def answer(question: str) -> str | None:
     """Return the answer, after the calls of tools that it needs."""
     messages: list[Any] = [{"role": "system", "content": "Use the tool."}, {"role": "user", "content": question}]
     while True:
-        completion = client.chat.completions.create(model="gpt-5-mini", messages=messages, tools=[MULTIPLY])
+        completion = client.chat.completions.create(model="gpt-5.4-mini", messages=messages, tools=[MULTIPLY])
         message = completion.choices[0].message
         if not message.tool_calls:
             return message.content

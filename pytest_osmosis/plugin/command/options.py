@@ -99,7 +99,7 @@ OF_CONFIG = (
         "Score with this function; repeatable; replaces all of the TOML's ([scoring] eval_fns).",
         True,
     ),
-    Option("model", "MODEL", "Model, like openai/gpt-5-mini ([experiment] model_path)."),
+    Option("model", "MODEL", "Model, with its provider: openai/NAME ([experiment] model_path)."),
     Option("base-url", "URL", "OpenAI-compatible server ([model] base_url; default: the model's provider)."),
     Option("api-key-env", "NAME", "Name of the variable that holds the API key ([model] api_key_env)."),
     Option("n", "N", "Runs of every row ([evaluation] n; default: 1)."),

@@ -31,7 +31,7 @@ ROLLOUT_BOUNDS = (
     "a table with any of tokens, tool_calls (integers of at least 1) and cost_usd (a finite number above 0)"
 )
 UNASKED = "needs [scoring] rubric, by which the judge scores; without one it is not asked"
-JUDGE = 'name the model that judges by [scoring] rubric, like "openai/gpt-5-mini"'
+JUDGE = 'name the model that judges by [scoring] rubric, like "openai/gpt-5.4-mini"'
 RUBRIC_PATH = "a rubric that ends in .md or .txt is the path of one"
 RANGE = "an array of the lowest and the highest score, like [0, 1]"
 PRICE = "a finite number of at least 0"

@@ -264,7 +264,7 @@ def test_missing_keys_of_an_eval_without_a_toml_are_reported_by_option(workspace
     assert sorted(str(problem) for problem in caught.value.problems) == [
         "--osmosis-dataset: missing; name the rows, like --osmosis-dataset=rows.jsonl",
         "--osmosis-eval-fn: missing; name a function, like --osmosis-eval-fn=rewards:compute_reward",
-        "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5-mini",
+        "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5.4-mini",
     ]
 
 

@@ -75,7 +75,7 @@ def test_a_name_that_is_no_endpoint_lists_the_ids() -> None:
     assert problem("qwenn") == (
         '[experiment] model_path: "qwenn" names neither an endpoint nor a provider, did you mean "qwen"? '
         '(endpoints of configs/endpoints.toml: "qwen", "claude"); '
-        "a provider's model is written as in openai/gpt-5-mini"
+        "a provider's model is written as in openai/gpt-5.4-mini"
     )
     assert problem("x", endpoint_id="quen") == (
         '[model] endpoint_id: unknown endpoint "quen", did you mean "qwen"? '
