@@ -41,7 +41,8 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Gen
     """Refuse options of other systems, once all plugins and conftest files have registered theirs."""
     options.spell_out(args)
     yield
-    if unknown := parser.parse_known_and_unknown_args(args)[1]:
+    known, unknown = parser.parse_known_and_unknown_args(args)
+    if unknown and not (known.help or known.version):
         options.refuse_unknown(unknown)
 
 

@@ -52,6 +52,11 @@ def test_unknown_options_that_no_eval_has_are_pytest_s_to_refuse(workspace: Work
     result.stderr.fnmatch_lines(["*: error: unrecognized arguments: --other"])
 
 
+@pytest.mark.parametrize("wanted", ["--help", "--version"])
+def test_help_is_shown_whatever_else_is_typed(workspace: Workspace, wanted: str) -> None:
+    assert workspace.run(wanted, "--model=x").ret == 0
+
+
 def test_options_of_other_plugins_keep_their_meaning(workspace: Workspace) -> None:
     workspace.write(
         "conftest.py",
