@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4 alone
 
 from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, unit_key
@@ -43,7 +44,7 @@ MARKUP: dict[Style, dict[str, bool]] = {
 def own_terminal(config: pytest.Config) -> pytest.TerminalReporter | None:
     """Return pytest's own reporter; replacements by other plugins may write in other ways, so they get no line."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return reporter if isinstance(reporter, pytest.TerminalReporter) else None
+    return reporter if isinstance(reporter, TerminalReporter) else None
 
 
 def write_line(terminal: pytest.TerminalReporter, line: str) -> None:
