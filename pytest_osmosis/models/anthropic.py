@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Omit, omit
+from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Omit
 
 from pytest_osmosis.models import official_clients
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -20,7 +20,7 @@ from pytest_osmosis.models.targets import ModelTarget
 PATH = "/v1/messages"
 SAMPLED = ("temperature", "top_p", "top_k")
 SAMPLED_VERSION = "2023-06-01"
-"""The API version that accepts `SAMPLED`. The client's own version, 2026-10-21, refuses any of them."""
+"""The API version that accepts `SAMPLED`. Anthropic's client has it before release 2, which asks for 2026-10-21."""
 
 
 class AnthropicModel:
@@ -37,8 +37,9 @@ class AnthropicModel:
             max_retries=0,
             http_client=self._transport.http_client(),
         )
+        self._client.auth_token = None  # older releases take it from the environment beside the key, and send both
         key_headers = _key_headers(target.base_url, api_key, self._client.auth_headers)
-        self._headers = official_clients.added_headers(target, "anthropic", key_headers, omit)
+        self._headers = official_clients.added_headers(target, "anthropic", key_headers, Omit())
         self._sampled_headers = official_clients.merged({"anthropic-version": SAMPLED_VERSION}, self._headers)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
@@ -66,5 +67,5 @@ def _root(base_url: str) -> str:
 def _key_headers(base_url: str, api_key: str | None, own: Mapping[str, str]) -> dict[str, str | Omit]:
     """Return the headers with the key: the client's `own`, and both usual ones for a server other than Anthropic's."""
     if api_key is None:
-        return {"Authorization": omit, "X-Api-Key": omit}
+        return {"Authorization": Omit(), "X-Api-Key": Omit()}
     return dict(own) if service_at(base_url) else {"Authorization": f"Bearer {api_key}", "X-Api-Key": api_key, **own}

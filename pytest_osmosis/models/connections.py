@@ -11,6 +11,8 @@ import asyncio
 import select
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib import import_module
+from importlib.util import find_spec
 from ssl import CERT_NONE, PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any
 from urllib.parse import urlsplit
@@ -167,6 +169,6 @@ def check_ascii(headers: Mapping[str, Any]) -> None:
 
 def certificates() -> SSLContext:
     """Return the certificates that the openai client trusts. Loading takes time, so only TLS connections do it."""
-    import httpx2
-
-    return httpx2.create_ssl_context()
+    name = "httpx2" if find_spec("httpx2") else "httpx"  # on which it is built before release 3
+    context: SSLContext = import_module(name).create_ssl_context()
+    return context

@@ -10,13 +10,19 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from pytest_osmosis.models.connections import Connections, check_ascii
 from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.headers import headers_in
+from pytest_osmosis.models.providers import CUSTOM_HEADERS
 from pytest_osmosis.models.targets import ModelTarget
 
 ANSWER = "pytest_osmosis.answer"
+
+_BODY: ContextVar[bytes] = ContextVar("pytest_osmosis.body")
+"""The body of the request in flight. It bypasses the client, which takes bytes only in its newer releases."""
 
 Value = TypeVar("Value")
 Other = TypeVar("Other")
@@ -42,7 +48,8 @@ class Transport:
         """Return status and body of a 2xx answer to one request. Raises `ModelError` for everything else."""
         try:
             check_ascii(headers)
-            response = await client.post(path, cast_to=self._http.Response, content=body, options={"headers": headers})
+            _BODY.set(body)
+            response = await client.post(path, cast_to=self._http.Response, options={"headers": headers})
         except Exception as error:
             raise self._failures.of_exception(error) from None
         answer: tuple[int, str] = response.extensions.pop(ANSWER)
@@ -50,7 +57,9 @@ class Transport:
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request of the HTTP client. The body of the answer bypasses it, as an extension of the response."""
-        answer = await self._connections.post(str(request.url), request.headers, request.content)
+        body = _BODY.get()
+        request.headers["Content-Length"] = str(len(body))
+        answer = await self._connections.post(str(request.url), request.headers, body)
         return self._http.Response(answer[0], request=request, extensions={ANSWER: answer})
 
     async def aclose(self) -> None:
@@ -60,11 +69,12 @@ class Transport:
 def added_headers(target: ModelTarget, provider: str, key: Mapping[str, Value], omit: Other) -> dict[str, Any]:
     """Return the headers to add to the client's own: `key`, and the config's, which take precedence.
 
-    A client takes more headers from its variable, one "Name: value" per line. Only its own `provider` gets those.
+    A client's variable has more headers, one "Name: value" per line. Only its own `provider` gets those. Older releases
+    do not read the variable.
     """
-    lines = os.environ.get(f"{provider.upper()}_CUSTOM_HEADERS", "").split("\n") if target.provider != provider else []
-    omitted = {line.partition(":")[0].strip(): omit for line in lines if ":" in line}
-    return merged({**omitted, **key, "Content-Type": "application/json"}, target.headers)
+    more = headers_in(os.environ.get(f"{provider.upper()}{CUSTOM_HEADERS}", ""))
+    own = more if target.provider == provider else dict.fromkeys(more, omit)
+    return merged(merged(own, {**key, "Content-Type": "application/json"}), target.headers)
 
 
 def merged(ours: Mapping[str, Value], others: Mapping[str, Other]) -> dict[str, Value | Other]:

@@ -6,7 +6,7 @@ and headers that it takes from OPENAI_* variables go to provider "openai" alone.
 
 from __future__ import annotations
 
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient, omit
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
 
 from pytest_osmosis.models import completions, official_clients
 from pytest_osmosis.models.base import ChatReply, ChatRequest, HttpApi
@@ -35,8 +35,8 @@ class OpenAIModel:
         if target.provider != "openai":
             self._client.organization = None
             self._client.project = None
-        authorization = omit if api_key is None else f"Bearer {api_key}"
-        self._headers = official_clients.added_headers(target, "openai", {"Authorization": authorization}, omit)
+        authorization = Omit() if api_key is None else f"Bearer {api_key}"
+        self._headers = official_clients.added_headers(target, "openai", {"Authorization": authorization}, Omit())
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ChatRequest
-from pytest_osmosis.models.targets import resolve
+from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import ChatServer
 from tests.unit.models.talking import KEY, PROMPT
 
@@ -49,6 +50,16 @@ def test_without_litellm_its_targets_are_not_made(monkeypatch: pytest.MonkeyPatc
     target = resolve("azure/gpt-5", ModelTable(), {}, where="x.toml:1")
     with pytest.raises(ConfigError, match=r"LiteLLM is not installed; pip install 'pytest-osmosis\[litellm\]'"):
         create(target, {}, 1)
+
+
+@pytest.mark.parametrize("missing", ["httpx", "httpx2"])
+def test_certificates_need_either_of_the_libraries_below_the_openai_client(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = next(name for name in ("httpx2", "httpx") if importlib.util.find_spec(name))
+    for name in ("httpx", "httpx2"):
+        monkeypatch.setitem(sys.modules, name, None if name == missing else importlib.import_module(installed))
+    create(ModelTarget("server", "m", "https://localhost:8000/v1", client="light"), {}, 1)
 
 
 @pytest.mark.slow
