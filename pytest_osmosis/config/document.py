@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,16 @@ from pytest_osmosis.text.suggest import closest, did_you_mean
 
 MOST_BYTES = 10_000_000
 """The largest config. A file that is larger was named by mistake."""
+
+_ERROR = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
+"""The text of an error of tomli, with its place. Only since 2.2 are these attributes too."""
+
+_SYNTAX_1_1 = re.compile(
+    r"\\(?:e.|x[0-9A-Fa-f]{2})"
+    r"|[{,][ \t]*(?:#.*)?\n|,[ \t]*\}|\S[ \t]*(?:#.*)?\n(?:\s|#.*\n)*(?=[,}])"  # within an inline table
+    r"|(?:\d[Tt ])?\d\d:\d\d(?!:)"  # a time without seconds
+)
+"""Syntax that TOML 1.1 has beyond 1.0. A parser of 1.0 fails within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +76,41 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomli.loads(text)
     except tomli.TOMLDecodeError as error:
+        said, line, column = _read_error(str(error), text)
         repeated = first_repeated(text)
-        if repeated is not None and repeated.line <= error.lineno:
+        if repeated is not None and repeated.line <= line:
             text = f"{repeated.title}: given twice, first on line {repeated.first}; keep one of them"
             raise _problem(path, text, repeated.line) from None
-        raise _problem(path, f"not valid TOML: {error.msg} (column {error.colno})", error.lineno) from None
+        hint = "; this is TOML 1.1, install tomli>=2.4 to read it" if _needs_newer_tomli(text, line, column) else ""
+        raise _problem(path, f"not valid TOML: {said} (column {column}){hint}", line) from None
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, deeply nested arrays
         raise _problem(path, f"not valid TOML: {error}", 1) from None
+
+
+def _read_error(error: str, text: str) -> tuple[str, int, int]:
+    """Return what an error of tomli says about `text`, and its line and column."""
+    match = _ERROR.fullmatch(error)
+    if match is None:
+        return error, 1, 1
+    if match[2] is None:
+        return match[1], text.count("\n") + 1, len(text) - text.rfind("\n")
+    return match[1], int(match[2]), int(match[3])
+
+
+def _needs_newer_tomli(text: str, line: int, column: int) -> bool:
+    """Return True if the installed tomli reads TOML 1.0 alone, and found syntax of 1.1 at this place."""
+    import tomli
+
+    lines = text.replace("\r\n", "\n").split("\n")
+    at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
+    near = _SYNTAX_1_1.finditer("\n".join(lines), max(0, at - 200), at + 200)
+    if not any(match.start() < at < match.end() for match in near):
+        return False
+    try:
+        tomli.loads("time = 00:00")
+    except tomli.TOMLDecodeError:
+        return True
+    return False
 
 
 def _problem(path: Path, text: str, line: int | None = None) -> ConfigError:

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -792,8 +795,9 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
             "[checkpoints]\neval_interval = 1\n[gate]\n",
             f"1: [checkpoints]: {STRAY.format(', and [gate] on line 3 to an eval')}",
         ),
-        ("[experiment\n", "1: not valid TOML: Expected ']' at the end of a table declaration (column 12)"),
+        ("n = \n", "1: not valid TOML: Invalid value (column 5)"),
         ("[experiment]\nn = \n", "2: not valid TOML: Invalid value (column 5)"),
+        ("[experiment]\nn = [1", "2: not valid TOML: Unclosed array (column 7)"),
     ],
 )
 def test_a_file_that_is_not_an_eval_config_is_one_problem(problems: Problems, text: str, expected: str) -> None:
@@ -804,6 +808,62 @@ def test_a_file_that_is_not_an_eval_config_is_one_problem(problems: Problems, te
 def test_a_value_that_tomli_cannot_read_is_one_problem(problems: Problems, value: str) -> None:
     (problem,) = problems(f"a = {value}\n")
     assert problem.startswith("1: not valid TOML: ")
+
+
+@pytest.fixture
+def old_tomli(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Python's own copy of tomli 2.0, which reads TOML 1.0, take the place of tomli."""
+    monkeypatch.setitem(sys.modules, "tomli", tomllib)
+
+
+TOML_1_1 = [
+    'a = "\\e[1m"',
+    'a = "\\x41"',
+    '"\\x41" = 1',
+    'a = """\n\\e"""',
+    "a = {\n b = 1 }",
+    "a = {\r\n b = 1 }",
+    "a = { # b\n b = 1 }",
+    "a = { b = 1, }",
+    "a = { b = 1\n }",
+    "a = { b = 1 # b\n # c\n , c = 2 }",
+    "a = { b = 1, # b\n c = 2 }",
+    "a = [{ b = 1,\n }, ]",
+    "a = 07:32",
+    "a = 2020-01-01T07:32",
+    "a = 2020-01-01 07:32Z",
+    "a = [07:32]",
+]
+INVALID = [
+    'a = "\\q"',
+    'a = "\\xq1"',
+    "a = [1,\n q]",
+    "a = {,}",
+    "a = { b = 1",
+    "a = 1\n}",
+    "a = 1 }",
+    "a.\n",
+    "a = 07:32:00x",
+]
+
+
+@pytest.mark.parametrize("text", TOML_1_1)
+def test_toml_1_1_that_an_old_tomli_cannot_read_is_named(problems: Problems, text: str, old_tomli: None) -> None:
+    (problem,) = problems(f"# ä\n{text}\n")
+    assert re.fullmatch(
+        r"[234]: not valid TOML: .* \(column \d+\); this is TOML 1\.1, install tomli>=2\.4 to read it", problem
+    )
+
+
+@pytest.mark.parametrize("text", INVALID)
+@pytest.mark.parametrize("old", [False, True])
+def test_text_that_no_tomli_reads_is_not_taken_for_toml_1_1(
+    problems: Problems, text: str, old: bool, request: pytest.FixtureRequest
+) -> None:
+    if old:
+        request.getfixturevalue("old_tomli")
+    (problem,) = problems(f"# ä\n{text}\n")
+    assert re.fullmatch(r"[234]: not valid TOML: .* \(column \d+\)", problem)
 
 
 def problem_of(path: Path) -> str:
@@ -919,10 +979,10 @@ dataset = "d"
 
 [model]
 client = "lite"
-headers = {
-  "A B" = "x",
-  C = 1,
-}
+[model.headers]
+"A B" = "x"
+C = 1
+
 
 [env]
 TOKEN = "x"
