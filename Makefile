@@ -71,7 +71,7 @@ nightly-packages: test-litellm test-mcp test-frameworks test-verifiers
 PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
 NOX_wheel   := wheel
 NOX_pytests := tests
-NOX_oldest  := oldest
+NOX_oldest  := oldest beside
 NOX_rays    := cluster
 nightly-wheel nightly-pytests nightly-oldest nightly-rays: nightly-%: $(STAMP)
 	$(BIN)/python -m pip install --quiet --group matrix

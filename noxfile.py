@@ -1,7 +1,8 @@
 """`make matrix`: the wheel on every Python, and the tests that depend on pytest with other versions.
 
 These tests run with every minor of pytest on the oldest Python, and on every Python with the newest pytest and with the
-oldest release of every requirement. The tests of clusters run with the oldest Ray and with the newest.
+oldest release of every requirement. The tests of clusters run with the oldest Ray and with the newest. Frameworks for
+agents are resolved together with this package, and not installed.
 
 `nox -s wheel` or `nox -s "tests(python='3.11', pytest='9.0')"` run one session. Arguments after `--` go to pytest.
 """
@@ -24,6 +25,9 @@ PAIRS = [*((PYTHONS[0], pytest) for pytest in PYTESTS), *((python, PYTESTS[-1]) 
 FACING_PYTEST = ["tests/plugin", "tests/contract"]
 FACING_LIBRARIES = ["tests/unit", "tests/host"]
 FACING_RAY = ["tests/cluster"]
+
+FRAMEWORKS = ["crewai", "strands-agents[anthropic]", "browser-use", "agent-framework", "openhands-ai"]
+"""They bound tomli, openai, anthropic or aiohttp tightly."""
 
 nox.options.error_on_missing_interpreters = True
 nox.options.default_venv_backend = "venv"
@@ -65,6 +69,19 @@ def oldest(session: nox.Session) -> None:
     _test(session, [*FACING_PYTEST, *FACING_LIBRARIES])
 
 
+@nox.session(python=PYTHONS[-1])
+def beside(session: nox.Session) -> None:
+    """Resolve the newest release of each framework alone and with this package, which must change nothing of it."""
+    session.install("uv>=0.9")
+    changed: dict[str, list[str]] = {}
+    for framework in FRAMEWORKS:
+        alone = _resolved(session, framework)
+        session.log(f"{framework}: {', '.join(sorted(alone))}")
+        changed[framework] = sorted(alone - _resolved(session, framework, f"pytest-osmosis @ {Path.cwd().as_uri()}"))
+    if any(changed.values()):
+        session.error(f"releases that cannot be installed beside pytest-osmosis: {changed}")
+
+
 @nox.session(python=[PYTHONS[0], PYTHONS[-1]])
 @nox.parametrize("ray", ["oldest", "newest"])
 def cluster(session: nox.Session, ray: str) -> None:
@@ -72,6 +89,14 @@ def cluster(session: nox.Session, ray: str) -> None:
     groups = nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "cluster")
     _install(session, _oldest_of(groups) if ray == "oldest" else [], "--group", "cluster")
     _test(session, FACING_RAY, ["-p", "no:xdist"])  # which share one cluster
+
+
+def _resolved(session: nox.Session, *requirements: str) -> set[str]:
+    """Return the packages that a resolver takes for requirements, like "openai==2.54.0"."""
+    file = Path(session.create_tmp(), "requirements.in")
+    file.write_text("\n".join(requirements), encoding="utf-8")
+    lines = session.run("uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", str(file), silent=True)
+    return {line for line in str(lines).splitlines() if "==" in line}
 
 
 def _install(session: nox.Session, constraints: list[str], *more: str) -> None:
@@ -90,7 +115,7 @@ def _test(session: nox.Session, folders: list[str], how: Sequence[str] = ("-n", 
 
 
 def _oldest_admitted() -> list[str]:
-    """Return constraints: `tomli>=2.4` becomes `tomli==2.4`. LiteLLM has none, because no session installs it."""
+    """Return constraints: `tomli>=2.0` becomes `tomli==2.0`. LiteLLM has none, because no session installs it."""
     pyproject = nox.project.load_toml("pyproject.toml")
     project, companions = pyproject["project"], pyproject["dependency-groups"]["companions"]
     extras = [line for name in ("all", "lab", "parquet") for line in project["optional-dependencies"][name]]

@@ -140,6 +140,12 @@ def test_no_extra_brings_a_plugin_that_prints_in_every_pytest_run(project: dict[
     assert plugins == {"pytest-json-report"}, "pytest-asyncio warns before a run that does not set one of its keys"
 
 
+def test_the_page_of_limitations_has_the_oldest_release_of_each_requirement(project: dict[str, Any]) -> None:
+    page = (REPOSITORY / "docs" / "explanation" / "limitations.md").read_text(encoding="utf-8")
+    for name, release in re.findall(r"^([\w-]+)>=([\d.]+)", "\n".join(project["dependencies"]), re.MULTILINE):
+        assert f"{name} {release}" in page
+
+
 def test_pyproject_and_the_package_have_the_same_version(project: dict[str, Any]) -> None:
     assert project["version"] == pytest_osmosis.__version__
 
