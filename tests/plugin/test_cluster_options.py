@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import pytest
 
@@ -43,6 +44,7 @@ def test_ray_must_be_installed(workspace: Workspace, options: list[str], where: 
     ]
 
 
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed, as in nox -s oldest")
 def test_a_cluster_that_does_not_answer_ends_the_session_before_anything_is_paid(workspace: Workspace) -> None:
     workspace.eval("x", 2, execution=NOWHERE)
 
