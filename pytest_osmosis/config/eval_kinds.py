@@ -198,9 +198,14 @@ def rollout_bounds() -> ValueKind:
     return record_of(expects, {"tokens": integer(1), "cost_usd": above_0(), "tool_calls": integer(1)}, ())
 
 
+MOST_PRICE = 1_000_000.0
+"""US dollars per million tokens: a dollar for each. What more would cost, no sum has to hold."""
+
+
 def token_prices() -> ValueKind:
     """The prices of a model, kept as `TokenPrices`."""
-    price, required = at_least_0(), ("input", "output")
+    price = number(f" from 0 to {MOST_PRICE:,.0f}", lambda usd: 0 <= usd <= MOST_PRICE, minimum=0, maximum=MOST_PRICE)
+    required = ("input", "output")
     names = tuple(field.name for field in fields(TokenPrices))
     optional = ", ".join(names[len(required) :])
     expects = f"a table of {', '.join(required)} and optionally {optional}, each {price.expects}"

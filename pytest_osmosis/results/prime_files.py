@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ class GrowingPrimeFiles:
     def _write_on(self) -> None:
         replaying, journal, end, number = Replaying(), self._directory.journal, 0, 1
         written: set[int] | None = None
-        with suppress(OSError, OsmosisError):
+        with suppress(Exception):  # also a defect of ours: a thread has nobody to tell
             run, rule = stored(self._directory), self._rule()
             folder, totals = folder_of(run, self._base), _Totals(run.manifest.subject.n, _threshold(rule))
             while not self._closed.wait(0 if written is None else PAUSE_S):
@@ -443,18 +444,18 @@ def _span(start: float, duration: float) -> dict[str, float]:
 
 @dataclass
 class _Mean:
-    """The mean of numbers, 0.0 without any."""
+    """The mean of numbers, 0.0 without any. It is summed exactly, because the sum may fit no float."""
 
-    total: float = 0.0
+    total: Fraction = Fraction()
     n: int = 0
 
     def add(self, value: float) -> None:
-        self.total += value
+        self.total += Fraction(value)
         self.n += 1
 
     @property
     def value(self) -> float:
-        return self.total / self.n if self.n else 0.0
+        return float(self.total / self.n) if self.n else 0.0
 
 
 @dataclass

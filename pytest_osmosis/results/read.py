@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -447,11 +448,11 @@ def _pass_rule(config: Mapping[str, Any]) -> PassRule:
     thresholds = _typed(config["thresholds"], dict)
     return PassRule(
         tuple(_typed(name, str) for name in _typed(config["eval_fns"], list)),
-        _typed(config["pass_threshold"], float, int),
-        {name: _typed(threshold, float, int) for name, threshold in thresholds.items()},
+        _number(config["pass_threshold"]),
+        {name: _number(threshold) for name, threshold in thresholds.items()},
         _typed(config["decide"], str),
         {
-            name: (_typed(low, float, int), _typed(high, float, int))
+            name: (_number(low), _number(high))
             for name, (low, high) in _typed(config.get("score_ranges", {}), dict).items()
         },
     )
@@ -494,7 +495,7 @@ def _contradiction(rule: PassRule, rows: Sequence[Mapping[str, Any]]) -> str | N
 
 def _contradictory(rule: PassRule, run: Mapping[str, Any]) -> str | None:
     status, boundary = run["status"], run.get("boundary")
-    scores = {name: _typed(score, float, int) for name, score in _typed(run["scores"], dict).items()}
+    scores = {name: _number(score) for name, score in _typed(run["scores"], dict).items()}
     record = RunRecord(
         RunId(0, 0),
         rolled=True,
@@ -604,9 +605,14 @@ def changed_rows_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Changed
     return changed
 
 
-def _typed(value: Any, *types: type) -> Any:
-    """Return `value` if it has one of `types`; a boolean is not a number."""
+def _number(value: Any) -> Any:
+    """Return a score, a threshold or an end of a range: any finite number."""
+    return _typed(value, float, int, largest=sys.float_info.max)
+
+
+def _typed(value: Any, *types: type, largest: float = LARGEST) -> Any:
+    """Return `value` if it has one of `types`; a boolean is not a number. Counts, times and costs have a bound."""
     fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
-    if not fits or (isinstance(value, (int, float)) and abs(value) > LARGEST):
+    if not fits or (isinstance(value, (int, float)) and abs(value) > largest):
         raise TypeError(f"{quoted(value)} is not valid")
     return value

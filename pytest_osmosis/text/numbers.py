@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+HUGE = 1e15
+"""The least score that is shown with an exponent: nobody reads hundreds of digits."""
+
 
 def count(n: int) -> str:
     """Return a count with thousands separators.
@@ -36,21 +39,23 @@ def distinguishable(value: float, bound: float) -> tuple[str, str]:
 def score(value: float | None) -> str:
     """Return a score or a ratio, or "-" for None.
 
-    >>> score(0.72), score(1234.5), score(None)
-    ('0.720', '1,234.5', '-')
+    >>> score(0.72), score(1234.5), score(-2.5e159), score(None)
+    ('0.720', '1,234.5', '-2.5e+159', '-')
     """
     if value is None:
         return "-"
+    if abs(value) >= HUGE:
+        return f"{value:.4g}"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def difference(value: float) -> str:
     """Return a difference of scores or ratios, with its sign.
 
-    >>> difference(-0.0664), difference(0.02), difference(0.0)
-    ('-0.066', '+0.020', '0.000')
+    >>> difference(-0.0664), difference(0.02), difference(0.0), difference(1e160)
+    ('-0.066', '+0.020', '0.000', '+1e+160')
     """
-    return "0.000" if value == 0 else f"{value:+.3f}"
+    return ("+" if value > 0 else "") + score(value or 0.0)
 
 
 def money(usd: float) -> str:

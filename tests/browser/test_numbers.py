@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from benchmarks.viewer_runs import Event, RunInProgress, SyntheticRun
 from pytest_osmosis.text.numbers import score
-from tests.browser.dashboards import Dashboard
+from tests.browser.dashboards import Dashboard, write_report
 from tests.browser.pages import Pages, go, settled
 from tests.browser.viewed import EVAL, KILLED, NOW, PAIRED, THEN, VIEWS, Viewed
 
@@ -85,3 +90,31 @@ def test_a_killed_eval_run_has_counts_and_nowhere_a_pass_rate(pages: Pages, dash
     go(page, f"history/{EVAL}")
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name=KILLED, exact=True))
     expect(row).to_contain_text("pass rate not known")
+
+
+HUGE = (1.7e308, -1.7e308, 1e160, -3e150, 1e21, 4e15, 1e15, -1e10, 1234.5, 0.5, 0.0, 5e-324)
+
+
+class HugeScores(RunInProgress):
+    """An eval run whose scores, with the distances between them, fit no float."""
+
+    def _events_of_runs(self) -> Iterator[Event]:
+        values = cycle(HUGE)
+        for event in super()._events_of_runs():
+            scores = {name: next(values) for name in event.get("scores", {})}
+            yield {**event, "scores": scores} if scores else event
+
+
+def test_scores_of_any_size_are_shown_and_drawn(pages: Pages, tmp_path: Path) -> None:
+    runs = [HugeScores(tmp_path, SyntheticRun(name, rows=8, seed=seed)) for seed, name in enumerate((THEN, NOW))]
+    for run in runs:
+        run.append()
+        run.finish()
+    report = Viewed(tmp_path, write_report(tmp_path, tmp_path / "report.html", [THEN, NOW]))
+    page = pages.open(report.address(""))
+
+    for view in VIEWS.values():
+        go(page, view)
+        assert not re.search(r"NaN|Infinity|[\d,]{30}", page.locator("main").inner_html()), view
+    go(page, VIEWS["statistics"])
+    expect(page.locator("main")).to_contain_text(score(1.7e308))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, wait_until
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, read_json, wait_until
 from tests.servers import ChatServer, held, reply
 
 CONFIGS = "--osmosis-config=configs/eval"
+X = "--osmosis-config=configs/eval/x.toml"
 
 
 @pytest.mark.slow
@@ -308,3 +309,71 @@ def test_results_that_lie_elsewhere_and_output_of_user_code_are_named_once(works
         "results: out/set1.json, out/set2.json, out/set9.json and 1 more"
     ]
     assert "user code also wrote to host.log of set1, set2, set9 and 1 more" in lines
+
+
+HUGE = {"one": [1e160, 1.0], "same": [1.7e308] * 2, "far": [1.7e308, -1.7e308], "small": [5e-324, -5e-324]}
+HUGE_REWARDS = "\n".join(
+    f"def {name}(solution_str, extra_info, **kwargs):\n    return {scores}[extra_info['row_id']]\n"
+    for name, scores in HUGE.items()
+)
+
+
+@pytest.mark.slow
+def test_scores_that_fit_no_statistic_end_no_session(workspace: Workspace) -> None:
+    workspace.write("rewards.py", HUGE_REWARDS)
+    workspace.eval(
+        rows=[{"row_id": row, "human": score} for row, score in enumerate(HUGE["one"])],
+        evaluation={"n": 2},
+        scoring={"eval_fns": [f"rewards:{name}" for name in HUGE], "decide": "rewards:far", "calibrate": "human"},
+        gate={"mean": ">= -1e308", "pass_rate": ">= 0"},
+        output={"save_results": True},
+    )
+    workspace.eval("y", rows=[{"row_id": row} for row in range(2)], scoring={"eval_fns": ["rewards:same"]})
+    files = ("--osmosis-markdown=page.md", "--junitxml=junit.xml", "--osmosis-html=page.html")
+
+    printed = [workspace.run(CONFIGS, "-v", *files), workspace.run(X, "--osmosis-from=latest", "-v")]
+    printed += [workspace.run(X, f"--osmosis-shard={n}/2") for n in (1, 2)]
+    whole, *shards = workspace.run_dirs("x")
+    printed += [
+        workspace.cli("merge", *(str(shard / "results.json") for shard in shards), "-o", "merged.json"),
+        workspace.cli("runs", "compare", whole.name, "merged.json"),
+        workspace.cli("show", whole.name),
+    ]
+
+    assert {done.ret for done in printed} == {0}
+    written = [path for path in workspace.root.rglob("*.*") if path.suffix in (".md", ".xml", ".json", ".jsonl")]
+    texts = [str(done.stdout) + str(done.stderr) for done in printed] + [path.read_text() for path in written]
+    assert not re.search(r"\b(inf|nan|infinity|internalerror|traceback)\b|[\d,]{40}", "\n".join(texts), re.IGNORECASE)
+    assert [len(read_json(run / "results.json")["rows"]) for run in (whole, *workspace.run_dirs("y"))] == [2, 2]
+
+
+@pytest.mark.slow
+def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overflows(*_given: object, **_options: object) -> Iterator[str]:
+        raise OverflowError("too large")
+
+    workspace.eval("x", rows=1, gate={"pass_rate": ">= 1"})
+    workspace.eval("y", rows=[{"score": 0.0}], gate={"pass_rate": ">= 1"})
+    for place in ("markdown_page.page", "terminal.overview_lines"):
+        monkeypatch.setattr(f"pytest_osmosis.plugin.output.{place}", overflows)
+
+    result = workspace.run(CONFIGS, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=2, xfailed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*page.md could not be written: OverflowError: too large (*",
+            "osmosis: the summary could not be printed: OverflowError: too large (*",
+        ]
+    )
+    assert [workspace.results(name)["gates"][0]["state"] for name in ("x", "y")] == ["holds", "fails"]
+    assert len(junit_cases(workspace.root / "junit.xml")) == 5
+
+    monkeypatch.setattr("pytest_osmosis.plugin.items.gate_reports._kind", overflows)
+    result = workspace.run(CONFIGS)
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, xfailed=1, errors=2)

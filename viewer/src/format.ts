@@ -3,6 +3,9 @@ import type { IntervalShape, RunRow } from "./shapes";
 
 export const UNKNOWN = "-";
 
+/** The least score that is shown with an exponent. */
+const HUGE = 1e15;
+
 /** `value` with `digits` decimals; a tie goes to the even digit, as in Python. */
 export function fixed(value: number, digits: number): string {
   const exact = value.toFixed(Math.min(100, digits + 25));
@@ -31,17 +34,18 @@ export function plural(n: number, noun: string): string {
 /** A score or a ratio: "0.720", "1,234.5". Pass rates are printed so too. */
 export function score(value: number | null | undefined): string {
   if (value === null || value === undefined) return UNKNOWN;
+  if (Math.abs(value) >= HUGE) return short(value, 4);
   return Math.abs(value) < 1000 ? fixed(value, 3) : grouped(fixed(value, 1));
 }
 
 /** A number as short as it can be, with at most six digits: "0.5", "0.333333", "1e-07". */
-export function plain(value: number): string {
-  return String(Number(value.toPrecision(6)));
+export function plain(value: number, most = 6): string {
+  return String(Number(value.toPrecision(most)));
 }
 
 /** A difference of scores or ratios, with its sign: "+0.020". */
 export function difference(value: number): string {
-  return value === 0 ? "0.000" : `${value > 0 ? "+" : ""}${fixed(value, 3)}`;
+  return (value > 0 ? "+" : "") + score(value || 0);
 }
 
 /** The bounds of an interval: "0.680 to 0.760", "-" without one. */
@@ -85,13 +89,13 @@ export function latency(ms: number): string {
   return ms < 1000 ? `${plain(ms)} ms` : duration(ms);
 }
 
-/** A number with six significant digits, as `%g` prints it: "0.333333", "1e-05". */
-export function short(value: number): string {
-  if (value === 0 || !Number.isFinite(value)) return Object.is(value, -0) ? "-0" : String(value);
-  const [digits, power] = value.toExponential(5).split("e");
+/** A number with so many significant digits, six for most, as `%g` prints it: "0.333333", "1e-05". */
+export function short(value: number, most = 6): string {
+  if (Object.is(value, -0)) return "-0";
+  const [digits, power] = value.toExponential(most - 1).split("e");
   const exponent = Number(power);
-  if (exponent >= -4 && exponent < 6) return String(Number(value.toPrecision(6)));
-  return `${Number(digits)}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
+  if (exponent >= -4 && exponent < most) return plain(value, most);
+  return `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
 }
 
 /** A value and its bound, short, but with enough digits to look different if they are. */

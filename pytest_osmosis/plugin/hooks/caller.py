@@ -18,7 +18,9 @@ from pytest_osmosis.plugin.items.node_ids import node_id
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.user_frames import is_ours
+from pytest_osmosis.text.user_frames import is_ours, user_traceback
+from pytest_osmosis.text.user_objects import described, error_in_words
+from pytest_osmosis.text.user_values import number_of
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
@@ -109,7 +111,9 @@ class HookCaller:
                 for answer in returned:
                     _refuse_unexecuted(answer, may_yield=convert is not None)
                 answers += [convert(answer) for answer in returned] if convert is not None else []
-            except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+            except BaseException as error:  # also of `pytest.skip`, `pytest.exit` and `sys.exit`
+                if issubclass(type(error), KeyboardInterrupt):
+                    raise
                 failed = HookError(eval_id, hook, self._name(plugin), _line(error), _users_traceback(error))
                 self._errors.append(failed)
                 answers += [on_error(failed)] if on_error is not None else []
@@ -129,10 +133,18 @@ def _verdicts(answer: object) -> list[Verdict]:
     """Return the verdicts in a gate's answer. Raises TypeError for anything else."""
     several = isinstance(answer, Iterable) and not isinstance(answer, str)
     verdicts: list[Any] = list(cast(Iterable[object], answer)) if several else [answer]
-    for verdict in verdicts:
-        if not isinstance(verdict, Verdict) or verdict.state not in STATES:
-            raise TypeError(f"must return a Verdict or several, each with a state of {STATES}, got {verdict!r:.200}")
-    return verdicts
+    return list(map(_checked, verdicts))
+
+
+def _checked(verdict: object) -> Verdict:
+    """Return a verdict that can be published. Raises TypeError for anything else."""
+    if not isinstance(verdict, Verdict) or verdict.state not in STATES:
+        got = described(verdict, 200)
+        raise TypeError(f"must return a Verdict or several, each with a state of {STATES}, got {got}")
+    if not (isinstance(verdict.title, str) and isinstance(verdict.text, str)):
+        raise TypeError(f"must return a Verdict whose title and text are strings, got {described(verdict, 200)}")
+    value = None if verdict.value is None else number_of(verdict.value, "must return a Verdict whose value is a")
+    return Verdict(verdict.title, verdict.state, verdict.text, value)
 
 
 def _refuse_unexecuted(answer: object, *, may_yield: bool) -> None:
@@ -150,11 +162,14 @@ def _unmeasured(error: HookError) -> list[Verdict]:
 
 
 def _line(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    return error_in_words(error).strip().splitlines()[-1]
 
 
 def _users_traceback(error: BaseException) -> str:
-    whole = traceback.TracebackException.from_exception(error)
+    try:
+        whole = traceback.TracebackException.from_exception(error)
+    except Exception:  # the error's own code gets in the way
+        return user_traceback(error)
     pluggy_folder = str(Path(pluggy.__file__).parent)
     whole.stack = traceback.StackSummary.from_list(
         [step for step in whole.stack if not (is_ours(step.filename) or step.filename.startswith(pluggy_folder))]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pytest_osmosis.evals import error_text
 from pytest_osmosis.report.markdown import page, sections
 from pytest_osmosis.results import files
 from pytest_osmosis.results.results import Results
@@ -28,6 +29,7 @@ def append_to_job_page(results: Sequence[Results], outlet: Outlet) -> str | None
 def _tried(path: Path, write: Callable[[], object]) -> str | None:
     try:
         write()
-    except OSError as error:
-        return f"{shown(path)} could not be written: {error.strerror}"
+    except Exception as error:  # also a defect of ours: it costs the page alone
+        why = error.strerror if isinstance(error, OSError) else error_text(error)
+        return f"{shown(path)} could not be written: {why}"
     return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4 alone
 
-from pytest_osmosis.evals import FinishedEval
+from pytest_osmosis.evals import FinishedEval, error_text
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, unit_key
 from pytest_osmosis.plugin.output import github_annotations, shown_failures
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
@@ -140,9 +140,12 @@ class TerminalSummary:
             return
         self._printed = True
         reports = [report for kind in ("failed", "error") for report in terminal.stats.get(kind, [])]
-        for line in github_annotations.lines(self._config, reports, self._evals):
-            terminal.write_line(line)
-        _print_evals(terminal, self._evals, self._config.get_verbosity())
+        try:
+            for line in github_annotations.lines(self._config, reports, self._evals):
+                terminal.write_line(line)
+            _print_evals(terminal, self._evals, self._config.get_verbosity())
+        except Exception as error:  # a defect of ours: results and verdicts stay
+            write_line(terminal, f"osmosis: the summary could not be printed: {error_text(error)}")
 
 
 def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosity: int) -> None:

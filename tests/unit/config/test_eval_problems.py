@@ -37,7 +37,8 @@ UNASKED = "needs [scoring] rubric, by which the judge scores; without one it is 
 JUDGE = 'name the model that judges by [scoring] rubric, like "openai/gpt-5.4-mini"'
 RUBRIC_PATH = "a rubric that ends in .md or .txt is the path of one"
 RANGE = "an array of the lowest and the highest score, like [0, 1]"
-PRICE = "a finite number of at least 0"
+NOT_NEGATIVE = "a finite number of at least 0"
+PRICE = "a finite number from 0 to 1,000,000"
 
 
 def got(table: str, key: str, problem: str, *values: str, above: str = "", below: str = "") -> list[Case]:
@@ -244,7 +245,7 @@ BROKEN: dict[str, list[Case]] = {
         ),
     ],
     "sampling": [
-        *got("sampling", "temperature", f"must be {PRICE}", "-0.1", "nan", "true", '"hot"'),
+        *got("sampling", "temperature", f"must be {NOT_NEGATIVE}", "-0.1", "nan", "true", '"hot"'),
         *got("sampling", "top_p", "must be a finite number above 0 and at most 1", "0", "1.1", "inf", "true"),
         *got("sampling", "max_tokens", "must be an integer of at least 1", "0", "1.0", "true"),
         *got("sampling", "seed", "must be an integer", "1.0", "true", '"1"'),
@@ -521,6 +522,7 @@ container = "x"
         *got("baseline", "results", "must be inside the workspace (symlinks resolved)", '"../x.json"'),
     ],
     "prices": [
+        ("m = {input = 1, output = 1e300}", [f"2: [prices] m.output: must be {PRICE}, got 1e+300"]),
         ('"openai/gpt-5-mini" = {input = 1}', [f'2: [prices] "openai/gpt-5-mini".output: missing; must be {PRICE}']),
         (
             'm = {input = -1, output = "2", cached_input = 0, cached = 1}',

@@ -63,3 +63,9 @@ def test_metrics_and_usage_are_means_over_the_lines_that_have_them() -> None:
     assert {name: mean.value for name, mean in found.metrics.items()} == {"a": 1.0, "b": 0.5}
     assert {name: mean.value for name, mean in found.usage.items()} == USAGE
     assert (found.reward.value, found.errors.value) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+
+
+def test_means_of_rewards_whose_sum_no_float_holds_are_finite() -> None:
+    found = totals(2, {0: [1.7e308, 1.7e308], 1: [-1.7e308, 0.5]}, metrics={"a": -1.7e308})
+
+    assert (found.reward.value, found.metrics["a"].value) == (1.7e308 / 4, -1.7e308)

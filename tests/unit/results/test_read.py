@@ -77,6 +77,14 @@ def changed(place: tuple[Any, ...], value: Any) -> Any:
 # -- what is read -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("value", [1e160, -1.7e308, 5e-324])
+def test_scores_thresholds_and_ranges_are_any_finite_numbers(stored: Stored, value: float) -> None:
+    records = [finished({A: value}), finished({A: value / 2}, 1)]
+    results = published(records, thresholds={A: value}, score_ranges={A: (-1.7e308, 1.7e308)})
+
+    assert read_results(stored(results)).measured_runs() == {RunId(0, 0): True, RunId(1, 0): value / 2 >= value}
+
+
 @pytest.mark.parametrize("read", [read_results, read_earlier_results])
 def test_rows_have_their_runs_and_unmeasured_runs_are_none(
     stored: Stored, read: Callable[[Path], PublishedResults]

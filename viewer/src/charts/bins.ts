@@ -17,12 +17,18 @@ export interface Binned {
 
 const MOST_VALUES = 8;
 const BINS = 20;
+const MOST = 8e307;
+
+/** A value as far as charts reach: a number can still hold the distance of any two. */
+export function drawn(value: number | null): number | null {
+  return value && Math.max(-MOST, Math.min(MOST, value));
+}
 
 /** Put values into bins; `group` numbers the part of a bar that a value belongs to. Null values are left out. */
 export function binned(values: ArrayLike<number | null>, group: (at: number) => number, nGroups: number, bounds?: [number, number]): Binned {
   const known: number[] = [];
   for (let at = 0; at < values.length; at++) if (values[at] !== null && group(at) >= 0) known.push(at);
-  const numbers = Float64Array.from(known, (at) => values[at]!).sort();
+  const numbers = Float64Array.from(known, (at) => drawn(values[at])!).sort();
   if (!numbers.length) return { bins: [], isDiscrete: false, most: 0 };
   const distinct = distinctValues(numbers);
   const bins = distinct ? distinct.map((value) => bin(value, value)) : ranges(numbers, bounds);

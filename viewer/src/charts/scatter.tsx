@@ -5,7 +5,7 @@ import { count, latency, money, plain } from "../format";
 import { go } from "../state/route";
 import { runId } from "../state/run_ids";
 import { Choice } from "../ui/choice";
-import { ticks } from "./bins";
+import { drawn, ticks } from "./bins";
 import { across, Axes, type Frame, up } from "./figure";
 import { linkToRuns, quoted } from "./run_links";
 
@@ -59,8 +59,8 @@ function axesOf({ head, runs }: RunPage): Axis[] {
     { name: "tokens", term: "tokens", values: runs.tokens, text: count },
     { name: "cost", term: "cost", values: runs.cost_usd, text: money },
     { name: "turns", term: "turns", values: runs.turns, text: plain },
-    ...[...new Set(head.functions.map((each) => each.name))].map((name) => ({ name, term: `fn:${quoted(name)}`, values: runs.scores[name] ?? [], text: plain })),
-    ...Object.entries(runs.metrics).map(([name, values]) => ({ name, term: `metric:${quoted(name)}`, values, text: plain })),
+    ...[...new Set(head.functions.map((each) => each.name))].map((name) => ({ name, term: `fn:${quoted(name)}`, values: (runs.scores[name] ?? []).map(drawn), text: plain })),
+    ...Object.entries(runs.metrics).map(([name, values]) => ({ name, term: `metric:${quoted(name)}`, values: values.map(drawn), text: plain })),
   ];
   return all.filter(({ values }) => {
     const known = Array.prototype.filter.call(values, (value: number | null) => value !== null);
