@@ -19,6 +19,7 @@ from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.reward import NotAScore, reward_of
 from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.text.user_frames import is_users_own
+from pytest_osmosis.text.user_objects import error_in_words, traceback_of, type_name
 
 try:
     from resource import RUSAGE_SELF, getrusage
@@ -27,7 +28,6 @@ except ImportError:  # Windows
 
 PROMPT: Final = "What is asked?"
 MOST_CHARS: Final = 10_000
-TYPE_NAME: Final = type.__dict__["__name__"].__get__
 TOLERANCE: Final = 1e-9
 """Scores that differ by no more than this are equal."""
 
@@ -172,46 +172,26 @@ def invoke(target: Target, call_input: CallInput) -> Any:
 
 
 def outcome_of_value(value: object) -> CallOutcome:
-    returned = quoted_text(_type_name(value))
+    returned = quoted_text(type_name(value))
     try:
         is_float = issubclass(type(value), float)
         return CallOutcome("score", reward_of(value).score, returned=returned, is_float=is_float)
     except NotAScore as error:
         return CallOutcome("not_a_score", text=quoted_text(str(error)), returned=returned)
     except Exception as error:  # its methods are user code
-        text = f"must return a number, got {returned}, which {_raised(error)}"
+        text = f"must return a number, got {returned}, which raised {error_in_words(error)}"
         return CallOutcome("not_a_score", text=quoted_text(text), returned=returned)
 
 
 def outcome_of_exception(error: BaseException) -> CallOutcome:
     kind: OutcomeKind = "refused" if issubclass(type(error), ValueError) or _raised_on_purpose(error) else "raised"
-    return CallOutcome(kind, text=quoted_text(_raised(error)), where=_where(error))
+    return CallOutcome(kind, text=quoted_text(f"raised {error_in_words(error)}"), where=_where(error))
 
 
 def quoted_text(text: str) -> str:
     """Return text on one line, shortened; very long text is cut before it is looked at."""
     head = text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "..."
     return shortened(escaped(" ".join(head.split())), 200)
-
-
-def _raised(error: BaseException) -> str:
-    """Return "raised KeyError: 'x'", whatever the text of the error does."""
-    text = error_text(error)
-    return f"raised {_type_name(error)}: {text}" if text else f"raised {_type_name(error)}"
-
-
-def error_text(error: BaseException) -> str:
-    """Return the text of an error, even if its `__str__` is broken."""
-    try:
-        return str(error)
-    except Exception as worse:
-        return f"(its text raised {_type_name(worse)})"
-
-
-def _type_name(value: object) -> str:
-    """Return the name of a value's type, which a metaclass cannot change."""
-    name: str = TYPE_NAME(type(value))
-    return name
 
 
 def _returned(target: Target, arguments: Mapping[str, Any]) -> Any:
@@ -242,7 +222,7 @@ def _awaited(value: Any) -> Any:
 
 def _raised_on_purpose(error: BaseException) -> bool:
     """Return True if a `raise` statement of the user raised the error, and not a failed operation."""
-    last = error.__traceback__
+    last = traceback_of(error)
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     if last is None or not is_users_own(last.tb_frame.f_code.co_filename):
@@ -255,7 +235,7 @@ def _raised_on_purpose(error: BaseException) -> bool:
 
 def _where(error: BaseException) -> str:
     """Return the innermost line of user code in the traceback: "rewards.py:12"."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users_own(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(traceback_of(error)) if is_users_own(frame.filename)]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from pytest_osmosis.text.safe import escaped, shortened
+from pytest_osmosis.text.user_objects import type_name
 
 FindingLevel = Literal["failure", "note"]
 WIDEST = 160
@@ -95,4 +96,4 @@ def _repr(value: object) -> str:
     try:
         return repr(value)
     except Exception as error:
-        return f"<an object whose text raised {type(error).__name__}>"
+        return f"<an object whose text raised {type_name(error)}>"

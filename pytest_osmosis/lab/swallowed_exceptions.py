@@ -17,12 +17,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pytest_osmosis.lab.calls import CallInput, CallOutcome, SwallowedException, call, error_text, quoted_text
+from pytest_osmosis.lab.calls import CallInput, CallOutcome, SwallowedException, call, quoted_text
 from pytest_osmosis.lab.target import Target
+from pytest_osmosis.text.user_objects import text_of, traceback_of
 
 BROAD = {"Exception", "BaseException"}
 MOST_CAUGHT = 100
 MOST_PATTERNS = 50
+_OBJECT: Any = AttributeError.__dict__["obj"]
 COMPILE = getattr(getattr(re, "_compile", None), "__code__", None)
 """The private function to which those of `re` give patterns. If it goes, only patterns in constants are known."""
 
@@ -39,7 +41,7 @@ def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
             if handler is not None and id(error) not in caught and len(caught) < MOST_CAUGHT:
                 line = _raised_at(error, path) or frame.f_lineno
                 caught[id(error)] = SwallowedException(
-                    _name_of(kind, error), quoted_text(error_text(error)), line, *handler
+                    _name_of(kind, error), quoted_text(text_of(error)), line, *handler
                 )
         return local
 
@@ -59,16 +61,16 @@ def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
     return replace(outcome, caught=tuple(caught.values()), patterns=tuple(patterns))
 
 
-def _name_of(kind: type[BaseException], error: object) -> str:
+def _name_of(kind: type[BaseException], error: BaseException) -> str:
     """Return the exception's name; "AttributeError of None" if a value was None, like a failed match."""
-    if issubclass(kind, AttributeError) and getattr(error, "obj", error) is None:
+    if issubclass(kind, AttributeError) and _OBJECT.__get__(error, kind) is None:
         return "AttributeError of None"
     return kind.__name__
 
 
-def _raised_at(error: object, path: str) -> int | None:
+def _raised_at(error: BaseException, path: str) -> int | None:
     """Return the innermost line of the file in the error's traceback."""
-    steps = traceback.walk_tb(getattr(error, "__traceback__", None))
+    steps = traceback.walk_tb(traceback_of(error))
     lines = [line for frame, line in steps if frame.f_code.co_filename == path]
     return lines[-1] if lines else None
 

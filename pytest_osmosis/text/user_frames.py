@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.text.safe import shortened
-from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, type_name
+from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, error_in_words, traceback_of, type_name
 
 if TYPE_CHECKING:
     import asyncio
@@ -85,9 +85,18 @@ def user_traceback(error: BaseException) -> str:
     try:
         return shortened(_named(_formatted(error)), MAX_CHARS)
     except Exception:
-        stack = traceback.extract_tb(BaseException.__dict__["__traceback__"].__get__(error))
+        stack = traceback.extract_tb(traceback_of(error))
         lines = ["Traceback (most recent call last):\n", *(_without_ours(stack) or stack).format(), type_name(error)]
         return shortened(_named("".join(lines)) + "\n", MAX_CHARS)
+
+
+def to_raise(error: Exception) -> Exception:
+    """Return an error of user code for pytest to catch, or one in its place if pytest could not look at it."""
+    try:
+        traceback.TracebackException.from_exception(error)
+        return error
+    except Exception:
+        return RuntimeError(f"raised {error_in_words(error)}").with_traceback(traceback_of(error))
 
 
 def _formatted(error: BaseException) -> str:
@@ -117,7 +126,7 @@ def _shorten_texts(part: Any) -> None:
 
 def passed_user_code(error: BaseException) -> bool:
     """Return True if user code raised `error`, or called the code that did."""
-    return bool(_without_ours(traceback.extract_tb(error.__traceback__)))
+    return bool(_without_ours(traceback.extract_tb(traceback_of(error))))
 
 
 def user_stack(frame: FrameType | None) -> str:

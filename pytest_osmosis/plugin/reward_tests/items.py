@@ -210,6 +210,7 @@ class CaseItem(RewardItem):
     def runtest(self) -> None:
         """Call the function; its exceptions are raised here, so that a debugger stops in its code."""
         from pytest_osmosis.lab.calls import invoke, outcome_of_exception, outcome_of_value
+        from pytest_osmosis.text.user_frames import to_raise
 
         case = self._case
         try:
@@ -218,7 +219,9 @@ class CaseItem(RewardItem):
             if not case.raises:
                 call = case.input.shown(self.target)
                 self.add_report_section("call", "case", f"{call} must {case.requirement}\n  case: {case.where}")
-                raise
+                if (shown := to_raise(error)) is error:
+                    raise
+                raise shown from None
             mismatch = case.mismatch(outcome_of_exception(error), error)
         if mismatch:
             pytest.fail(f"{case.input.shown(self.target)} {mismatch}\n  case: {case.where}", pytrace=False)

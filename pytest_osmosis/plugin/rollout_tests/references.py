@@ -32,7 +32,7 @@ from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, 
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.reward import Reward
-from pytest_osmosis.text.user_frames import is_ours, is_python
+from pytest_osmosis.text.user_frames import is_ours, is_python, to_raise
 
 T = TypeVar("T")
 
@@ -159,7 +159,8 @@ class ReferenceSolutions:
         try:
             reward = _outside_any_loop(lambda: self._host.replay(recorded, name))
         except Exception as error:
-            raise error.with_traceback(_from_users_frame(error.__traceback__))  # noqa: B904 (it is the same error)
+            shown = to_raise(error)
+            raise shown.with_traceback(_from_users_frame(shown.__traceback__))  # noqa: B904 (mostly the same error)
         if reward.score is None:
             raise ScoreError(f"{name} removed the reference solution (remove_sample)")
         return reward

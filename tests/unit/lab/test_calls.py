@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.lab.calls import CallInput, call
+from pytest_osmosis.lab.swallowed_exceptions import call_watched
+from pytest_osmosis.text.user_frames import to_raise
 from tests.unit.lab.functions import target
 
 INPUT = CallInput(answer="42", ground_truth="42")
@@ -41,3 +45,62 @@ def test_the_time_that_others_take_on_a_busy_machine_is_not_that_of_a_call(monke
 @pytest.mark.parametrize("function", [waits, waits_on_a_loop])
 def test_a_call_takes_the_time_that_it_waits(function: Any) -> None:
     assert call(target(function), INPUT).seconds >= 0.002
+
+
+class Opaque(AttributeError):
+    """An error that raises whatever is asked of it, also its class and its traceback."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def opaque(solution_str: str, ground_truth: str) -> float:
+    raise Opaque
+
+
+def swallows(solution_str: str, ground_truth: str) -> float:
+    try:
+        raise Opaque
+    except Exception:
+        return 0.0
+
+
+def returns_opaque(solution_str: str, ground_truth: str) -> Any:
+    class Number(float):
+        def __float__(self) -> float:
+            raise Opaque
+
+    return Number(1.0)
+
+
+@pytest.mark.parametrize("watch", [call, call_watched])
+def test_an_error_that_nobody_can_look_at_is_described_by_its_class(watch: Any) -> None:
+    raised = watch(target(opaque), CallInput("4"))
+
+    assert (raised.kind, raised.text) == ("refused", "raised Opaque: (its text raised RuntimeError)")
+    assert raised.where.startswith("test_calls.py:")
+    assert watch(target(swallows), CallInput("4")).score == 0.0
+    assert watch(target(returns_opaque), CallInput("4")).kind in ("score", "not_a_score")
+
+
+def test_such_an_error_that_is_swallowed_is_found() -> None:
+    here = replace(target(swallows), path=Path(__file__))
+
+    (caught,) = call_watched(here, CallInput("4")).caught
+
+    assert (caught.error, caught.text) == ("AttributeError of None", "(its text raised RuntimeError)")
+
+
+def test_pytest_gets_another_error_in_its_place() -> None:
+    try:
+        opaque("", "")
+    except Exception as error:
+        shown = to_raise(error)
+
+    assert str(shown) == "raised Opaque: (its text raised RuntimeError)"
+    assert shown.__traceback__ is not None
+    broken = ValueError("no number")
+    assert to_raise(broken) is broken
