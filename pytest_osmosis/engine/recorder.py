@@ -66,6 +66,7 @@ class Recorder:
         self._lines: list[bytes] = []
         self._outcomes: deque[tuple[RunId, Outcome]] = deque()
         self._journal_works = True
+        self._n_without_score, self._lowest_score = 0, 0.0
         self._n_reports = Counter[RunId]()
         self._loaded: LoadedEvent | None = None
         self.has_begun = False
@@ -276,14 +277,26 @@ class Recorder:
         if record.run.is_baseline:
             self.count(done=1, baseline=1)
             return
-        removed, deciding = record.status == "skipped", self.pass_rule.deciding
+        removed = record.status == "skipped"
         self.count(
             done=1,
             passed=self.pass_rule.passed(record),
             unmeasured=not removed and not self.pass_rule.measured(record),
             removed=removed,
-            score=record.scores.get(deciding[0], 0.0) if len(deciding) == 1 and record.status == "finished" else 0.0,
+            score=0.0 if removed else self._rise(record),
         )
+
+    def _rise(self, record: RunRecord) -> float:
+        """Return by how much a run changes the sum of scores, in which those without one have the lowest so far."""
+        deciding = self.pass_rule.deciding
+        if len(deciding) != 1:
+            return 0.0
+        if record.status != "finished" or (value := record.scores.get(deciding[0])) is None:
+            self._n_without_score += 1
+            return self._lowest_score
+        fall = min(0.0, value - self._lowest_score)
+        self._lowest_score += fall
+        return value + fall * self._n_without_score
 
     def skip(self, run: RunId, reason: str) -> None:
         """Report a run that will not be done."""

@@ -12,9 +12,10 @@ class RunCounts:
 
     `baseline` counts the runs of the baseline among `done`; `passed`, `unmeasured`, `removed` and `score` leave them
     out. `removed` counts runs that their Grader took out; `score` sums the scores of the deciding function, if there
-    is only one. `in_flight` leaves out the `retrying` runs, which wait for a retry, and the `held` runs, which wait
-    for a permit under the limit `held_by`. `repeated` counts runs that lost their host and are rolled out once more,
-    `stored` those among `done` whose rollout an earlier session made.
+    is only one, where a run without a score has the lower of 0.0 and the lowest so far. `in_flight` leaves out the
+    `retrying` runs, which wait for a retry, and the `held` runs, which wait for a permit under the limit `held_by`.
+    `repeated` counts runs that lost their host and are rolled out once more, `stored` those among `done` whose rollout
+    an earlier session made.
     """
 
     submitted: int = 0

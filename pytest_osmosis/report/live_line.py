@@ -151,7 +151,8 @@ def _shares(counts: RunCounts, *, mean: bool) -> list[_Part]:
     if not counted:
         return []
     parts = [_Part(f"{_percent(counts.passed, counted)} passed", 1)]
-    return parts + ([_Part(f"mean {score(counts.score / counted)}", 8)] if mean else [])
+    shows_mean = mean and math.isfinite(counts.score)
+    return parts + ([_Part(f"mean {score(counts.score / counted)}", 8)] if shows_mean else [])
 
 
 def _percent(part: int, whole: int) -> str:

@@ -13,7 +13,7 @@ from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
 from pytest_osmosis.report.summary import remark_lines, tokens_text
-from pytest_osmosis.results.results import ModelResults, Results, by_row, gate_value
+from pytest_osmosis.results.results import ModelResults, Results, by_row, floor_of, gate_value
 from pytest_osmosis.stats import POWER, Summary, mean
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import count, money, plural, score
@@ -205,9 +205,10 @@ def _worst_rows(results: Results, verdict: Verdict) -> list[str]:
     rule = verdict.rule
     if rule is None or verdict.state != "fails" or rule.is_regression:
         return []
+    floor = floor_of(rule, results.records, results.pass_rule)
     worst: list[tuple[float, RunId, str]] = []
     for row, records in by_row([record for record in results.records if record.status != "skipped"]).items():
-        by_run = {record.run: gate_value(rule, record, results.pass_rule) for record in records}
+        by_run = {record.run: gate_value(rule, record, results.pass_rule, floor) for record in records}
         values = {run: value for run, value in by_run.items() if value is not None}
         rate = mean(list(values.values())) if values else 1.0
         if rate < (rule.minimum if rule.metric == "mean" else 1.0):

@@ -367,9 +367,14 @@ def decided_scores(records: Iterable[RunRecord], pass_rule: PassRule) -> Iterato
 def runs_for(rule: GateRule, records: Sequence[RunRecord], pass_rule: PassRule) -> Runs:
     """Return the values that decide a gate, row by row, without runs that a grader took out."""
     counted = by_row([record for record in records if record.status != "skipped"])
-    function = _function_of(rule, pass_rule)
-    floor = 0.0 if function is None else pass_rule.unscored(records, function)
+    floor = floor_of(rule, records, pass_rule)
     return [[gate_value(rule, record, pass_rule, floor) for record in row] for row in counted.values()]
+
+
+def floor_of(rule: GateRule, records: Sequence[RunRecord], pass_rule: PassRule) -> float:
+    """Return what a run without a score counts as in a gate."""
+    function = _function_of(rule, pass_rule)
+    return 0.0 if function is None else pass_rule.unscored(records, function)
 
 
 def range_for(rule: GateRule, pass_rule: PassRule) -> tuple[float, float] | None:

@@ -417,3 +417,23 @@ async def later(messages):
 """
     live = scored_by(workspace, code, "sync", "later", data={"rows": "0"})
     assert live.kinds() == ["passed"]
+
+
+def test_the_sum_of_scores_so_far_takes_a_crash_for_the_lowest_score(workspace: Workspace) -> None:
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            if ctx.row_index % 2:
+                raise ValueError("crashed")
+            return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
+        """
+    )
+    code = """
+def low(messages):
+    return -0.5 if "2" in messages[0]["content"] else 0.25
+"""
+
+    live = scored_by(workspace, code, "low", evaluation={"batch_size": 1})
+
+    mean = live.results.by_function["rewards:low"].mean
+    assert live.run.engine.progress.score / 4 == mean == (0.25 - 0.5 - 0.5 - 0.5) / 4

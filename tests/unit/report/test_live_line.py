@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -127,6 +128,7 @@ def test_unknown_parts_are_left_out() -> None:
 
 def test_runs_that_a_grader_took_out_are_in_no_share() -> None:
     assert "100% passed, mean 1.000" in line(submitted=9, done=4, removed=2, passed=2, score=2.0)
+    assert "mean" not in line(submitted=9, done=4, passed=4, score=math.inf)
     assert "passed" not in line(submitted=9, done=2, removed=2)
 
 

@@ -150,6 +150,14 @@ def test_a_gate_on_a_mean_names_the_rows_with_the_lowest_means() -> None:
     ]
 
 
+def test_a_row_of_crashes_is_as_bad_as_the_worst_answer() -> None:
+    records = [*row(0, -0.5), failed("timeout", 1), *row(2, 0.9)]
+
+    assert gated(records, GateRule("mean", 0.8)) == [
+        "  worst rows: row0 -0.500, row1 -0.500; pytest-osmosis show x-1 row0-run0"
+    ]
+
+
 def test_a_gate_on_one_function_counts_what_that_function_passed() -> None:
     records = [finished({A: 1.0, B: 0.0}, 0), finished({A: 0.0, B: 1.0}, 1)]
 
