@@ -99,6 +99,36 @@ def test_an_eval_on_a_cluster_gives_what_it_gives_on_one_machine(workspace: Work
     assert all(each.has_ended for each in spawned.connections)
 
 
+class Saving(Spawned):
+    """Saves other reward functions as a scorer starts, after the hosts have loaded the code."""
+
+    rewards: Path
+
+    def __call__(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> RemoteConnection:
+        if name == "scorer":
+            self.rewards.write_text(REWARDS + "# saved\n", encoding="utf-8")
+        return super().__call__(name, setup, environ=environ, log=log, post=post)
+
+
+@pytest.mark.ray
+def test_a_scorer_on_a_cluster_with_other_code_scores_nothing(workspace: Workspace, cluster: RayCluster) -> None:
+    hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
+    spawned = Saving(hosts)
+    spawned.rewards = workspace.root / "rewards.py"
+    try:
+        hosts.open()
+        live = evaluated(workspace.config(None, scoring=SCORING), spawn=spawned)
+    finally:
+        hosts.close()
+    stopped = live.run.engine.stopped
+    assert stopped is not None
+    assert (stopped.reason, stopped.text.partition(";")[0]) == (
+        "systemic",
+        "rewards.py has changed since the eval loaded it",
+    )
+    assert not any("rewards:exact" in record.scores for record in live.results.records)
+
+
 def test_output_that_belongs_to_no_run_is_in_the_log_of_hosts(workspace: Workspace, spawned: Spawned) -> None:
     live = evaluated(workspace.config(None, execution=TWO, scoring=SCORING), spawn=spawned)
     log = live.run.directory.host_log.read_text(encoding="utf-8")
