@@ -130,11 +130,13 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
         "jsonschema",
         "tomli",
     }
-    assert set(project["optional-dependencies"]) == {"all", "parquet", "prices", "litellm", "lab", "mcp", "hub", "ray"}
+    assert set(project["optional-dependencies"]) == {
+        *("all", "asyncio", "parquet", "prices", "litellm", "lab", "mcp", "hub", "ray")
+    }
 
 
 def test_no_extra_brings_a_plugin_that_prints_in_every_pytest_run(project: dict[str, Any]) -> None:
-    extras = (required(requirements) for requirements in project["optional-dependencies"].values())
+    extras = (required(each) for name, each in project["optional-dependencies"].items() if name != "asyncio")
     plugins = {name for name in set().union(*extras) if name.startswith("pytest-")}
 
     assert plugins == {"pytest-json-report"}, "pytest-asyncio warns before a run that does not set one of its keys"
