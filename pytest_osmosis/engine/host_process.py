@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 BOOT = (
-    "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.fast_exit import register; register(); "
+    "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); "
+    "from pytest_osmosis.host.fast_exit import register; register(); "
     "from pytest_osmosis.host.main import main; {}main()"
 )
+"""Garbage is collected from the loading of user's code on: what these imports make stays, and looking at it costs more
+than a tenth of a start."""
 PULSE_BYTES = 1 << 16
 FEW_PULSE_BYTES = 1 << 12
 """The room for beats where files must be small (`ulimit -f`)."""
@@ -112,13 +115,16 @@ def _pulse_file() -> IO[bytes]:
 
 
 class PrestartedHost:
-    """One process, for the first host that is started. All others are started as usual."""
+    """One process, for the first host that is started. All others are started as usual.
 
-    def __init__(self) -> None:
+    It imports the client that most models need, unless nothing suggests that the eval `asks` a server.
+    """
+
+    def __init__(self, *, asks: bool = True) -> None:
         self._environ = dict(os.environ)
         self._host: HostProcess | None = None
         with contextlib.suppress(OSError):  # the first host reports it, if it fails too
-            self._host = started("pytest_osmosis.models.light", subprocess.DEVNULL)
+            self._host = started("pytest_osmosis.models.light" if asks else None, subprocess.DEVNULL)
 
     def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> HostConnection:
         """Connect to this process, or to a new one if it is in use or must start with another environment."""

@@ -104,7 +104,7 @@ def _clients(setup: Setup) -> Clients:
     They are made before user code is imported, so that a user's `openai.py` cannot take their place. Clients describe
     the platform to their servers, and finding that out starts a process; do it before user code may fork.
     """
-    if setup.role == "roll":
+    if setup.role == "roll" and any(target["client"] != "embedded" for target in setup.model_targets.values()):
         platform.platform()
     return clients_of(setup, os.environ)
 
@@ -112,6 +112,7 @@ def _clients(setup: Setup) -> Clients:
 def _load(setup: Setup) -> UserCode:
     """Load the user's code, with few garbage collections meanwhile. What stands in for `osmosis_ai` stays installed."""
     gc.set_threshold(COLLECT_AFTER_LOADING)
+    gc.enable()  # what started this process imported us without
     stand_in = StandIn()
     if setup.stand_in:
         stand_in.install()

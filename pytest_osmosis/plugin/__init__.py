@@ -120,7 +120,7 @@ def _prestarted(config: pytest.Config) -> PrestartedHost:
     """Start the first host. Do that before importing anything else for evals, because the host takes longer."""
     from pytest_osmosis.engine.host_process import PrestartedHost
 
-    prestarted = PrestartedHost()
+    prestarted = PrestartedHost(asks=options.seems_to_ask(config))
     config.add_cleanup(prestarted.close)
     return prestarted
 

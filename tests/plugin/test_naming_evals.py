@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.plugin.command.options import seems_to_run
+from pytest_osmosis.plugin.command.options import seems_to_ask, seems_to_run
 from tests.plugin.workspaces import Workspace
 
 
@@ -245,6 +246,29 @@ def test_a_host_starts_early_if_the_command_seems_to_run_an_eval(
     pytester: pytest.Pytester, typed: Sequence[str], starts: bool
 ) -> None:
     assert seems_to_run(pytester.parseconfig(*typed)) is starts
+
+
+@pytest.mark.parametrize(
+    ("typed", "asks"),
+    [
+        (("--osmosis-config=demo.toml",), False),
+        (("--osmosis-config", "demo.toml"), False),
+        (("demo.toml::x[row0-run0]", "tests"), False),
+        (("--osmosis-config=demo.toml", "--osmosis-config=served.toml"), True),
+        (("--osmosis-config=served.toml",), True),
+        (("--osmosis-config=served.toml", "--osmosis-model=demo/arithmetic"), False),
+        (("--osmosis-config=missing.toml",), True),
+        (("--osmosis-config=folder.toml",), True),
+        (("--osmosis-agent=chat", "--osmosis-model=openai/x"), True),
+    ],
+)
+def test_an_early_host_imports_a_client_unless_the_demo_model_is_named(
+    pytester: pytest.Pytester, typed: Sequence[str], asks: bool
+) -> None:
+    Path("demo.toml").write_text('[experiment]\nmodel_path = "demo/arithmetic"')
+    Path("served.toml").write_text('[experiment]\nmodel_path = "openai/x"')
+    Path("folder.toml").mkdir()
+    assert seems_to_ask(pytester.parseconfig(*typed)) is asks
 
 
 def test_addopts_start_no_host_early(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
