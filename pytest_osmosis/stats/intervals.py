@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -57,7 +58,7 @@ def gaffke(
         raise ValueError(f"the interval is undefined for values outside {lowest:g}..{highest:g}")
     unit = 2.0 ** (math.frexp(max(abs(lowest), abs(highest)))[1] - 1)  # so that sums cannot overflow
     groups = _grouped((math.fsum(value / unit for value in row), len(row)) for row in rows)
-    mirrored = [group._replace(total=-group.total) for group in groups]
+    mirrored = tuple(group._replace(total=-group.total) for group in groups)
     tail = (1 - level) / 2
     low, high = _lower_bound(groups, lowest / unit, tail), -_lower_bound(mirrored, -highest / unit, tail)
     return Interval(max(lowest, low * unit), min(highest, high * unit), METHOD, level)
@@ -92,7 +93,8 @@ def runs_of_one_more(groups: Sequence[RowGroup]) -> float:
     return squares / math.fsum(group.n_rows * group.n_runs for group in groups)
 
 
-def _lower_bound(groups: Sequence[RowGroup], lowest: float, tail: float) -> float:
+@functools.lru_cache(maxsize=256)  # a few rows take longest, and an eval asks for the same ones several times
+def _lower_bound(groups: tuple[RowGroup, ...], lowest: float, tail: float) -> float:
     """Return the value whose `lower_tail` is `tail`.
 
     Searches by regula falsi (the Illinois variant) for the root of the tail's normal quantile, which is almost linear.
@@ -127,17 +129,17 @@ def _lower_bound(groups: Sequence[RowGroup], lowest: float, tail: float) -> floa
     return value
 
 
-def _grouped(rows: Iterable[tuple[float, int]]) -> list[RowGroup]:
+def _grouped(rows: Iterable[tuple[float, int]]) -> tuple[RowGroup, ...]:
     """Group rows, each a total and a number of runs. Beyond `MAX_GROUPS` groups, rows with similar means are alike."""
     counts = Counter(rows)
     if len(counts) <= MAX_GROUPS:
-        return [RowGroup(total, n_runs, n_rows) for (total, n_runs), n_rows in counts.items()]
+        return tuple(RowGroup(total, n_runs, n_rows) for (total, n_runs), n_rows in counts.items())
     means = [total / n_runs for total, n_runs in counts]
     low, width = min(means), (max(means) - min(means)) / MAX_GROUPS or 1.0
     alike: dict[tuple[int, int], Counter[float]] = defaultdict(Counter)
     for (total, n_runs), n_rows in counts.items():
         alike[n_runs, int((total / n_runs - low) / width)][total] = n_rows
-    return [
+    return tuple(
         RowGroup(math.fsum(total * n for total, n in totals.items()) / totals.total(), n_runs, totals.total())
         for (n_runs, _), totals in alike.items()
-    ]
+    )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 STEP = 0.1  # of the trapezoidal rule: twelve digits are right
-NEGLIGIBLE = 1e-17
+NEGLIGIBLE = 1e-14
 ROUNDING = 1e-15  # a factor that is smaller than this part of the largest is a rounding error
 MAX_LEAN = 0.8  # the sine of the angle by which the path turns off the vertical
 
@@ -78,11 +78,10 @@ def _integral(slopes: Sequence[tuple[float, float]], start: float, room: float) 
     total = scale * rise / start / 2
     for step in itertools.count(1):
         sinh, cosh = math.sinh(step * STEP), math.cosh(step * STEP)
-        x, y = scale * lean * (cosh - 1), scale * rise * sinh
-        size = -0.5 * math.fsum(shape * math.log((1 - slope * x) ** 2 + (slope * y) ** 2) for slope, shape in slopes)
-        turn = math.fsum(shape * math.atan2(slope * y, 1 - slope * x) for slope, shape in slopes)
+        away = complex(scale * lean * (cosh - 1), scale * rise * sinh)
         pace = complex(scale * rise * cosh, -scale * lean * sinh)
-        part = cmath.rect(math.exp(size), turn) * pace / complex(start + x, y)
+        power = sum([shape * cmath.log(1 - slope * away) for slope, shape in slopes])
+        part = cmath.exp(-power) * pace / (start + away)
         total += part.real
         if abs(part) < NEGLIGIBLE * abs(total):
             return total * STEP / math.pi
