@@ -13,8 +13,7 @@ from pathlib import Path
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.files import private
-from pytest_osmosis.host.artifacts import MOST_BYTES, MOST_FILES
-from pytest_osmosis.host.protocol import ArtifactEvent, Key, LeftOutEvent
+from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, ArtifactEvent, Key, LeftOutEvent
 from pytest_osmosis.text.numbers import plural
 
 LEFT_OUT = {

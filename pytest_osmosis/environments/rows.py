@@ -13,22 +13,22 @@ It reads one request from stdin (`RowsRequest`), and leaves files in the folder 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment, load
-from pytest_osmosis.environments.rubric import function_names, is_grouped
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
 from pytest_osmosis.processes.core_files import leave_no_core_file
 from pytest_osmosis.text.user_frames import user_traceback
 from pytest_osmosis.text.user_objects import error_in_words, type_name
+
+if TYPE_CHECKING:
+    from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment
 
 ROWS, FACTS, FAILURE = "rows.jsonl", "facts.json", "failure.json"
 PASS_THRESHOLD = 0.5
@@ -53,6 +53,8 @@ class RowsRequest(TypedDict):
 
 def main() -> None:
     """Answer the request on stdin."""
+    from pytest_osmosis.environments.load import EnvironmentSource, load
+
     leave_no_core_file()
     request: RowsRequest = json.loads(sys.stdin.read())
     folder = Path(request["answer"])
@@ -73,6 +75,8 @@ def main() -> None:
 
 def _tear_down(loaded: LoadedEnvironment) -> None:
     """Release what the environment holds. An error is printed, and changes nothing: the answer is given."""
+    import asyncio
+
     try:
         asyncio.run(asyncio.wait_for(loaded.tear_down(), TEAR_DOWN_S))
     except Exception:
@@ -100,6 +104,8 @@ def _answer(source: EnvironmentSource, loaded: LoadedEnvironment, rows: Path) ->
 
 
 def _facts(environment: Any) -> dict[str, Any]:
+    from pytest_osmosis.environments.rubric import function_names, is_grouped
+
     threshold = getattr(environment, "pass_threshold", None)
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool) and math.isfinite(threshold)
     return {

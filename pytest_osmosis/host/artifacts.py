@@ -21,14 +21,10 @@ from time import CLOCK_REALTIME, clock_gettime_ns
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from pytest_osmosis.host.protocol import EventSink, Key, LeftOutEvent, WhyLeftOut
+from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, EventSink, Key, LeftOutEvent, WhyLeftOut
 
 T = TypeVar("T")
 
-MOST_BYTES = 64 << 20
-"""The artifacts of an attempt are sent up to this size."""
-MOST_FILES = 10_000
-"""The artifacts of an attempt are sent up to this number of files and folders."""
 DEEPEST = 32
 """Folders within so many others are left out."""
 PIECE_BYTES = 96 << 10

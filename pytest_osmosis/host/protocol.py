@@ -32,6 +32,11 @@ from pytest_osmosis.text.json_line import dumps
 Role = Literal["roll", "score"]
 WhyLeftOut = Literal["large", "unreadable", "special"]
 
+MOST_BYTES = 64 << 20
+"""The artifacts of an attempt are sent up to this size."""
+MOST_FILES = 10_000
+"""The artifacts of an attempt are sent up to this number of files and folders."""
+
 TEARDOWN_S = 30.0
 """An environment gets this long at the end to release what it holds, like sandboxes."""
 

@@ -18,8 +18,8 @@ from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
 from pytest_osmosis.evals import prepare
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.host.artifacts import MOST_BYTES, MOST_FILES, PIECE_BYTES
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.artifacts import PIECE_BYTES
+from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, Setup
 from tests.engine import evaluating
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import ChatServer
