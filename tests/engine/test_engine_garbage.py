@@ -11,11 +11,11 @@ pytestmark = pytest.mark.slow
 
 TELLS = """
 import gc
-WHILE_LOADING = gc.get_threshold()[0]
+WHILE_LOADING, IS_ENABLED = gc.get_threshold()[0], gc.isenabled()
 {}
 
 async def rollout(ctx):
-    said = f"{{WHILE_LOADING}} {{gc.get_threshold()[0]}}"
+    said = f"{{WHILE_LOADING}} {{gc.get_threshold()[0]}} {{IS_ENABLED}} {{gc.isenabled()}}"
     return [*ctx.prompt, {{"role": "assistant", "content": said}}]
 """
 
@@ -27,4 +27,4 @@ def test_garbage_is_collected_rarely_unless_user_code_sets_a_threshold(
     workspace.agent(TELLS.format(set_by_user))
     live = evaluated(workspace.config(None))
     said = {event["messages"][-1]["content"] for event in live.events("rollout")}
-    assert said == {f"{COLLECT_AFTER_LOADING} {later}"}
+    assert said == {f"{COLLECT_AFTER_LOADING} {later} True True"}
