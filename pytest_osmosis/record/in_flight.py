@@ -1,4 +1,7 @@
-"""The rollouts in flight in an eval run that another process performs, read from its journal as that grows."""
+"""The rollouts in flight in an eval run that another process performs, read from its journal as that grows.
+
+Lines are not checked: who stops an eval run must be able to, whatever its journal is like.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,10 @@
 
 Appended lines reach the operating system at once, so a killed process loses none of them. They are forced to the disk
 at most once a second and at the end, which matters only if the machine dies. Readers skip a torn last line, which a
-crash in the middle of an append leaves; a bad line elsewhere is an error. The writer holds the lock of the run
-directory (`run_lock`).
+crash in the middle of an append leaves; a bad line elsewhere is an error. The last member of each line, `crc`, is the
+CRC-32 of the bytes before it, so that a changed byte is an error too and never another score. Only lines are checked:
+of a whole line that is missing, its neighbours know nothing. The writer holds the lock of the run directory
+(`run_lock`).
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 from typing import IO, Any, Literal
+from zlib import crc32
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.shapes import ShapeFault, quoted
+from pytest_osmosis.files.shapes import ShapeFault
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.event_shapes import check_event
 from pytest_osmosis.record.last_lines import end_of_lines
@@ -31,6 +35,10 @@ from pytest_osmosis.record.run_record import Event
 SYNC_INTERVAL_S = 1.0
 READ_BYTES = 1 << 16
 MOST_LINE_BYTES = 1 << 27
+_CHECKSUM_KEY = b',"crc":"'
+_CHECKSUM = _CHECKSUM_KEY + b'%08x"}\n'
+_CHECKSUM_BYTES = len(_CHECKSUM % 0)
+_CHECKSUM_AND_MORE = re.compile(_CHECKSUM_KEY + rb'([0-9a-f]{8})"\}.', re.DOTALL)
 
 
 class Journal:
@@ -100,8 +108,34 @@ class Journal:
 
 
 def encode(event: Event) -> bytes:
-    """Return the line of an event: pure ASCII, strict JSON."""
-    return json.dumps(event, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+    """Return the line of an event: pure ASCII, strict JSON, with its checksum."""
+    return with_checksum(json.dumps(event, separators=(",", ":"), allow_nan=False).encode("ascii"))
+
+
+def with_checksum(line: bytes) -> bytes:
+    """Return the line of an event that is JSON already: the same bytes, and their checksum as the last member."""
+    members = line.rpartition(b"}")[0]
+    return members + _CHECKSUM % crc32(members)
+
+
+def checked(line: bytes, where: str) -> bytes:
+    """Return the JSON of a line without its checksum. Raises `JournalError` unless the line ends with the right one."""
+    members, checksum = line[:-_CHECKSUM_BYTES], line[-_CHECKSUM_BYTES:]
+    if checksum != _CHECKSUM % crc32(members):
+        is_there = checksum.startswith(_CHECKSUM_KEY)
+        fault = "its checksum (crc) does not match its bytes" if is_there else "it does not end with a checksum (crc)"
+        raise JournalError(f"{where}: not a journal line: {fault}; {_DAMAGED}")
+    return members + b"}"
+
+
+def _begins_with_a_line(torn: bytes) -> bool:
+    """Return True if a last line that seems torn is a whole one and more: the newline between them was changed."""
+    begin = crc = 0
+    for found in _CHECKSUM_AND_MORE.finditer(torn):
+        crc, begin = crc32(torn[begin : found.start()], crc), found.start()
+        if crc == int(found[1], 16):
+            return True
+    return False
 
 
 def replay(path: Path) -> Iterator[Event]:
@@ -160,11 +194,18 @@ class EventReader:
 
 
 def _line(file: IO[bytes], where: str) -> bytes | None:
-    """Return the next whole line, None at the end or before a torn line. Raises `JournalError` if it is too long."""
+    """Return the next whole line, None at the end or before a torn line.
+
+    Raises `JournalError` if it is too long, and for a last line with another byte in place of its newline.
+    """
     try:
         line = file.readline(MOST_LINE_BYTES)
-        if len(line) < MOST_LINE_BYTES or line.endswith(b"\n"):
-            return line if line.endswith(b"\n") else None
+        if line.endswith(b"\n"):
+            return line
+        if len(line) < MOST_LINE_BYTES:
+            if _begins_with_a_line(line):
+                raise JournalError(f"{where}: not a journal line: its newline was changed; {_DAMAGED}")
+            return None
         while rest := file.read(READ_BYTES):
             if b"\n" in rest:
                 raise JournalError(
@@ -184,9 +225,9 @@ def _opened(path: Path) -> IO[bytes]:
 
 def _event(line: bytes, where: str) -> dict[str, Any]:
     try:
-        event: dict[str, Any] = parsed(line.decode("ascii"))
-        if not isinstance(event, dict):
-            raise ShapeFault(f"an event is a JSON object, this is {quoted(event)}")
+        event: dict[str, Any] = parsed(checked(line, where).decode("ascii"))
+        if "crc" in event:
+            raise ShapeFault("it has two checksums (crc)")
         check_event(event)
     except ValueError as error:
         raise JournalError(f"{where}: not a journal line: {error}; {_DAMAGED}") from error

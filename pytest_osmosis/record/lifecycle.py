@@ -15,10 +15,12 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
+from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
 from pytest_osmosis.files.shapes import ShapeFault, moment
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.event_shapes import check_event
+from pytest_osmosis.record.journal import checked
 from pytest_osmosis.record.last_lines import last_line, last_line_with
 from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -77,10 +79,13 @@ def lifecycle_of(directory: RunDirectory) -> Lifecycle:
             return _ended(journal, directory, holder)
     except (FileFault, OSError):
         return _published(directory, holder) or _without_session(directory, holder)
+    except JournalError:
+        reason = f"{directory.journal.name} was damaged; pytest-osmosis show {directory.name} says where"
+        return Lifecycle("failed", reason, holder)
 
 
 def _ended(journal: IO[bytes], directory: RunDirectory, holder: Holder | None) -> Lifecycle:
-    """Return the status of an eval run that nobody rolls out."""
+    """Return the status of an eval run that nobody rolls out. Raises `JournalError` for a line that was changed."""
     last = _event(last_line(journal))
     if last.get("ev") == "ended":
         return _of_event(last, directory, holder)
@@ -123,11 +128,14 @@ WAS_KILLED = "was killed, or its machine failed"
 
 
 def _event(line: bytes) -> Event:
-    """Return the event of a line about a session, or of a short one; empty for any other line."""
+    """Return the event of a line about a session, or of a short one; empty for any other line, and without one.
+
+    Raises `JournalError` for a line that was changed.
+    """
+    if not line.endswith(b"\n"):
+        return {}
     try:
-        event = parsed(line.decode("ascii"))
-        if not isinstance(event, dict):
-            return {}
+        event: Event = parsed(checked(line, "").decode("ascii"))
         check_event(event)
     except (ValueError, TypeError, KeyError):
         return {}

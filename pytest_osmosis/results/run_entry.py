@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
+from pytest_osmosis.record.journal import checked
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -123,28 +124,33 @@ def _entry(
 class RolloutCounter:
     """Counts the runs with a rollout in journals, in each only the lines that are new since it was counted last.
 
-    A run that broke and was rolled out again counts once. Lines are not parsed, because there may be many large ones.
+    A run that broke and was rolled out again counts once. Lines are checked but not parsed, because there may be many
+    large ones.
     """
 
     def __init__(self) -> None:
-        self._counted: dict[Path, tuple[int, int, set[bytes]]] = {}
+        self._counted: dict[Path, tuple[int, int, int, set[bytes]]] = {}
 
     def count(self, journal: Path) -> int | None:
-        """Return the number of runs with a rollout in a journal, None if it cannot be read."""
+        """Return the number of runs with a rollout in a journal, None if it cannot be read.
+
+        Raises `JournalError` for a line whose bytes were changed.
+        """
         try:
             with open_file(journal) as file:
                 status = os.fstat(file.fileno())
-                number, position, runs = self._counted.get(journal, (0, 0, set()))
-                if number != status.st_ino or position > status.st_size:
-                    position, runs = 0, set()
+                file_number, position, n_lines, runs = self._counted.get(journal, (0, 0, 0, set()))
+                if file_number != status.st_ino or position > status.st_size:
+                    position, n_lines, runs = 0, 0, set()
                 file.seek(position)
                 for line in file:
                     if not line.endswith(b"\n"):
                         break
-                    position += len(line)
+                    checked(line, f"{journal}:{n_lines + 1}")
+                    position, n_lines = position + len(line), n_lines + 1
                     if line.startswith(_ROLLOUT):
                         runs.add(line[len(_ROLLOUT) : line.find(_ATTEMPT)])
         except (FileFault, OSError):
             return None
-        self._counted[journal] = status.st_ino, position, runs
+        self._counted[journal] = status.st_ino, position, n_lines, runs
         return len(runs)

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.record.journal import checked
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import FOLDS, RunRecord, Settling
 from pytest_osmosis.results.stored_results import POSITION, Replayed, Replaying
@@ -45,7 +46,7 @@ class EndedJournal:
         return self._replaying.found
 
     def read(self) -> ChangedRuns:
-        """Read the journal, once. Raises `JournalError` if it cannot be read."""
+        """Read the journal, once. Raises `JournalError` if it cannot be read, or a byte of it was changed."""
         if self._is_read:
             return ChangedRuns(frozenset())
         try:
@@ -64,9 +65,10 @@ class EndedJournal:
 
     def _read(self, lines: Iterable[bytes]) -> None:
         position, settling = 0, Settling()
-        for line in lines:
-            if _PASSED_OVER.match(line) is None:
-                event = {**self._event(line), POSITION: position}
+        for number, line in enumerate(lines, 1):
+            text = checked(line, f"{self.journal}:{number}")
+            if _PASSED_OVER.match(text) is None:
+                event = {**self._event(text), POSITION: position}
                 if event["ev"] not in FOLDS:
                     self._replaying.apply(event, position)
                 for each in settling.apply(event):

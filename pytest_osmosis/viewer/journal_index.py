@@ -7,6 +7,7 @@ whole. The journal of another eval run at the same path is read from its begin.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -14,7 +15,7 @@ from weakref import finalize
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.record.journal import events_from
+from pytest_osmosis.record.journal import checked, events_from
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import FOLDS, Event, RunRecord
 from pytest_osmosis.results.stored_results import POSITION, Replayed, Replaying
@@ -176,7 +177,7 @@ def _is_asked(message: Mapping[str, Any]) -> bool:
 
 
 class JournalSlices:
-    """Cuts conversations out of a journal without parsing them. A journal may grow meanwhile.
+    """Cuts conversations out of a journal without parsing them: their lines are checked. A journal may grow meanwhile.
 
     It is read, not mapped: a file that is cut short under a map kills its readers.
     """
@@ -205,7 +206,7 @@ class JournalSlices:
         return b'{"rollout":%b,"scores":[%b]}' % (rollout, b",".join(map(self._line, places.scores)))
 
     def _line(self, position: int) -> bytes:
-        """Return the line that begins at a position, which follows the end of another one."""
+        """Return the JSON of the line that begins at a position, which follows the end of another one."""
         before = min(position, 1)
         try:
             file = self._opened()
@@ -215,10 +216,10 @@ class JournalSlices:
                 read += more
         except (FileFault, OSError) as error:
             raise JournalError(f"{self._path}: cannot be read: {error}") from error
-        line = read[before:end]
-        if end < 0 or read[:before] not in (b"", b"\n") or not (line.startswith(b"{") and line.endswith(b"}")):
-            raise JournalError(f"{self._path}: the file was changed while it was read; open the eval run again")
-        return line
+        if read[:before] in (b"", b"\n"):
+            with suppress(JournalError):
+                return checked(read[before : end + 1], "")
+        raise JournalError(f"{self._path}: the file was changed while it was read; open the eval run again")
 
     def _opened(self) -> FileIO:
         if self._file is None:

@@ -12,6 +12,7 @@ import pytest
 from pytest_osmosis.stats import holm
 from tests.cli.real_runs import RealRuns
 from tests.cli.stored_runs import RESULTS, Cli, Stored
+from tests.journals import with_checksums
 from tests.unit.made import finished, published
 
 
@@ -150,7 +151,7 @@ def test_what_rollouts_depend_on_is_compared_too(copied: RealRuns, typed: Cli) -
     began, loaded, *rest = journal.read_text().splitlines(keepends=True)
     event = json.loads(loaded)
     event["digests"]["rewards:score"] = "0" * 16
-    journal.write_text("".join([began, json.dumps(event, separators=(",", ":")) + "\n", *rest]))
+    journal.write_bytes(with_checksums("".join([began, json.dumps(event) + "\n", *rest]).encode()))
     lines = [" ".join(line.split()) for line in typed("runs", "compare", "x~1", "x").splitlines()]
     assert "[agent] max_turns 10 -> 3" in lines
     assert 'names in [env] [] -> ["PROMPT"]' in lines

@@ -14,6 +14,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from pytest_osmosis.record.journal import encode
 from pytest_osmosis.results.export_table import MEMBERS
 from tests.cli.real_runs import FORMULA, RealRuns
 from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, Stored
@@ -185,9 +186,9 @@ for format in ("jsonl", "csv", "parquet"):
 def test_memory_does_not_grow_with_the_texts(typed: Cli, stored: Stored, tmp_path: Path) -> None:
     for name, length in (("short", 1), ("long", 100_000)):
         texts = [{"role": "user", "content": "x" * length}, {"role": "assistant", "content": "y"}]
-        with (stored(name, results=None) / "journal.jsonl").open("a") as journal:
+        with (stored(name, results=None) / "journal.jsonl").open("ab") as journal:
             for row in range(300):  # 30 MB of long texts
-                journal.write(json.dumps({**ROLLOUT, "row": row, "messages": texts, "n_prompt": 1}) + "\n")
+                journal.write(encode({**ROLLOUT, "row": row, "messages": texts, "n_prompt": 1}))
 
     done = subprocess.run([sys.executable, "-c", PEAKS], cwd=tmp_path, capture_output=True, text=True, check=True)
 

@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.viewer_runs import SyntheticRun, write_run
 from tests.cli.dashboards import DEADLINE_S, RunningDashboard, dashboard
+from tests.journals import with_checksums
 
 NAME = "support-1"
 END = b"\r\n\r\n"
@@ -123,8 +124,8 @@ def test_whoever_lacks_the_token_gets_no_data(running: RunningDashboard) -> None
 def test_a_key_that_the_journal_has_is_not_told(tmp_path: Path) -> None:
     """A text that becomes secret after the run, because it is a key by then."""
     directory = write_run(tmp_path, SyntheticRun(NAME, rows=2, n=1))
-    lines = directory.journal.read_bytes()
-    directory.journal.write_bytes(lines.replace(b'"content":"', b'"content":"' + SECRET.encode() + b" "))
+    lines = directory.journal.read_bytes().replace(b'"content":"', b'"content":"' + SECRET.encode() + b" ")
+    directory.journal.write_bytes(with_checksums(lines))
     with dashboard(tmp_path, "--no-open", OPENAI_API_KEY=SECRET) as running:
         page = running.api(f"runs/{NAME}").json
         texts = [running.api(f"runs/{NAME}/conversations/{at}").text for at in range(len(page["runs"]["row"]))]

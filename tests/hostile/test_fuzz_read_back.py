@@ -20,6 +20,7 @@ from pytest_osmosis.evals.rescore import prepare_rescore
 from pytest_osmosis.lab.case_files import cases_by_function
 from pytest_osmosis.lab.target import target_of
 from pytest_osmosis.record.find_run import find_run, stored
+from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.report.comparison_json import comparison_json
 from pytest_osmosis.report.comparison_page import comparison_lines
@@ -35,6 +36,7 @@ from pytest_osmosis.results.table_files import TableFormat, table_text, write_ta
 from pytest_osmosis.text.outlet import Outlet
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
+from tests.journals import with_checksums
 from tests.unit.made import MANIFEST, finished, published
 
 RUN = {"row": 0, "run": 0}
@@ -110,7 +112,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / ".osmosis/runs/x-1"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps(MANIFEST), encoding="utf-8")
-    (folder / "journal.jsonl").write_text("\n".join(map(json.dumps, EVENTS)) + "\n", encoding="utf-8")
+    (folder / "journal.jsonl").write_bytes(b"".join(map(encode, EVENTS)))
     (folder / "results.json").write_text(json.dumps(RESULTS, indent=2), encoding="utf-8")
     shutil.copytree(folder, folder.with_name("intact"))
     return folder
@@ -168,7 +170,7 @@ def test_journals(fuzz: Fuzzer, run: Path) -> None:
     journal, folder = run / "journal.jsonl", Path()
 
     def target(content: bytes) -> None:
-        journal.write_bytes(content)
+        journal.write_bytes(with_checksums(content) if len(content) % 8 else content)
         each(
             lambda: StoredRollouts(journal).took_ms,
             *shown("x-1", "row0-run0"),

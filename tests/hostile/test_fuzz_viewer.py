@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.viewer.dashboard import Dashboard
@@ -22,6 +23,7 @@ from pytest_osmosis.viewer.report_file import END
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines
 from tests.hostile.test_fuzz_read_back import EVENTS, RESULTS, TOML
+from tests.journals import with_checksums
 from tests.unit.made import MANIFEST
 
 NAME, INTACT = "x-1", "intact"
@@ -40,7 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / ".osmosis/runs" / NAME
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps(manifest(tmp_path)), encoding="utf-8")
-    (folder / "journal.jsonl").write_text("\n".join(map(json.dumps, EVENTS)) + "\n", encoding="utf-8")
+    (folder / "journal.jsonl").write_bytes(b"".join(map(encode, EVENTS)))
     (folder / "results.json").write_text(json.dumps(RESULTS, indent=2), encoding="utf-8")
     shutil.copytree(folder, folder.with_name(INTACT))
     return folder
@@ -100,7 +102,7 @@ def test_journals(fuzz: Fuzzer, run: Path) -> None:
     away = results.with_suffix(".away")
 
     def target(content: bytes) -> None:
-        journal.write_bytes(content)
+        journal.write_bytes(with_checksums(content) if len(content) % 8 else content)
         check_pages(run.parents[2])
         results.rename(away)
         check_pages(run.parents[2])

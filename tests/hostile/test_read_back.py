@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.record.journal import with_checksum
 from tests.hostile.workspaces import HostileWorkspace
 
 HUGE = "9" * 400
@@ -61,12 +62,14 @@ def test_damaged_files_that_the_user_names_are_usage_errors(hostile: HostileWork
     assert hostile.run("--osmosis-config=configs/eval/x.toml").ret == 0
     run = results_of(hostile)[0].parent
     good = {name: (run / name).read_bytes() for name in ("manifest.json", "journal.jsonl", "results.json")}
-    misshapen = b'{"ev":"rollout","row":0,"run":0,"attempt":1,"ms":NaN}\n'
+    misshapen = with_checksum(b'{"ev":"rollout","row":0,"run":0,"attempt":1,"ms":NaN}')
+    other_scores = good["journal.jsonl"].replace(b'{"rewards:exact":', b'{"rewards:exact":-')
     cases = [
         ("manifest.json", DAMAGES["another version"], "manifest.json: schema_version: must be one of 1, got 99"),
         ("manifest.json", DAMAGES["deep"], "manifest.json: is not JSON: it is nested deeper than 500"),
         ("journal.jsonl", misshapen + good["journal.jsonl"], "journal.jsonl:1: not a journal line: NaN is not JSON"),
         ("journal.jsonl", DAMAGES["nul"] + b"\n" + good["journal.jsonl"], "journal.jsonl:1: not a journal line: "),
+        ("journal.jsonl", other_scores, "not a journal line: its checksum (crc) does not match its bytes"),
         ("results.json", DAMAGES["half"], "results.json: is not JSON: "),
     ]
     for name, content, text in cases:

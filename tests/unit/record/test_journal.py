@@ -6,13 +6,22 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.journal import Journal, encode, event_at, replay, replay_with_positions
+from pytest_osmosis.record.journal import (
+    Journal,
+    checked,
+    encode,
+    event_at,
+    replay,
+    replay_with_positions,
+    with_checksum,
+)
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
 
@@ -45,7 +54,8 @@ def test_appended_events_are_replayed(events: list[dict[str, Any]]) -> None:
 
 
 def test_an_event_is_one_line_of_ascii() -> None:
-    assert encode({"text": "a\nü\ud800"}) == b'{"text":"a\\n\\u00fc\\ud800"}\n'
+    members = b'{"text":"a\\n\\u00fc\\ud800"'
+    assert encode({"text": "a\nü\ud800"}) == members + b',"crc":"%08x"}\n' % crc32(members)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -62,14 +72,22 @@ def test_lines_can_be_read_while_the_journal_is_open(tmp_path: Path) -> None:
     journal.close()
 
 
-@pytest.mark.parametrize("torn", [b'{"ev": "other", "n":', b'{"ev": "other", "n":2}', b"\xff"])
+@pytest.mark.parametrize(
+    "torn", [b'{"ev": "other", "n":', b'{"ev": "other", "n":2}', b"\xff", encode({"ev": "other", "n": 2})[:-1]]
+)
 def test_a_torn_last_line_is_skipped(tmp_path: Path, torn: bytes) -> None:
     path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}), torn)
 
     assert list(replay(path)) == [{"ev": "other", "n": 1}]
 
 
-@pytest.mark.parametrize("bad", [b"{\n", b"\n", b"\xff\n", b"[1]\n", b"3\n", b"\0\0\0\0\n"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *(b"{\n", b"\n", b"\xff\n", b"[1]\n", b"3\n", b"\0\0\0\0\n"),
+        *(with_checksum(b"\xff}"), with_checksum(b"3}"), with_checksum(b'{"ev":"other"}}')),
+    ],
+)
 def test_an_error_names_any_other_bad_line(tmp_path: Path, bad: bytes) -> None:
     path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}), bad, encode({"ev": "other", "n": 3}))
 
@@ -116,7 +134,7 @@ MISSHAPEN = {
 
 @pytest.mark.parametrize("line", MISSHAPEN)
 def test_an_event_of_another_shape_is_named_with_its_member(tmp_path: Path, line: str) -> None:
-    path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}), line.encode() + b"\n")
+    path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}), with_checksum(line.encode()))
 
     with pytest.raises(JournalError) as raised:
         list(replay(path))
@@ -124,6 +142,131 @@ def test_an_event_of_another_shape_is_named_with_its_member(tmp_path: Path, line
     assert f"journal.jsonl:2: not a journal line: {MISSHAPEN[line]}" in str(raised.value)
     assert str(raised.value).isprintable()
     assert len(str(raised.value)) < 500
+
+
+RUN: dict[str, Any] = {"row": 0, "run": 0, "attempt": 1}
+MESSAGES = [{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}]
+SESSION: list[dict[str, Any]] = [
+    {"ev": "loaded", "scorers": ["f"], "digests": {"f": "0"}},
+    {"ev": "start", **RUN},
+    {
+        "ev": "rollout",
+        **RUN,
+        "ms": 1.5,
+        "messages": MESSAGES,
+        "n_prompt": 1,
+        "environment": {"n": 1, "crc": "00000000"},
+    },
+    {"ev": "score", **RUN, "ms": 0.5, "scores": {"f": 0.5}, "errors": {}, "output": {}},
+    {"ev": "rescored"},
+]
+LINES = list(map(encode, SESSION))
+TORN = encode(SESSION[3])[:-30]
+
+
+def damaged(path: Path, position: int, byte: int) -> Path:
+    """Return a journal with a torn last line, and with another byte at a position."""
+    content = bytearray(b"".join(LINES) + TORN)
+    content[position] = byte
+    path.write_bytes(content)
+    return path
+
+
+def line_at(position: int) -> int:
+    return b"".join(LINES)[:position].count(b"\n") + 1
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_with_any_other_byte_is_refused(line: bytes) -> None:
+    assert checked(line, "") == line[: line.rindex(b',"crc"')] + b"}"
+    content = bytearray(line)
+    for position, byte in enumerate(line):
+        for bit in range(8):
+            content[position] = byte ^ (1 << bit)
+            with pytest.raises(JournalError, match=r"^here: not a journal line: it.*; delete that line"):
+                checked(bytes(content), "here")
+        content[position] = byte
+
+
+@given(st.integers(0, sum(map(len, LINES)) + len(TORN) - 1), st.integers(0, 255))
+def test_a_changed_byte_stops_reading_at_its_line_and_changes_no_event(position: int, byte: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = damaged(Path(folder, "journal.jsonl"), position, byte)
+        read, said = [], ""
+        try:
+            for event in replay(path):
+                read.append(event)
+        except JournalError as error:
+            said = str(error)
+        n_before = line_at(position) - 1
+        if said:
+            assert f"journal.jsonl:{n_before + 1}: not a journal line: " in said
+            assert read == SESSION[:n_before]
+        else:
+            assert read == SESSION
+
+
+@pytest.mark.parametrize("torn", [b"", TORN])
+def test_no_newline_can_be_changed(tmp_path: Path, torn: bytes) -> None:
+    """The last line would pass for a torn one, and be lost: its score, or a whole rescoring."""
+    ends = [sum(map(len, LINES[: number + 1])) - 1 for number in range(len(LINES))]
+    path = tmp_path / "journal.jsonl"
+    for number, end in enumerate(ends, 1):
+        for byte in b" \r\0}x":
+            damaged(path, end, byte)
+            path.write_bytes(path.read_bytes()[: ends[-1] + 1] + torn)
+            with pytest.raises(JournalError, match=rf"journal\.jsonl:{number}: not a journal line: "):
+                list(replay(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        (b'{"ev":"rescored"}\n', "it does not end with a checksum (crc)"),
+        (encode({"ev": "rescored"})[:-1] + b" \n", "it does not end with a checksum (crc)"),
+        (encode({"ev": "rescored"})[:-1] + b"\r\n", "it does not end with a checksum (crc)"),
+        (encode({"ev": "rescored"})[:-1] + encode({"ev": "rescored"}), "its checksum (crc) does not match its bytes"),
+        (encode({"ev": "rescored"}).replace(b"rescored", b"restored"), "its checksum (crc) does not match its bytes"),
+        (encode({"ev": "rescored"}).upper(), "it does not end with a checksum (crc)"),
+        (with_checksum(encode({"ev": "rescored"})), "it has two checksums (crc)"),
+        (encode({"ev": "rescored", "crc": "00000000"}), "it has two checksums (crc)"),
+    ],
+    ids=[
+        "none",
+        "a blank after it",
+        "another end of the line",
+        "two lines in one",
+        "wrong",
+        "upper case",
+        "two",
+        "an own one",
+    ],
+)
+def test_an_error_says_what_is_wrong_with_a_checksum(tmp_path: Path, line: bytes, fault: str) -> None:
+    path = written(tmp_path / "journal.jsonl", LINES[0], line, LINES[1])
+    with pytest.raises(JournalError) as raised:
+        list(replay(path))
+    where = f"{path}:2: not a journal line"
+    assert str(raised.value) == f"{where}: {fault}; the file was damaged; delete that line to read the others"
+
+
+def test_without_the_line_that_was_damaged_the_others_are_read(tmp_path: Path) -> None:
+    for number in range(len(LINES)):
+        path = damaged(tmp_path / "journal.jsonl", sum(map(len, LINES[:number])) + 5, 0)
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:number] + lines[number + 1 :]))
+        assert list(replay(path)) == SESSION[:number] + SESSION[number + 1 :]
+
+
+@given(
+    st.recursive(st.none(), lambda inner: st.dictionaries(st.sampled_from(["crc", "ev"]), inner | TEXTS), max_leaves=9)
+)
+def test_members_of_others_called_crc_are_theirs(value: Any) -> None:
+    event = {"ev": "other", "fields": value, "last": {"crc": "00000000"}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "journal.jsonl")
+        path.write_bytes(encode(event) + encode(event)[:-1])
+        assert list(replay(path)) == [event]
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 100_000, b'{"ev":"start"' + b"\0" * 10, b"\0"])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.record import lifecycle
-from pytest_osmosis.record.journal import Journal, encode
+from pytest_osmosis.record.journal import Journal, encode, with_checksum
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
 from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -146,12 +146,35 @@ def test_a_torn_last_line_is_no_end(tmp_path: Path) -> None:
     assert lifecycle_of(directory).was_killed
 
 
-@pytest.mark.parametrize("line", ["3", "[]", "null", "{}", '"ended"', "[" * 9999, '{"ev": 1}', "\xff"])
-def test_a_damaged_last_line_is_no_end(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize("line", [b"{}", b"3}", b'{"ev": 1}', b"[" * 9999 + b"}", b"\xff}"])
+def test_a_last_line_that_is_no_event_is_no_end(tmp_path: Path, line: bytes) -> None:
     directory = written(tmp_path, [began(0), *SESSION])
-    with directory.journal.open("a", encoding="latin-1") as journal:
-        journal.write(f"{line}\n")
+    with directory.journal.open("ab") as journal:
+        journal.write(with_checksum(line))
     assert lifecycle_of(directory).was_killed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'00:05:00.000+00:00","status":"finished"', b'00:09:00.000+00:00","status":"finished"'),
+        (b'{"ev":"ended"', b'{"ev":"enved"'),
+        (b'"reason":null', b'"reason":3333'),
+    ],
+)
+def test_a_changed_byte_in_the_end_of_a_session_is_said(tmp_path: Path, old: bytes, new: bytes) -> None:
+    directory = written(tmp_path, [began(0), *SESSION, ended(5)], results(6))
+    directory.journal.write_bytes(directory.journal.read_bytes().replace(old, new))
+    life = lifecycle_of(directory)
+    assert life == Lifecycle("failed", f"journal.jsonl was damaged; pytest-osmosis show {directory.name} says where")
+    assert life.results_are_current, "whoever reads the journal says where"
+
+
+def test_a_changed_byte_in_the_begin_of_a_killed_session_does_not_make_older_results_its_own(tmp_path: Path) -> None:
+    session = [began(0), *SESSION, STOPPED, began(7), *SESSION]
+    directory = written(tmp_path, session, results(6, "stopped", "interrupt", "x"))
+    directory.journal.write_bytes(directory.journal.read_bytes().replace(b"00:07:00", b"00:03:00"))
+    assert "journal.jsonl was damaged" in (lifecycle_of(directory).reason or "")
 
 
 def test_the_reason_in_a_word_comes_from_results_of_the_same_session(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pytest_osmosis.record.journal import encode, event_at
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event
 from pytest_osmosis.results.stored_results import replayed
+from pytest_osmosis.viewer.ended_journal import EndedJournal
 from pytest_osmosis.viewer.journal_index import JournalIndex, JournalSlices
 
 AT = "2026-01-01T00:00:00+00:00"
@@ -231,6 +232,31 @@ def test_a_journal_that_is_changed_in_place_has_no_conversation(journal: Path, c
         journal.write_bytes(content)
         with pytest.raises(JournalError, match="the file was changed while it was read"):
             slices.conversation(places)
+
+
+def test_a_conversation_of_which_a_byte_was_changed_is_not_shown(journal: Path) -> None:
+    lines = b"".join(map(encode, (began(), loaded(), rollout(0), score(0, a=1.0, b=1.0))))
+    journal.write_bytes(lines)
+    index = JournalIndex(journal)
+    index.read()
+    places = index.places(RunId(0, 0))
+    assert places is not None
+    with JournalSlices(journal) as slices:
+        assert b'"crc"' not in slices.conversation(places)
+        for old, new in ((b'"content":"42"', b'"content":"43"'), (b'{"rewards:a":1.0', b'{"rewards:a":0.0')):
+            journal.write_bytes(lines.replace(old, new))
+            with pytest.raises(JournalError, match="the file was changed while it was read; open the eval run again"):
+                slices.conversation(places)
+
+
+def test_a_changed_byte_stops_the_reader_of_a_journal_that_has_ended_at_its_line(journal: Path) -> None:
+    """Also in lines of which it needs only the beginning, or nothing."""
+    lines = list(map(encode, STORY))
+    for number, line in enumerate(lines):
+        changed = line.replace(b"e", b"E", 1)
+        journal.write_bytes(b"".join([*lines[:number], changed, *lines[number + 1 :]]))
+        with pytest.raises(JournalError, match=rf"journal\.jsonl:{number + 1}: not a journal line: its checksum"):
+            EndedJournal(journal, {}).read()
 
 
 def test_a_line_that_replaces_a_torn_one_is_read_as_it_is_now(journal: Path) -> None:

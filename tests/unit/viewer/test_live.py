@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.record.journal import event_at
 from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError
 from pytest_osmosis.viewer.live import LOOK_S, LiveRun
 from tests.unit.viewer.test_live_page import applied
@@ -136,7 +137,7 @@ def test_a_conversation_is_whole_that_was_torn_when_another_one_was_opened(going
     going_on.directory.journal.write_bytes(lines)
     newer(live, page)
     conversation = json.loads(live.conversation(missing) or b"")
-    assert conversation["rollout"] == json.loads(lines[last : lines.index(b"\n", last)])
+    assert conversation["rollout"] == event_at(going_on.directory.journal, last)
     assert len(conversation["scores"]) == 2
 
 

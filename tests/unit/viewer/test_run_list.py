@@ -106,6 +106,19 @@ def test_the_list_follows_an_eval_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert pass_rate == json.loads(made.directory.results.read_text())["summary"]["pass_rate"]
 
 
+def test_a_changed_byte_in_the_journal_of_a_run_without_results_makes_it_unreadable(tmp_path: Path) -> None:
+    made = RunInProgress(tmp_path, SyntheticRun("support-live", rows=4, n=2))
+    made.append(9)
+    runs = RunList()
+    assert runs.row(made.directory.path)["status"] == "running"
+    n_lines = made.directory.journal.read_bytes().count(b"\n")
+    made.journal.append(encode({"ev": "rollout", "row": 3, "run": 1, "attempt": 1, "ms": 1}).replace(b"out", b"oat"))
+    row = runs.row(made.directory.path)
+    made.journal.close()
+    assert row["status"] == "unreadable"
+    assert f"journal.jsonl:{n_lines + 1}: not a journal line: its checksum (crc)" in (row["problem"] or "")
+
+
 def test_an_eval_run_has_failed_once_its_process_is_killed_which_changes_no_file(tmp_path: Path) -> None:
     made = RunInProgress(tmp_path, SyntheticRun("support-live", rows=4, n=2))
     made.journal.close()
