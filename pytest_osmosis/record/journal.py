@@ -30,7 +30,7 @@ from pytest_osmosis.record.event_shapes import check_event
 from pytest_osmosis.record.last_lines import end_of_lines
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
-from pytest_osmosis.record.run_record import Event
+from pytest_osmosis.record.run_record import FOLDS, Event
 
 SYNC_INTERVAL_S = 1.0
 READ_BYTES = 1 << 16
@@ -124,7 +124,7 @@ def checked(line: bytes, where: str) -> bytes:
     if checksum != _CHECKSUM % crc32(members):
         is_there = checksum.startswith(_CHECKSUM_KEY)
         fault = "its checksum (crc) does not match its bytes" if is_there else "it does not end with a checksum (crc)"
-        raise JournalError(f"{where}: not a journal line: {fault}; {_DAMAGED}")
+        raise _bad_line(where, fault, line)
     return members + b"}"
 
 
@@ -204,13 +204,11 @@ def _line(file: IO[bytes], where: str) -> bytes | None:
             return line
         if len(line) < MOST_LINE_BYTES:
             if _begins_with_a_line(line):
-                raise JournalError(f"{where}: not a journal line: its newline was changed; {_DAMAGED}")
+                raise _bad_line(where, "its newline was changed", line)
             return None
         while rest := file.read(READ_BYTES):
             if b"\n" in rest:
-                raise JournalError(
-                    f"{where}: not a journal line: it is longer than {MOST_LINE_BYTES:,} bytes; {_DAMAGED}"
-                )
+                raise _bad_line(where, f"it is longer than {MOST_LINE_BYTES:,} bytes", line)
     except OSError as error:
         raise JournalError(f"{where}: cannot be read: {error.strerror}") from error
     return None
@@ -230,8 +228,17 @@ def _event(line: bytes, where: str) -> dict[str, Any]:
             raise ShapeFault("it has two checksums (crc)")
         check_event(event)
     except ValueError as error:
-        raise JournalError(f"{where}: not a journal line: {error}; {_DAMAGED}") from error
+        raise _bad_line(where, str(error), line) from error
     return event
 
 
-_DAMAGED = "the file was damaged; delete that line to read the others"
+_OF_RUN = tuple(b'{"ev":"%s"' % kind.encode() for kind in FOLDS)
+
+
+def _bad_line(where: str, fault: str, line: bytes) -> JournalError:
+    """Return the error about a line. Without one about a session, lines about runs would say something else."""
+    is_ours = line.startswith(b'{"ev":"') or line[-_CHECKSUM_BYTES:].startswith(_CHECKSUM_KEY)
+    fix = "delete that line to read the others"
+    if is_ours and not line.startswith(_OF_RUN):
+        fix = "restore it or begin a new eval run, because without that line the others would be read wrongly"
+    return JournalError(f"{where}: not a journal line: {fault}; the file was damaged; {fix}")

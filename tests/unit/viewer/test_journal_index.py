@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.journal import encode, event_at
+from pytest_osmosis.record.journal import encode, event_at, replay
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Event
+from pytest_osmosis.record.run_record import Event, fold
 from pytest_osmosis.results.stored_results import replayed
 from pytest_osmosis.viewer.ended_journal import EndedJournal
 from pytest_osmosis.viewer.journal_index import JournalIndex, JournalSlices
@@ -257,6 +257,22 @@ def test_a_changed_byte_stops_the_reader_of_a_journal_that_has_ended_at_its_line
         journal.write_bytes(b"".join([*lines[:number], changed, *lines[number + 1 :]]))
         with pytest.raises(JournalError, match=rf"journal\.jsonl:{number + 1}: not a journal line: its checksum"):
             EndedJournal(journal, {}).read()
+
+
+def test_a_damaged_line_that_may_be_deleted_concerns_its_own_run_alone(journal: Path) -> None:
+    """Another line decides about the others: without one of them, whole sessions would be passed over."""
+    whole = fold(STORY).records
+    for number, event in enumerate(STORY):
+        lines = list(map(encode, STORY))
+        lines[number] = lines[number][:-9] + b"x" + lines[number][-8:]
+        journal.write_bytes(b"".join(lines))
+        with pytest.raises(JournalError) as raised:
+            list(replay(journal))
+        if "delete that line" in str(raised.value):
+            left = fold([*STORY[:number], *STORY[number + 1 :]]).records
+            assert {run for run in whole if left.get(run) != whole[run]} <= {RunId.of(event)}
+        else:
+            assert "row" not in event
 
 
 def test_a_line_that_replaces_a_torn_one_is_read_as_it_is_now(journal: Path) -> None:
