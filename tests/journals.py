@@ -6,7 +6,7 @@ import re
 
 from pytest_osmosis.record.journal import with_checksum
 
-_CHECKSUM = re.compile(rb',"crc":"[0-9a-f]{8}"\}$')
+_CHECKSUM = re.compile(rb', ?"crc": ?"[0-9a-f]{8}"\}$')
 
 
 def with_checksums(lines: bytes) -> bytes:

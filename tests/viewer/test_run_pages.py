@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.record.find_run import stored
-from pytest_osmosis.record.journal import replay
+from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_record import fold
 from pytest_osmosis.results.entry_table import entry_table
@@ -148,7 +148,7 @@ def test_an_eval_run_has_the_same_row_in_the_list_and_on_its_page(
 @pytest.mark.parametrize("kind", [*WITH_RESULTS, *WITHOUT])
 def test_conversations_are_the_events_of_the_journal(opened: OpenRun, kinds: Mapping[str, Path], kind: str) -> None:
     path = kinds[kind] / "journal.jsonl"
-    lines = path.read_bytes().split(b"\n")[:-1]
+    lines = path.read_bytes().splitlines(keepends=True)
     ledger = fold(replay(path))
     for at, run in enumerate(opened.runs):
         conversation = opened.conversation(at)
@@ -158,7 +158,7 @@ def test_conversations_are_the_events_of_the_journal(opened: OpenRun, kinds: Map
             continue
         assert record is not None
         found = json.loads(conversation)
-        assert json.dumps(found["rollout"], separators=(",", ":")).encode() in lines
+        assert encode(found["rollout"]) in lines
         assert (found["rollout"]["row"], found["rollout"]["run"], found["rollout"]["attempt"]) == (
             run.row, run.index, record.attempt,
         )  # fmt: skip
