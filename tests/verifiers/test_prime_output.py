@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.plugin.workspaces import Shell, Workspace, read_json
-from tests.servers import ChatServer, answered
+from tests.servers import ChatServer, answered, never
 
 ENVIRONMENT = Path(__file__).parent / "environments" / "sums_env.py"
 SAVED = "outputs/evals/sums-env--openai--m"
@@ -35,12 +35,13 @@ print(json.dumps({
     "shown": [len(shown), shown[0]["metrics"], run.load_metadata()["avg_reward"]],
 }))
 """
+ANSWER = answered(lambda body: "2" if "1 + 1" in str(body["messages"]) else "1")
 EVAL = "from verifiers.scripts.eval import main; main()"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ChatServer]:
-    with ChatServer(answered(lambda body: "2" if "1 + 1" in str(body["messages"]) else "1")) as server:
+    with ChatServer(ANSWER) as server:
         yield server
 
 
@@ -56,10 +57,18 @@ class Evals:
         shutil.copy(ENVIRONMENT, home)
 
     def ours(self, n: int, *more: str) -> pytest.RunResult:
-        return self.workspace.run(
+        return self.workspace.run(*self.words(n, *more))
+
+    def begin(self, n: int, *more: str) -> subprocess.Popen[bytes]:
+        """Begin the same in a process of its own."""
+        words = self.workspace.words(*self.words(n, *more))
+        return subprocess.Popen(words, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def words(self, n: int, *more: str) -> list[str]:
+        return [
             *("--osmosis-env=sums-env", "--osmosis-model=openai/m", f"--osmosis-api-base-url={self.url}"),
             *(f"--osmosis-num-examples={n}", "--osmosis-rollouts-per-example=2", "--osmosis-save-results", *more),
-        )
+        ]
 
     def python(self, code: str, *args: str) -> str:
         paths = f"import sys; sys.path.insert(0, {str(self.root / 'environments/sums_env')!r})\n"
@@ -92,7 +101,9 @@ def evals(tmp_path: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "results.jsonl").read_text(encoding="utf-8").split("\n") if line]
+    path = folder / "results.jsonl"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.split("\n") if line]
 
 
 def test_verifiers_reads_our_files_and_goes_on_with_them(evals: Evals) -> None:
@@ -108,6 +119,22 @@ def test_verifiers_reads_our_files_and_goes_on_with_them(evals: Evals) -> None:
     resumed = evals.vf_eval(4, "outputs", "--resume", str(folder))
     assert resumed == folder
     assert [line["example_id"] for line in lines_of(folder)] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_verifiers_goes_on_with_the_files_of_a_run_that_was_killed(evals: Evals, server: ChatServer) -> None:
+    with ChatServer(*[ANSWER] * 5, never()) as holding:
+        evals.url = holding.base_url
+        process = evals.begin(4, "--osmosis-batch-size=1", "--osmosis-no-probe")
+        files = evals.root / SAVED
+        holding.wait_for(lambda _: [len(lines_of(folder)) for folder in files.glob("*")] == [4])
+        process.kill()
+        process.communicate()
+    evals.url = server.base_url
+    (folder,) = files.iterdir()
+    before = len(server.requests)
+    assert evals.vf_eval(4, "outputs", "--resume") == folder
+    assert [line["example_id"] for line in lines_of(folder)] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert len(server.requests) - before == 4
 
 
 def test_files_of_vf_eval_have_the_members_of_ours_and_are_taken_over(evals: Evals, server: ChatServer) -> None:
