@@ -277,7 +277,7 @@ class Ledger:
         if kind == "rollout" or kind == "start":
             self._count(record, event)
         record = fold(record, event)
-        if record.attempt > 1 and record.attempt > self.attempts.get(run, 0) + 1 and not record.repeated:
+        if record.attempt > 1 and kind in ("start", "rollout") and record.attempt > self.attempts.get(run, 0) + 1:
             record = record._replace(repeated=True)
         if record.rolled and not record.scored and self._complete(record):
             record = record._replace(scored=True)

@@ -91,6 +91,7 @@ class StoredRollouts:
         for position, event in replay_with_positions(self._journal):
             match event["ev"]:
                 case "began":
+                    self._ledger.apply(event)
                     self._sessions.append([])
                     begins, rows = True, known
                 case "loaded":

@@ -13,7 +13,7 @@ from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import RunNotes
-from pytest_osmosis.record.run_record import fold
+from pytest_osmosis.record.run_record import Ledger, fold
 from pytest_osmosis.record.stored_progress import StoredProgress
 from pytest_osmosis.record.stored_rollouts import StoredRollouts, StoredScore
 
@@ -203,6 +203,21 @@ def test_rows_that_a_later_session_adds_are_those_of_its_rollouts(tmp_path: Path
     second = [began("2026-01-02T00:00:00+00:00"), loaded(f="a"), rows("p v", "q u"), rollout(1)]
 
     assert stored(tmp_path, *first, *second).contents == {0: Content("p", "w"), 1: Content("q", "u")}
+
+
+def test_only_attempts_of_the_same_session_were_repeated_after_a_crash(tmp_path: Path) -> None:
+    first = [began("2026-01-01T00:00:00+00:00"), loaded(f="a"), rows("p w"), rollout()]
+    second = [began("2026-01-02T00:00:00+00:00"), loaded(f="a"), rows("p w"), rollout(attempt=2)]
+
+    record = stored(tmp_path, *first, *second).records[RunId(0, 0)]
+    rescoring = Ledger(records={record.run: record})
+
+    assert record.repeated is False
+    assert rescoring.apply(score("f", 1.0, attempt=2)) == rescoring.records[record.run]
+    assert rescoring.records[record.run].repeated is False
+    (tmp_path / "crashed").mkdir()
+    crashed = stored(tmp_path / "crashed", *first, *second, rollout(attempt=3))
+    assert crashed.records[RunId(0, 0)].repeated is True
 
 
 def test_the_time_between_sessions_does_not_count(tmp_path: Path) -> None:
