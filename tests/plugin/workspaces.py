@@ -284,6 +284,11 @@ class Session:
         self._process.stdin.write(text)
         self._process.stdin.flush()
 
+    @property
+    def ended(self) -> bool:
+        """Return True once pytest has ended."""
+        return self._process.poll() is not None
+
     def wait(self) -> int:
         """Wait for the exit status; kill a pytest that does not end, and fail. `output` is everything printed."""
         try:

@@ -1,0 +1,616 @@
+"""Chains: commands in one workspace, drawn by a seed, each compared with the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.oracle.model import TOKENS, Baseline, Outcome, Run, Said, Session, ended, outcome
+from tests.oracle.server import Script
+from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace, hosts_under, junit_cases, read_json, toml, wait_until
+
+PYTHON = os.environ.get("OSMOSIS_ORACLE_PYTHON")
+"""The interpreter of another version of the package, whose commands are run as processes in place of this one's."""
+AGENT = """
+async def rollout(ctx):
+    reply = await ctx.chat(ctx.prompt)
+    if str(reply.message["content"]).startswith("crash"):
+        raise RuntimeError(reply.message["content"])
+    return [*ctx.prompt, reply.message]
+"""
+REWARDS = """
+async def score(solution_str, ground_truth, extra_info=None, **kwargs):
+    if solution_str.startswith("unscorable"):
+        {unscorable}
+    score = float(solution_str)
+    return {score}
+"""
+VERSIONS = {
+    "plain": REWARDS.format(unscorable="raise ValueError(solution_str)", score="score"),
+    "lenient": REWARDS.format(unscorable="return 0.0", score="max(score, 0.5)"),
+    "strict": REWARDS.format(unscorable="raise ValueError(solution_str)", score="float(score >= 1.0)"),
+}
+SKIPS = """
+import pytest
+
+def {hook}(item):
+    pytest.skip("no test is wanted")
+"""
+HOOKS = ("pytest_runtest_setup", "pytest_runtest_call")
+CONFIG = "configs/eval/x.toml"
+BASELINE = "base.json"
+Gates = Mapping[str, float]
+
+
+@dataclass
+class Stored:
+    """An eval run as it must be stored: the last word to each run, and the version of the prompt that it answered."""
+
+    said: dict[Run, tuple[Said, int]] = field(default_factory=dict)
+    selected: set[Run] = field(default_factory=set)
+    plan: set[Run] = field(default_factory=set)
+    unrecorded: set[Run] = field(default_factory=set)
+    uncertain: set[Run] = field(default_factory=set)
+    """Runs that were answered in a session that was killed: they may be stored, or lost."""
+    shard: tuple[int, int] | None = None
+
+    @property
+    def whole(self) -> bool:
+        return self.selected >= self.plan
+
+
+class Seen(NamedTuple):
+    """The end of a command, and its output."""
+
+    status: int
+    output: str
+
+
+class Chain:
+    """One workspace, and what the model knows of it. `problems` are the steps that differed from the model."""
+
+    def __init__(self, workspace: Workspace, script: Script, base_url: str, seed: int) -> None:
+        self.workspace, self.script, self.base_url = workspace, script, base_url
+        self.chance = random.Random(seed)
+        self.n_rows = self.chance.randint(6, 9)
+        self.n = self.chance.choice([1, 1, 2, 3])
+        self.batch = self.chance.choice([1, 4])
+        self.content = dict.fromkeys(range(self.n_rows), 0)
+        self.stored: dict[str, Stored] = {}
+        self.baseline: Baseline | None = None
+        self.cassette: dict[Run, tuple[Said, int]] = {}
+        self.steps: list[str] = []
+        self.problems: list[str] = []
+        self.set_rewards("plain")
+        workspace.write("agent.py", AGENT)
+
+    # -- the workspace -------------------------------------------------------------------------------------
+
+    def set_rewards(self, version: str) -> None:
+        self.rewards = version
+        self.workspace.write("rewards.py", VERSIONS[version])
+
+    def gates(self, least: int = 0) -> Gates:
+        """Draw up to two gates, often of none, near to what the usual answers reach."""
+        names = ["pass_rate", "mean", *(["pass_at_2", "pass_hat_2"] if self.n > 1 else [])]
+        n = max(least, self.chance.choice([0, 0, 1, 2]))
+        return {name: self.chance.choice([0.2, 0.5, 0.7, 0.9]) for name in self.chance.sample(names, n)}
+
+    def write(self, gates: Gates, path: str = CONFIG, **tables: Mapping[str, Any]) -> None:
+        """Write dataset and config."""
+        rows = [{"user_prompt": f"Row {row}, version {v}?", "ground_truth": "x"} for row, v in self.content.items()]
+        self.workspace.write("data/x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        conditions = {name: least if name == "max_regression" else f">= {least}" for name, least in gates.items()}
+        headers = {"x-row": "row_index", "x-run": "run_index"}
+        given: dict[str, Mapping[str, Any]] = {
+            "agent": {"agent": "agent:rollout"},
+            "model": {"base_url": self.base_url, "max_retries": 1, "headers_from_state": headers},
+            **({"gate": conditions} if gates else {}),
+            **tables,
+        }
+        self.workspace.write(path, toml("x", {"experiment": {"model_path": "served"}, **given}))
+
+    def pytest(self, *words: str, path: str = CONFIG) -> Seen:
+        """Run pytest on the config. `script.log` has what the server said then."""
+        self.script.log.clear()
+        self.steps.append(f"pytest {' '.join(words)}")
+        words = (f"--osmosis-config={path}", "--osmosis-no-probe", "-pno:cacheprovider", "--junitxml=junit.xml", *words)
+        (self.workspace.root / "junit.xml").unlink(missing_ok=True)
+        if PYTHON:
+            return self._process([PYTHON, *PYTEST[1:], *words])
+        result = self.workspace.run(*words)
+        return Seen(int(result.ret), f"{result.stdout}\n{result.stderr}")
+
+    def cli(self, *words: str) -> Seen:
+        self.steps.append(f"pytest-osmosis {' '.join(words)}")
+        if PYTHON:
+            return self._process([PYTHON, "-m", "pytest_osmosis", *words])
+        result = self.workspace.cli(*words)
+        return Seen(int(result.ret), f"{result.stdout}\n{result.stderr}")
+
+    def _process(self, words: Sequence[str]) -> Seen:
+        root = self.workspace.root
+        done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        return Seen(done.returncode, f"{done.stdout}\n{done.stderr}")
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        name: str,
+        *words: str,
+        gates: Gates | None = None,
+        n: int | None = None,
+        rows: Iterable[int] | None = None,
+        select: Iterable[int] | None = None,
+        shard: tuple[int, int] | None = None,
+        limits: Mapping[str, Any] | None = None,
+        replay: bool = False,
+        updates: bool = False,
+        compares: bool = False,
+    ) -> tuple[Session, Path]:
+        """Begin the eval run `name`, or go on with it. Return what it must have measured, and its results file."""
+        gates, limits = gates or {}, {"max_errors": "100%", **(limits or {})}
+        stored = self.stored.setdefault(name, Stored(shard=shard))
+        planned = list(self.content if rows is None else rows)
+        mine = planned if shard is None else planned[shard[0] - 1 :: shard[1]]
+        plan = [(row, index) for row in mine for index in range(n or self.n)]
+        selected = [run for run in plan if select is None or run[0] in select]
+        stored.plan, stored.selected = set(plan), stored.selected.union(selected)
+        tables: dict[str, Any] = {"baseline": {"results": BASELINE}} if updates or compares else {}
+        evaluation = {"n": n or self.n, "batch_size": self.batch}
+        data = {"rows": ",".join(map(str, planned))}
+        self.write(gates, evaluation=evaluation, limits=limits, data=data, **tables)
+        given = [f"--osmosis-run={name}", *words]
+        given += [] if select is None else ["-k", " or ".join(f"row{row}-" for row in select)]
+        given += [] if shard is None else [f"--osmosis-shard={shard[0]}/{shard[1]}"]
+        given += ["--osmosis-replay"] * replay + ["--osmosis-update-baseline"] * updates
+        refused = self._refused(stored, selected, replay=replay, compares=compares and not updates)
+        kept = {run for run in selected if run in stored.said and not self._goes_again(stored, run)}
+        seen, path = self._in_file(given)
+        if refused:
+            self.check(seen, refused, 4, asked=set())
+            return Session({}, {}), path
+        if replay:
+            self._replayed(stored, selected)
+        else:
+            may_stop = limits.keys() != {"max_errors"} or limits["max_errors"] != "100%"
+            to_do = {*selected} - kept
+            self._noted(stored, to_do | stored.uncertain, None if may_stop else to_do - stored.uncertain)
+            stored.uncertain.clear()
+        session = self.session(stored, selected, gates, whole=select is None, updates=updates)
+        session.max_errors = float(limits["max_errors"].rstrip("%")) / 100
+        lacks = any(each is None for each in session.outcomes.values())
+        session.stopped = "max_tokens" if lacks and not session.too_many else None
+        session.baseline = self.baseline if compares else None
+        self.check(seen, "a run", session.status(), path=path, session=session)
+        if updates:
+            self._updated(session)
+        return session, path
+
+    def _goes_again(self, stored: Stored, run: Run) -> bool:
+        return outcome(stored.said[run][0], self.rewards).boundary == "provider"
+
+    def _refused(self, stored: Stored, selected: Sequence[Run], *, replay: bool, compares: bool) -> str | None:
+        """Return why a command must be refused."""
+        if any(version != self.content.get(run[0], version) for run, (_, version) in stored.said.items()):
+            return "a resume with other prompts"
+        if compares and self.baseline is None:
+            return "a comparison without a baseline that fits"
+        if replay and not self.cassette:
+            return "a replay without a cassette"
+        return None
+
+    def _noted(self, stored: Stored, to_do: set[Run], must: set[Run] | None) -> None:
+        """Take over what the server said, and check that it was asked what it had to be, and nothing else."""
+        asked = dict(self.script.log)
+        self.expect(asked.keys() - to_do, set(), "runs asked for that were stored, or not selected")
+        if must is not None:
+            self.expect(must - asked.keys(), set(), "runs that were not asked for")
+        for run, said in asked.items():
+            try:
+                word = ended(said)
+            except ValueError as error:
+                self.problem(f"{run}: {error}")
+                continue
+            self.expect(word is None, False, f"no end of {run}")
+            if word is not None:
+                stored.said[run] = word, self.content[run[0]]
+
+    def _replayed(self, stored: Stored, selected: Iterable[Run]) -> None:
+        for run in selected:
+            said, version = self.cassette.get(run, (None, 0))
+            if said is None or version != self.content[run[0]]:
+                if said is not None:
+                    stored.unrecorded.add(run)
+                said = Said(500, "not recorded")
+            stored.said[run] = said, self.content[run[0]]
+
+    def session(
+        self, stored: Stored, selected: Iterable[Run], gates: Gates, *, whole: bool, updates: bool = False
+    ) -> Session:
+        """Return the model's session over stored runs, as the reward function of now scores them."""
+        outcomes: dict[Run, Outcome | None] = {}
+        for run in selected:
+            said, version = stored.said.get(run, (None, 0))
+            fits = said is not None and version == self.content.get(run[0])
+            outcomes[run] = outcome(said, self.rewards) if said is not None and fits else None
+        unrecorded = bool(stored.unrecorded & outcomes.keys())
+        shard = stored.shard is not None
+        return Session(outcomes, gates, whole, shard, updates, unrecorded=unrecorded, content=dict(self.content))
+
+    def _updated(self, session: Session) -> None:
+        file = self.workspace.root / BASELINE
+        before = self.baseline
+        if session.becomes_baseline:
+            self.baseline = baseline_of(session)
+        self.expect(file.exists(), self.baseline is not None, "a file of the baseline")
+        if before is None and not session.becomes_baseline:
+            file.unlink(missing_ok=True)
+
+    def kill(self, name: str, *, number: signal.Signals, after: int) -> None:
+        """Begin the eval run `name`, or go on with it, in a process that gets a signal after some requests."""
+        stored = self.stored.setdefault(name, Stored())
+        stored.plan = stored.selected = {(row, index) for row in self.content for index in range(self.n)}
+        kept = {run for run in stored.said if not self._goes_again(stored, run)}
+        self.write({}, evaluation={"n": self.n, "batch_size": self.batch}, limits={"max_errors": "100%"})
+        self.script.log.clear()
+        words = [f"--osmosis-config={CONFIG}", "--osmosis-no-probe", "-pno:cacheprovider", f"--osmosis-run={name}"]
+        self.steps.append(f"{number.name} after {after} requests: {name}")
+        process = self.workspace.start(*words)
+        wait_until(lambda: process.ended or sum(map(len, self.script.log.values())) >= after, "requests")
+        was_running = not process.ended
+        if number == signal.SIGKILL:
+            process.kill()
+        else:
+            process.interrupt()
+            self.expect(process.wait() == 2 or not was_running, True, f"exit status 2: {process.output}")
+        wait_until(lambda: not hosts_under(self.workspace.root), "the end of all hosts")
+        asked = {run: word for run, said in self.script.log.items() if (word := ended(said)) is not None}
+        self.expect(self.script.log.keys() & kept - stored.uncertain, set(), "stored runs that were asked for again")
+        stored.said.update({run: (word, self.content[run[0]]) for run, word in asked.items()})
+        stored.uncertain |= asked.keys()
+
+    def rescore_killed(self, name: str) -> None:
+        """Score what a killed session left. Some runs are missing, so it is not measured without a gate."""
+        self.write({}, limits={"max_errors": "100%"})
+        seen, path = self._in_file([f"--osmosis-from={name}"])
+        self.expect(seen.status in ((9,) if path.exists() else (4,)), True, f"status {seen.status}: {seen.output}")
+        if path.exists():
+            known = self.session(self.stored[name], self.stored[name].plan, {}, whole=True)
+            found = runs_of(read_json(path))
+            self.expect(_only(found, expected_runs(known)), {}, "runs that nobody answered so")
+        self.expect(set(self.script.log), set(), "runs asked for by a rescore")
+
+    def rescore(self, name: str, *, gates: Gates | None = None, select: Iterable[int] | None = None) -> None:
+        """Score what is stored again."""
+        gates, stored = gates or {}, self.stored[name]
+        self.write(gates, limits={"max_errors": "100%"})
+        chosen = sorted(run for run in stored.plan if select is None or run[0] in select)
+        given = [] if select is None else ["-k", " or ".join(f"row{row}-" for row in select)]
+        seen, path = self._in_file([f"--osmosis-from={name}", *given])
+        session = self.session(stored, chosen, gates, whole=select is None and stored.whole)
+        session.may_lack = frozenset(stored.plan - stored.selected)
+        scorable = any(each is not None and each.boundary in (None, "reward") for each in session.outcomes.values())
+        if not scorable:  # its other rollouts may still be reported
+            self.expect(seen.status in (4, session.status()), True, f"status {seen.status} of nothing to score")
+            return
+        self.check(seen, "a rescore", session.status(), path=path, session=session, asked=set())
+
+    def merge(self, files: Sequence[tuple[Session, Path]], *, of: int, tampered: bool = False) -> None:
+        """Merge shards, whose results all have the same gates."""
+        path = Path(f"out/{len(self.steps)}.json")
+        self.script.log.clear()
+        seen = self.cli("merge", *(str(file.relative_to(self.workspace.root)) for _, file in files), "-o", str(path))
+        if tampered:
+            self.check(seen, "a merge of contradictory files", 4, asked=set())
+            return
+        parts = [session for session, _ in files]
+        session = Session(
+            {run: each for part in parts for run, each in part.outcomes.items()},
+            parts[0].gates,
+            whole=len(files) == of and all(part.whole for part in parts),
+            stopped=next((part.stopped for part in parts if part.stopped), None),
+            max_errors=parts[0].max_errors,
+            unrecorded=any(part.unrecorded for part in parts),
+            baseline=parts[0].baseline,
+            content=parts[0].content,
+        )
+        self.check(seen, "a merge", session.status(merged=True), path=self._results(path), session=session, junit=False)
+
+    # -- comparing -----------------------------------------------------------------------------------------
+
+    def _in_file(self, words: Sequence[str]) -> tuple[Seen, Path]:
+        path = Path(f"out/{len(self.steps)}.json")
+        seen = self.pytest(*words, f"--osmosis-output={path}")
+        return seen, self._results(path)
+
+    def _results(self, path: Path) -> Path:
+        """Return the file of results: those of a part have a name of their own."""
+        file = self.workspace.root / path
+        return file if file.exists() else file.with_suffix(".partial.json")
+
+    def problem(self, text: str) -> None:
+        self.problems.append(f"step {len(self.steps)}, {self.steps[-1]}\n    {text}")
+
+    def expect(self, seen: object, expected: object, what: str) -> None:
+        if seen != expected:
+            self.problem(f"{what}: expected {expected}, seen {seen}")
+
+    def check(
+        self,
+        seen: Seen,
+        what: str,
+        status: int,
+        *,
+        path: Path | None = None,
+        session: Session | None = None,
+        asked: set[Run] | None = None,
+        junit: bool = True,
+    ) -> None:
+        """Compare what a command did with the model."""
+        n_before = len(self.problems)
+        self.expect(seen.status, status, f"exit status of {what}")
+        if asked is not None:
+            self.expect(set(self.script.log), asked, f"runs asked for by {what}")
+        if session is not None and path is not None:
+            if path.exists():
+                for name, value in differences(read_json(path), session):
+                    self.expect(*value, f"{name} in the results of {what}")
+            else:
+                self.problem(f"no results of {what}")
+            if junit:
+                self.expect(*_tests(self.workspace.root / "junit.xml", session), f"tests of {what}")
+        if len(self.problems) > n_before:
+            self.problems[-1] += "\n    | " + "\n    | ".join(seen.output.strip().splitlines()[-25:])
+
+
+def baseline_of(session: Session) -> Baseline:
+    """Return the file that a session's results make."""
+    rows: dict[tuple[int, int], list[bool | None]] = {}
+    for (row, _), each in session.outcomes.items():
+        passed = each.passed if each is not None and each.measured else None
+        rows.setdefault((row, session.content[row]), []).append(passed)
+    return Baseline(rows)
+
+
+def differences(results: Mapping[str, Any], session: Session) -> Iterable[tuple[str, tuple[object, object]]]:
+    """Yield what the results hold by its name, as seen and as the model says."""
+    runs, expected = runs_of(results), expected_runs(session)
+    yield "differing runs", (_only(runs, expected), _only(expected, runs))
+    pending = {(each["row_index"], each["run_index"]) for each in results["pending"]}
+    missing = {run for run, each in session.outcomes.items() if each is None}
+    yield "pending runs", (pending - session.may_lack, missing - session.may_lack)
+    yield "partial", (results["partial"], not session.whole or session.shard)
+    yield "verdicts", ({_gate(each["gate"]): each["state"] for each in results["gates"]}, session.verdicts())
+    summary, counts = results["summary"], session.counts
+    mean = summary["eval_fns"]["rewards:score"]["mean"]
+    for name in ("measured", "boundaries", "rolled_out_again"):
+        yield name, (summary[name], counts[name])
+    for name, value in (("pass_rate", summary["pass_rate"]), ("mean", mean)):
+        yield name, (_rounded(value), _rounded(counts[name]))
+    n_answers = sum(each.boundary in (None, "reward", "agent") for each in session.ended.values())
+    yield "total_tokens", (summary["total_tokens"], TOKENS * n_answers)
+
+
+def runs_of(results: Mapping[str, Any]) -> dict[Run, object]:
+    return {
+        (row["row_index"], run["run_index"]): (run.get("boundary"), run["scores"].get("rewards:score"), run["passed"])
+        for row in results["rows"]
+        for run in row["runs"]
+    }
+
+
+def expected_runs(session: Session) -> dict[Run, object]:
+    return {run: (e.boundary, None if e.boundary else e.score, e.passed) for run, e in session.ended.items()}
+
+
+def _only(these: Mapping[Run, object], those: Mapping[Run, object]) -> dict[Run, object]:
+    return {run: value for run, value in these.items() if those.get(run) != value}
+
+
+def _rounded(value: Any) -> float | None:
+    return None if value is None else round(float(value), 9)
+
+
+def _gate(title: str) -> str:
+    return title.split(" ")[0]
+
+
+def _tests(file: Path, session: Session) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the outcomes of tests that differ, seen and expected. Tests of stops and the like may come on top."""
+    expected = session.tests()
+    seen = {}
+    for name, case in junit_cases(file).items() if file.exists() else ():
+        test = name.removeprefix("x[").removesuffix("]")
+        key = " ".join(test.split(" ")[:2]) if test.startswith("gate ") else test
+        if key in expected:
+            seen[key] = next((child.tag for child in case if child.tag in ("failure", "error", "skipped")), "passed")
+    differing = [name for name in expected if seen.get(name) != expected[name]]
+    return {name: seen.get(name, "none") for name in differing}, {name: expected[name] for name in differing}
+
+
+# -- the kinds of chains -----------------------------------------------------------------------------------
+
+
+def resumed(chain: Chain) -> None:
+    """A run of all rows or some, with which further sessions go on, also with more runs."""
+    chance = chain.chance
+    select = chance.choice([None, chance.sample(sorted(chain.content), 3)])
+    chain.script.faults = chance.choice([0.0, 0.3, 0.5])
+    chain.run("a", gates=chain.gates(), select=select)
+    chain.script.faults = chance.choice([0.0, 0.3])
+    chain.run("a", gates=chain.gates(), n=chain.n + chance.choice([0, 1]))
+    chain.rescore("a", gates=chain.gates(), select=chance.choice([None, select]))
+
+
+def stopped(chain: Chain) -> None:
+    """A limit stops a run, which is rescored, goes on to its end, and is rescored again."""
+    chance = chain.chance
+    n_runs = chain.n_rows * chain.n
+    chain.script.faults = 0.2
+    limits = {"max_tokens": chance.randint(TOKENS, TOKENS * n_runs // 2)}
+    if chance.random() < 0.3:
+        chain.script.faults, limits = 0.8, {"max_errors": chance.choice(["10%", "30%"])}  # type: ignore[dict-item]
+    chain.run("s", gates=chain.gates(), limits=limits)
+    chain.rescore("s", gates=chance.choice([{}, {}, chain.gates(1)]))
+    chain.set_rewards(chance.choice(list(VERSIONS)))
+    chain.script.faults = 0.0
+    chain.run("s", gates=chain.gates())
+    chain.rescore("s", gates=chain.gates())
+
+
+def other_prompts(chain: Chain) -> None:
+    """Prompts change after a run: their rollouts fit no more, neither to score nor to go on."""
+    chain.run("p")
+    row = chain.chance.randrange(chain.n_rows)
+    chain.content[row] += 1
+    chain.set_rewards(chain.chance.choice(list(VERSIONS)))
+    chain.rescore("p", gates=chain.gates())
+    chain.rescore("p", gates={"pass_rate": chain.chance.choice([0.05, 0.95])})
+    chain.run("p")
+
+
+def sharded(chain: Chain) -> None:
+    """Shards are merged: one is missing, selected in part, or stopped, and then made good."""
+    chance, of = chain.chance, chain.chance.choice([2, 3])
+    gates, bad = chain.gates(), chance.randint(1, of)
+    chain.script.faults = chance.choice([0.0, 0.3])
+    rows = list(chain.content)[bad - 1 :: of]
+    how: dict[str, Any] = chance.choice(
+        [{"select": rows[:1]}, {"select": rows[1:]}, {"limits": {"max_tokens": TOKENS}}]
+    )
+    files, limits = {}, {"max_errors": chance.choice(["100%", "100%", "40%"])}
+    for number in range(1, of + 1):
+        given = {"limits": limits, **(how if number == bad else {})}
+        files[number] = chain.run(f"s{number}", gates=gates, shard=(number, of), **given)
+    chain.merge(list(files.values()), of=of)
+    chain.merge([files[number] for number in files if number != bad], of=of)
+    files[bad] = chain.run(f"s{bad}", gates=gates, shard=(bad, of), limits=limits)
+    chain.merge(list(files.values()), of=of)
+
+
+def tampered_shards(chain: Chain) -> None:
+    """A run that did not pass is taken out of a shard's file, whose counts then contradict it."""
+    chain.script.right = 0.6
+    gates = chain.chance.choice([{}, {"pass_rate": 0.7}])
+    files = [chain.run(f"t{number}", gates=gates, shard=(number, 2)) for number in (1, 2)]
+    tampered = sum(_without_failures(file) for _, file in files) > 0
+    chain.merge(files, of=2, tampered=tampered)
+
+
+def _without_failures(file: Path) -> bool:
+    """Remove the failed runs, and return True if there were any."""
+    results = read_json(file)
+    n_before = sum(len(row["runs"]) for row in results["rows"])
+    for row in results["rows"]:
+        row["runs"] = [run for run in row["runs"] if run["passed"]]
+    results["rows"] = [row for row in results["rows"] if row["runs"]]
+    file.write_text(json.dumps(results), encoding="utf-8")
+    return n_before != sum(len(row["runs"]) for row in results["rows"])
+
+
+def replayed(chain: Chain) -> None:
+    """A replay meets a prompt that changed since it was recorded; what it did is rescored, and merged of shards."""
+    chance = chain.chance
+    session, _ = chain.run("recorded", "--osmosis-record", gates=chain.gates())
+    chain.cassette = {
+        run: said
+        for run, said in chain.stored["recorded"].said.items()
+        if (each := session.outcomes.get(run)) is not None and each.boundary != "provider"
+    }
+    chain.run("same", replay=True, gates=chain.gates())
+    chain.content[chance.randrange(chain.n_rows)] += 1
+    gates = chance.choice([{"pass_rate": 0.2}, {"mean": 0.2}, chain.gates()])
+    if chance.random() < 0.5:
+        chain.run("other", replay=True, gates=gates)
+        chain.rescore("other", gates=gates)
+    else:
+        chain.merge([chain.run(f"o{k}", gates=gates, shard=(k, 2), replay=True) for k in (1, 2)], of=2)
+
+
+def baselines(chain: Chain) -> None:
+    """A baseline is written, unless runs are unmeasured, and compared with: on a few rows too."""
+    chance = chain.chance
+    chain.script.faults, chain.script.right = 0.35, 0.95
+    gates: Gates = {"max_regression": 0.02}
+    session, file = chain.run("b1", gates=chain.gates(), updates=True)
+    if chance.random() < 0.5:
+        chain.script.faults, chain.script.refusals = 0.0, 0.0
+        chain.run("b2", gates=gates, updates=True)
+    elif file.exists():
+        (chain.workspace.root / BASELINE).write_bytes(file.read_bytes())
+        chain.baseline = baseline_of(session)
+    chain.script.right = chance.choice([0.9, 0.0, 0.3])
+    chain.script.faults = chance.choice([0.0, 0.3])
+    chain.run("b3", gates=gates, rows=sorted(chance.sample(range(chain.n_rows), chance.randint(1, 4))), compares=True)
+    for row in chance.sample(range(chain.n_rows), chance.randint(0, 3)):
+        chain.content[row] += 1
+    chain.run("b4", gates=gates, compares=True)
+
+
+def tampered_baseline(chain: Chain) -> None:
+    """Runs that passed are taken out of the baseline's file, whose counts then contradict it."""
+    chain.script.right, chain.script.refusals = 0.7, 0.0
+    chain.run("w", gates={"max_regression": 0.02}, updates=True)
+    file = chain.workspace.root / BASELINE
+    if file.exists() and _without_failures(file):
+        chain.baseline = None
+    chain.run("c", gates={"max_regression": 0.02}, compares=True)
+
+
+def stray(chain: Chain) -> None:
+    """A table of training configs stands in the config of an eval: an error, wherever the file is."""
+    for folder in chain.chance.sample(["configs/eval", "elsewhere"], 2):
+        table = chain.chance.choice(["training", "checkpoints"])
+        keys = {"n_samples_per_prompt": 8} if table == "training" else {}
+        path = f"{folder}/x.toml"
+        chain.write({}, path=path, **{table: keys})
+        chain.check(chain.pytest(path=path), f"a config with [{table}]", 4, asked=set())
+
+
+def skipped(chain: Chain) -> None:
+    """A hook skips every test, so that nothing is reported: not measured."""
+    hook = chain.chance.choice(HOOKS)
+    conftest = chain.workspace.write("conftest.py", SKIPS.format(hook=hook))
+    chain.script.right = 0.5
+    chain.write({}, evaluation={"n": chain.n, "batch_size": chain.batch})
+    seen = chain.pytest("--osmosis-run=k")
+    broke = any(said[-1].status != 200 for said in chain.script.log.values())  # told before a test is called
+    chain.check(seen, "a run whose tests were all skipped", 1 if broke and hook == HOOKS[1] else 9)
+    conftest.unlink()
+    again = chain.pytest("--osmosis-run=k2")
+    chain.expect(again.status in (0, 1), True, f"status {again.status} without the hook")
+
+
+def killed(chain: Chain) -> None:
+    """A session is killed, or interrupted, is rescored, and goes on; whatever it lost is asked for again."""
+    for number in chain.chance.sample([signal.SIGKILL, signal.SIGINT, signal.SIGKILL], 2):
+        chain.kill("k", number=number, after=chain.chance.randrange(chain.n_rows * chain.n // 2))
+    if chain.chance.random() < 0.5:
+        chain.rescore_killed("k")
+    chain.run("k", gates=chain.gates())
+    chain.rescore("k", gates=chain.gates())
+
+
+KINDS: Mapping[Callable[[Chain], None], str] = {
+    resumed: "",
+    stopped: "8",
+    other_prompts: "8",
+    sharded: "9",
+    tampered_shards: "13",
+    replayed: "9",
+    baselines: "10 13",
+    tampered_baseline: "13",
+    stray: "11",
+    skipped: "12",
+}
+"""The kinds, and for which defects of the first hundred chains each was made."""
+LONG = (stopped, sharded, replayed, baselines, other_prompts)

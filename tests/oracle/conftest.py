@@ -1,0 +1,5 @@
+"""The folder of each chain's workspace."""
+
+from tests.plugin.conftest import shell
+
+__all__ = ["shell"]
