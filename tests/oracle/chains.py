@@ -43,6 +43,27 @@ import pytest
 def {hook}(item):
     pytest.skip("no test is wanted")
 """
+ENTRYPOINT = """
+from pytest_osmosis import AgentWorkflow, Grader
+
+class Flow(AgentWorkflow):
+    async def run(self, ctx):
+        await ctx.chat(ctx.prompt)
+
+class Exact(Grader):
+    async def grade(self, ctx):
+        ctx.set_reward(1.0)
+"""
+STRAY = """
+[experiment]
+rollout = "mine"
+entrypoint = "main.py"
+model_path = "served"
+dataset = "x"
+[secrets]
+required = []
+[{table}]
+"""
 HOOKS = ("pytest_runtest_setup", "pytest_runtest_call")
 CONFIG = "configs/eval/x.toml"
 BASELINE = "base.json"
@@ -88,6 +109,7 @@ class Chain:
         self.cassette: dict[Run, tuple[Said, int]] = {}
         self.steps: list[str] = []
         self.problems: list[str] = []
+        self.given = ""
         self.set_rewards("plain")
         workspace.write("agent.py", AGENT)
 
@@ -115,12 +137,13 @@ class Chain:
             **({"gate": conditions} if gates else {}),
             **tables,
         }
+        self.given = f"{path}: gates {dict(gates)}, {tables}; rewards {self.rewards}, faults {self.script.faults}"
         self.workspace.write(path, toml("x", {"experiment": {"model_path": "served"}, **given}))
 
     def pytest(self, *words: str, path: str = CONFIG) -> Seen:
         """Run pytest on the config. `script.log` has what the server said then."""
         self.script.log.clear()
-        self.steps.append(f"pytest {' '.join(words)}")
+        self.steps.append(f"pytest {' '.join(words)}\n     {self.given}")
         words = (f"--osmosis-config={path}", "--osmosis-no-probe", "-pno:cacheprovider", "--junitxml=junit.xml", *words)
         (self.workspace.root / "junit.xml").unlink(missing_ok=True)
         if PYTHON:
@@ -338,7 +361,7 @@ class Chain:
         return file if file.exists() else file.with_suffix(".partial.json")
 
     def problem(self, text: str) -> None:
-        self.problems.append(f"step {len(self.steps)}, {self.steps[-1]}\n    {text}")
+        self.problems.append(f"step {len(self.steps)}, {self.steps[-1].splitlines()[0]}\n    {text}")
 
     def expect(self, seen: object, expected: object, what: str) -> None:
         if seen != expected:
@@ -498,23 +521,22 @@ def sharded(chain: Chain) -> None:
 
 
 def tampered_shards(chain: Chain) -> None:
-    """A run that did not pass is taken out of a shard's file, whose counts then contradict it."""
+    """Runs that did not pass are taken out of a shard's file, whose counts then contradict it."""
     chain.script.right = 0.6
     gates = chain.chance.choice([{}, {"pass_rate": 0.7}])
-    files = [chain.run(f"t{number}", gates=gates, shard=(number, 2)) for number in (1, 2)]
+    files = [chain.run(f"t{number}", gates=gates, n=2, shard=(number, 2)) for number in (1, 2)]
     tampered = sum(_without_failures(file) for _, file in files) > 0
     chain.merge(files, of=2, tampered=tampered)
 
 
 def _without_failures(file: Path) -> bool:
-    """Remove the failed runs, and return True if there were any."""
-    results = read_json(file)
-    n_before = sum(len(row["runs"]) for row in results["rows"])
+    """Remove failed runs, but leave each row one run. Return True if there were any."""
+    results, removed = read_json(file), False
     for row in results["rows"]:
-        row["runs"] = [run for run in row["runs"] if run["passed"]]
-    results["rows"] = [row for row in results["rows"] if row["runs"]]
+        kept = [run for run in row["runs"] if run["passed"]] or row["runs"][:1]
+        removed, row["runs"] = removed or len(kept) < len(row["runs"]), kept
     file.write_text(json.dumps(results), encoding="utf-8")
-    return n_before != sum(len(row["runs"]) for row in results["rows"])
+    return removed
 
 
 def replayed(chain: Chain) -> None:
@@ -557,30 +579,30 @@ def baselines(chain: Chain) -> None:
 
 
 def tampered_baseline(chain: Chain) -> None:
-    """Runs that passed are taken out of the baseline's file, whose counts then contradict it."""
+    """Runs that did not pass are taken out of the baseline's file, whose counts then contradict it."""
     chain.script.right, chain.script.refusals = 0.7, 0.0
-    chain.run("w", gates={"max_regression": 0.02}, updates=True)
+    chain.run("w", gates={"max_regression": 0.02}, n=2, updates=True)
     file = chain.workspace.root / BASELINE
     if file.exists() and _without_failures(file):
         chain.baseline = None
-    chain.run("c", gates={"max_regression": 0.02}, compares=True)
+    chain.run("c", gates={"max_regression": 0.02}, n=2, compares=True)
 
 
 def stray(chain: Chain) -> None:
     """A table of training configs stands in the config of an eval: an error, wherever the file is."""
-    for folder in chain.chance.sample(["configs/eval", "elsewhere"], 2):
-        table = chain.chance.choice(["training", "checkpoints"])
-        keys = {"n_samples_per_prompt": 8} if table == "training" else {}
-        path = f"{folder}/x.toml"
-        chain.write({}, path=path, **{table: keys})
-        chain.check(chain.pytest(path=path), f"a config with [{table}]", 4, asked=set())
+    table = chain.chance.choice(["training", "checkpoints"])
+    chain.write({}, path="elsewhere/x.toml", **{table: {}})
+    chain.check(chain.pytest(path="elsewhere/x.toml"), f"a config with [{table}]", 4, asked=set())
+    chain.workspace.write("rollouts/mine/main.py", ENTRYPOINT)
+    chain.workspace.write(CONFIG, STRAY.format(table=table))
+    chain.check(chain.pytest(), f"an eval with [{table}] and nothing of its own", 4, asked=set())
 
 
 def skipped(chain: Chain) -> None:
     """A hook skips every test, so that nothing is reported: not measured."""
     hook = chain.chance.choice(HOOKS)
     conftest = chain.workspace.write("conftest.py", SKIPS.format(hook=hook))
-    chain.script.right = 0.5
+    chain.script.right, chain.script.faults = 0.5, 0.0
     chain.write({}, evaluation={"n": chain.n, "batch_size": chain.batch})
     seen = chain.pytest("--osmosis-run=k")
     broke = any(said[-1].status != 200 for said in chain.script.log.values())  # told before a test is called
