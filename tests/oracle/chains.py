@@ -7,14 +7,15 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.oracle.model import TOKENS, Baseline, Outcome, Run, Said, Session, ended, outcome
+from tests.oracle.compared import baseline_of, differences, expected_runs, only, runs_of, tests_of
+from tests.oracle.model import Baseline, Outcome, Run, Said, Session, ended, outcome
 from tests.oracle.server import Script
-from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace, hosts_under, junit_cases, read_json, toml, wait_until
+from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace, hosts_under, read_json, toml, wait_until
 
 PYTHON = os.environ.get("OSMOSIS_ORACLE_PYTHON")
 """The interpreter of another version of the package, whose commands are run as processes in place of this one's."""
@@ -37,34 +38,6 @@ VERSIONS = {
     "lenient": REWARDS.format(unscorable="return 0.0", score="max(score, 0.5)"),
     "strict": REWARDS.format(unscorable="raise ValueError(solution_str)", score="float(score >= 1.0)"),
 }
-SKIPS = """
-import pytest
-
-def {hook}(item):
-    pytest.skip("no test is wanted")
-"""
-ENTRYPOINT = """
-from pytest_osmosis import AgentWorkflow, Grader
-
-class Flow(AgentWorkflow):
-    async def run(self, ctx):
-        await ctx.chat(ctx.prompt)
-
-class Exact(Grader):
-    async def grade(self, ctx):
-        ctx.set_reward(1.0)
-"""
-STRAY = """
-[experiment]
-rollout = "mine"
-entrypoint = "main.py"
-model_path = "served"
-dataset = "x"
-[secrets]
-required = []
-[{table}]
-"""
-HOOKS = ("pytest_runtest_setup", "pytest_runtest_call")
 CONFIG = "configs/eval/x.toml"
 BASELINE = "base.json"
 Gates = Mapping[str, float]
@@ -95,7 +68,10 @@ class Seen(NamedTuple):
 
 
 class Chain:
-    """One workspace, and what the model knows of it. `problems` are the steps that differed from the model."""
+    """One workspace, and what the model knows of it. `problems` are the steps that differed from the model.
+
+    `met` are the situations that it met and that earlier versions got wrong.
+    """
 
     def __init__(self, workspace: Workspace, script: Script, base_url: str, seed: int) -> None:
         self.workspace, self.script, self.base_url = workspace, script, base_url
@@ -109,6 +85,7 @@ class Chain:
         self.cassette: dict[Run, tuple[Said, int]] = {}
         self.steps: list[str] = []
         self.problems: list[str] = []
+        self.met: set[str] = set()
         self.given = ""
         self.set_rewards("plain")
         workspace.write("agent.py", AGENT)
@@ -175,11 +152,15 @@ class Chain:
         select: Iterable[int] | None = None,
         shard: tuple[int, int] | None = None,
         limits: Mapping[str, Any] | None = None,
+        resume: bool = False,
         replay: bool = False,
         updates: bool = False,
         compares: bool = False,
     ) -> tuple[Session, Path]:
-        """Begin the eval run `name`, or go on with it. Return what it must have measured, and its results file."""
+        """Begin the eval run `name`, or go on with it. Return what it must have measured, and its results file.
+
+        With `resume` it goes on without a name, if that run is the newest and has something left.
+        """
         gates, limits = gates or {}, {"max_errors": "100%", **(limits or {})}
         stored = self.stored.setdefault(name, Stored(shard=shard))
         planned = list(self.content if rows is None else rows)
@@ -187,16 +168,19 @@ class Chain:
         plan = [(row, index) for row in mine for index in range(n or self.n)]
         selected = [run for run in plan if select is None or run[0] in select]
         stored.plan, stored.selected = set(plan), stored.selected.union(selected)
+        kept = {run for run in selected if run in stored.said and not self._goes_again(stored, run)}
         tables: dict[str, Any] = {"baseline": {"results": BASELINE}} if updates or compares else {}
+        if "max_cost_usd" in limits:
+            tables["prices"] = {"served": {"input": 1, "output": 1}}
         evaluation = {"n": n or self.n, "batch_size": self.batch}
         data = {"rows": ",".join(map(str, planned))}
         self.write(gates, evaluation=evaluation, limits=limits, data=data, **tables)
-        given = [f"--osmosis-run={name}", *words]
+        unnamed = resume and not kept.issuperset(selected)
+        given = ["--osmosis-resume" if unnamed else f"--osmosis-run={name}", *words]
         given += [] if select is None else ["-k", " or ".join(f"row{row}-" for row in select)]
         given += [] if shard is None else [f"--osmosis-shard={shard[0]}/{shard[1]}"]
         given += ["--osmosis-replay"] * replay + ["--osmosis-update-baseline"] * updates
         refused = self._refused(stored, selected, replay=replay, compares=compares and not updates)
-        kept = {run for run in selected if run in stored.said and not self._goes_again(stored, run)}
         seen, path = self._in_file(given)
         if refused:
             self.check(seen, refused, 4, asked=set())
@@ -211,8 +195,10 @@ class Chain:
         session = self.session(stored, selected, gates, whole=select is None, updates=updates)
         session.max_errors = float(limits["max_errors"].rstrip("%")) / 100
         lacks = any(each is None for each in session.outcomes.values())
-        session.stopped = "max_tokens" if lacks and not session.too_many else None
+        session.stopped = "a limit" if lacks and not session.too_many else None
         session.baseline = self.baseline if compares else None
+        if compares and session.verdicts().get("max_regression") == "not measured" and not session.unmeasured:
+            self.met.add("few common rows")
         self.check(seen, "a run", session.status(), path=path, session=session)
         if updates:
             self._updated(session)
@@ -274,6 +260,8 @@ class Chain:
         before = self.baseline
         if session.becomes_baseline:
             self.baseline = baseline_of(session)
+        else:
+            self.met.add("a baseline with unmeasured runs")
         self.expect(file.exists(), self.baseline is not None, "a file of the baseline")
         if before is None and not session.becomes_baseline:
             file.unlink(missing_ok=True)
@@ -309,7 +297,7 @@ class Chain:
         if path.exists():
             known = self.session(self.stored[name], self.stored[name].plan, {}, whole=True)
             found = runs_of(read_json(path))
-            self.expect(_only(found, expected_runs(known)), {}, "runs that nobody answered so")
+            self.expect(only(found, expected_runs(known)), {}, "runs that nobody answered so")
         self.expect(set(self.script.log), set(), "runs asked for by a rescore")
 
     def rescore(self, name: str, *, gates: Gates | None = None, select: Iterable[int] | None = None) -> None:
@@ -321,6 +309,11 @@ class Chain:
         seen, path = self._in_file([f"--osmosis-from={name}", *given])
         session = self.session(stored, chosen, gates, whole=select is None and stored.whole)
         session.may_lack = frozenset(stored.plan - stored.selected)
+        if session.unrecorded:
+            self.met.add("a replay that is rescored")
+        lacks = {run for run, each in session.outcomes.items() if each is None} - session.may_lack
+        if lacks and not gates:
+            self.met.add("changed prompts" if lacks <= stored.said.keys() else "a run that was stopped")
         scorable = any(each is not None and each.boundary in (None, "reward") for each in session.outcomes.values())
         if not scorable:  # its other rollouts may still be reported
             self.expect(seen.status in (4, session.status()), True, f"status {seen.status} of nothing to score")
@@ -333,6 +326,7 @@ class Chain:
         self.script.log.clear()
         seen = self.cli("merge", *(str(file.relative_to(self.workspace.root)) for _, file in files), "-o", str(path))
         if tampered:
+            self.met.add("a shard that lacks runs")
             self.check(seen, "a merge of contradictory files", 4, asked=set())
             return
         parts = [session for session, _ in files]
@@ -346,6 +340,10 @@ class Chain:
             baseline=parts[0].baseline,
             content=parts[0].content,
         )
+        if session.unrecorded:
+            self.met.add("a replay that is merged")
+        if len(files) == of and not session.whole:
+            self.met.add("a shard of selected runs")
         self.check(seen, "a merge", session.status(merged=True), path=self._results(path), session=session, junit=False)
 
     # -- comparing -----------------------------------------------------------------------------------------
@@ -390,249 +388,6 @@ class Chain:
             else:
                 self.problem(f"no results of {what}")
             if junit:
-                self.expect(*_tests(self.workspace.root / "junit.xml", session), f"tests of {what}")
+                self.expect(*tests_of(self.workspace.root / "junit.xml", session), f"tests of {what}")
         if len(self.problems) > n_before:
             self.problems[-1] += "\n    | " + "\n    | ".join(seen.output.strip().splitlines()[-25:])
-
-
-def baseline_of(session: Session) -> Baseline:
-    """Return the file that a session's results make."""
-    rows: dict[tuple[int, int], list[bool | None]] = {}
-    for (row, _), each in session.outcomes.items():
-        passed = each.passed if each is not None and each.measured else None
-        rows.setdefault((row, session.content[row]), []).append(passed)
-    return Baseline(rows)
-
-
-def differences(results: Mapping[str, Any], session: Session) -> Iterable[tuple[str, tuple[object, object]]]:
-    """Yield what the results hold by its name, as seen and as the model says."""
-    runs, expected = runs_of(results), expected_runs(session)
-    yield "differing runs", (_only(runs, expected), _only(expected, runs))
-    pending = {(each["row_index"], each["run_index"]) for each in results["pending"]}
-    missing = {run for run, each in session.outcomes.items() if each is None}
-    yield "pending runs", (pending - session.may_lack, missing - session.may_lack)
-    yield "partial", (results["partial"], not session.whole or session.shard)
-    yield "verdicts", ({_gate(each["gate"]): each["state"] for each in results["gates"]}, session.verdicts())
-    summary, counts = results["summary"], session.counts
-    mean = summary["eval_fns"]["rewards:score"]["mean"]
-    for name in ("measured", "boundaries", "rolled_out_again"):
-        yield name, (summary[name], counts[name])
-    for name, value in (("pass_rate", summary["pass_rate"]), ("mean", mean)):
-        yield name, (_rounded(value), _rounded(counts[name]))
-    n_answers = sum(each.boundary in (None, "reward", "agent") for each in session.ended.values())
-    yield "total_tokens", (summary["total_tokens"], TOKENS * n_answers)
-
-
-def runs_of(results: Mapping[str, Any]) -> dict[Run, object]:
-    return {
-        (row["row_index"], run["run_index"]): (run.get("boundary"), run["scores"].get("rewards:score"), run["passed"])
-        for row in results["rows"]
-        for run in row["runs"]
-    }
-
-
-def expected_runs(session: Session) -> dict[Run, object]:
-    return {run: (e.boundary, None if e.boundary else e.score, e.passed) for run, e in session.ended.items()}
-
-
-def _only(these: Mapping[Run, object], those: Mapping[Run, object]) -> dict[Run, object]:
-    return {run: value for run, value in these.items() if those.get(run) != value}
-
-
-def _rounded(value: Any) -> float | None:
-    return None if value is None else round(float(value), 9)
-
-
-def _gate(title: str) -> str:
-    return title.split(" ")[0]
-
-
-def _tests(file: Path, session: Session) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the outcomes of tests that differ, seen and expected. Tests of stops and the like may come on top."""
-    expected = session.tests()
-    seen = {}
-    for name, case in junit_cases(file).items() if file.exists() else ():
-        test = name.removeprefix("x[").removesuffix("]")
-        key = " ".join(test.split(" ")[:2]) if test.startswith("gate ") else test
-        if key in expected:
-            seen[key] = next((child.tag for child in case if child.tag in ("failure", "error", "skipped")), "passed")
-    differing = [name for name in expected if seen.get(name) != expected[name]]
-    return {name: seen.get(name, "none") for name in differing}, {name: expected[name] for name in differing}
-
-
-# -- the kinds of chains -----------------------------------------------------------------------------------
-
-
-def resumed(chain: Chain) -> None:
-    """A run of all rows or some, with which further sessions go on, also with more runs."""
-    chance = chain.chance
-    select = chance.choice([None, chance.sample(sorted(chain.content), 3)])
-    chain.script.faults = chance.choice([0.0, 0.3, 0.5])
-    chain.run("a", gates=chain.gates(), select=select)
-    chain.script.faults = chance.choice([0.0, 0.3])
-    chain.run("a", gates=chain.gates(), n=chain.n + chance.choice([0, 1]))
-    chain.rescore("a", gates=chain.gates(), select=chance.choice([None, select]))
-
-
-def stopped(chain: Chain) -> None:
-    """A limit stops a run, which is rescored, goes on to its end, and is rescored again."""
-    chance = chain.chance
-    n_runs = chain.n_rows * chain.n
-    chain.script.faults = 0.2
-    limits = {"max_tokens": chance.randint(TOKENS, TOKENS * n_runs // 2)}
-    if chance.random() < 0.3:
-        chain.script.faults, limits = 0.8, {"max_errors": chance.choice(["10%", "30%"])}  # type: ignore[dict-item]
-    chain.run("s", gates=chain.gates(), limits=limits)
-    chain.rescore("s", gates=chance.choice([{}, {}, chain.gates(1)]))
-    chain.set_rewards(chance.choice(list(VERSIONS)))
-    chain.script.faults = 0.0
-    chain.run("s", gates=chain.gates())
-    chain.rescore("s", gates=chain.gates())
-
-
-def other_prompts(chain: Chain) -> None:
-    """Prompts change after a run: their rollouts fit no more, neither to score nor to go on."""
-    chain.run("p")
-    row = chain.chance.randrange(chain.n_rows)
-    chain.content[row] += 1
-    chain.set_rewards(chain.chance.choice(list(VERSIONS)))
-    chain.rescore("p", gates=chain.gates())
-    chain.rescore("p", gates={"pass_rate": chain.chance.choice([0.05, 0.95])})
-    chain.run("p")
-
-
-def sharded(chain: Chain) -> None:
-    """Shards are merged: one is missing, selected in part, or stopped, and then made good."""
-    chance, of = chain.chance, chain.chance.choice([2, 3])
-    gates, bad = chain.gates(), chance.randint(1, of)
-    chain.script.faults = chance.choice([0.0, 0.3])
-    rows = list(chain.content)[bad - 1 :: of]
-    how: dict[str, Any] = chance.choice(
-        [{"select": rows[:1]}, {"select": rows[1:]}, {"limits": {"max_tokens": TOKENS}}]
-    )
-    files, limits = {}, {"max_errors": chance.choice(["100%", "100%", "40%"])}
-    for number in range(1, of + 1):
-        given = {"limits": limits, **(how if number == bad else {})}
-        files[number] = chain.run(f"s{number}", gates=gates, shard=(number, of), **given)
-    chain.merge(list(files.values()), of=of)
-    chain.merge([files[number] for number in files if number != bad], of=of)
-    files[bad] = chain.run(f"s{bad}", gates=gates, shard=(bad, of), limits=limits)
-    chain.merge(list(files.values()), of=of)
-
-
-def tampered_shards(chain: Chain) -> None:
-    """Runs that did not pass are taken out of a shard's file, whose counts then contradict it."""
-    chain.script.right = 0.6
-    gates = chain.chance.choice([{}, {"pass_rate": 0.7}])
-    files = [chain.run(f"t{number}", gates=gates, n=2, shard=(number, 2)) for number in (1, 2)]
-    tampered = sum(_without_failures(file) for _, file in files) > 0
-    chain.merge(files, of=2, tampered=tampered)
-
-
-def _without_failures(file: Path) -> bool:
-    """Remove failed runs, but leave each row one run. Return True if there were any."""
-    results, removed = read_json(file), False
-    for row in results["rows"]:
-        kept = [run for run in row["runs"] if run["passed"]] or row["runs"][:1]
-        removed, row["runs"] = removed or len(kept) < len(row["runs"]), kept
-    file.write_text(json.dumps(results), encoding="utf-8")
-    return removed
-
-
-def replayed(chain: Chain) -> None:
-    """A replay meets a prompt that changed since it was recorded; what it did is rescored, and merged of shards."""
-    chance = chain.chance
-    session, _ = chain.run("recorded", "--osmosis-record", gates=chain.gates())
-    chain.cassette = {
-        run: said
-        for run, said in chain.stored["recorded"].said.items()
-        if (each := session.outcomes.get(run)) is not None and each.boundary != "provider"
-    }
-    chain.run("same", replay=True, gates=chain.gates())
-    chain.content[chance.randrange(chain.n_rows)] += 1
-    gates = chance.choice([{"pass_rate": 0.2}, {"mean": 0.2}, chain.gates()])
-    if chance.random() < 0.5:
-        chain.run("other", replay=True, gates=gates)
-        chain.rescore("other", gates=gates)
-    else:
-        chain.merge([chain.run(f"o{k}", gates=gates, shard=(k, 2), replay=True) for k in (1, 2)], of=2)
-
-
-def baselines(chain: Chain) -> None:
-    """A baseline is written, unless runs are unmeasured, and compared with: on a few rows too."""
-    chance = chain.chance
-    chain.script.faults, chain.script.right = 0.35, 0.95
-    gates: Gates = {"max_regression": 0.02}
-    session, file = chain.run("b1", gates=chain.gates(), updates=True)
-    if chance.random() < 0.5:
-        chain.script.faults, chain.script.refusals = 0.0, 0.0
-        chain.run("b2", gates=gates, updates=True)
-    elif file.exists():
-        (chain.workspace.root / BASELINE).write_bytes(file.read_bytes())
-        chain.baseline = baseline_of(session)
-    chain.script.right = chance.choice([0.9, 0.0, 0.3])
-    chain.script.faults = chance.choice([0.0, 0.3])
-    chain.run("b3", gates=gates, rows=sorted(chance.sample(range(chain.n_rows), chance.randint(1, 4))), compares=True)
-    for row in chance.sample(range(chain.n_rows), chance.randint(0, 3)):
-        chain.content[row] += 1
-    chain.run("b4", gates=gates, compares=True)
-
-
-def tampered_baseline(chain: Chain) -> None:
-    """Runs that did not pass are taken out of the baseline's file, whose counts then contradict it."""
-    chain.script.right, chain.script.refusals = 0.7, 0.0
-    chain.run("w", gates={"max_regression": 0.02}, n=2, updates=True)
-    file = chain.workspace.root / BASELINE
-    if file.exists() and _without_failures(file):
-        chain.baseline = None
-    chain.run("c", gates={"max_regression": 0.02}, n=2, compares=True)
-
-
-def stray(chain: Chain) -> None:
-    """A table of training configs stands in the config of an eval: an error, wherever the file is."""
-    table = chain.chance.choice(["training", "checkpoints"])
-    chain.write({}, path="elsewhere/x.toml", **{table: {}})
-    chain.check(chain.pytest(path="elsewhere/x.toml"), f"a config with [{table}]", 4, asked=set())
-    chain.workspace.write("rollouts/mine/main.py", ENTRYPOINT)
-    chain.workspace.write(CONFIG, STRAY.format(table=table))
-    chain.check(chain.pytest(), f"an eval with [{table}] and nothing of its own", 4, asked=set())
-
-
-def skipped(chain: Chain) -> None:
-    """A hook skips every test, so that nothing is reported: not measured."""
-    hook = chain.chance.choice(HOOKS)
-    conftest = chain.workspace.write("conftest.py", SKIPS.format(hook=hook))
-    chain.script.right, chain.script.faults = 0.5, 0.0
-    chain.write({}, evaluation={"n": chain.n, "batch_size": chain.batch})
-    seen = chain.pytest("--osmosis-run=k")
-    broke = any(said[-1].status != 200 for said in chain.script.log.values())  # told before a test is called
-    chain.check(seen, "a run whose tests were all skipped", 1 if broke and hook == HOOKS[1] else 9)
-    conftest.unlink()
-    again = chain.pytest("--osmosis-run=k2")
-    chain.expect(again.status in (0, 1), True, f"status {again.status} without the hook")
-
-
-def killed(chain: Chain) -> None:
-    """A session is killed, or interrupted, is rescored, and goes on; whatever it lost is asked for again."""
-    for number in chain.chance.sample([signal.SIGKILL, signal.SIGINT, signal.SIGKILL], 2):
-        chain.kill("k", number=number, after=chain.chance.randrange(chain.n_rows * chain.n // 2))
-    if chain.chance.random() < 0.5:
-        chain.rescore_killed("k")
-    chain.run("k", gates=chain.gates())
-    chain.rescore("k", gates=chain.gates())
-
-
-KINDS: Mapping[Callable[[Chain], None], str] = {
-    resumed: "",
-    stopped: "8",
-    other_prompts: "8",
-    sharded: "9",
-    tampered_shards: "13",
-    replayed: "9",
-    baselines: "10 13",
-    tampered_baseline: "13",
-    stray: "11",
-    skipped: "12",
-}
-"""The kinds, and for which defects of the first hundred chains each was made."""
-LONG = (stopped, sharded, replayed, baselines, other_prompts)

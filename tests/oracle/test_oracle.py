@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.oracle.chains import KINDS, LONG, Chain, killed
+from tests.oracle.chains import Chain
+from tests.oracle.kinds import KINDS, LONG, killed
 from tests.oracle.server import Script
 from tests.plugin.workspaces import Shell, Workspace
 from tests.servers import ChatServer
@@ -20,6 +21,20 @@ from tests.servers import ChatServer
 FEW = range(20)
 FIRST_SEED = int(os.environ.get("OSMOSIS_ORACLE_SEED", "100"))
 CHAINS = int(os.environ.get("OSMOSIS_ORACLE_CHAINS", "200"))
+MEET = {
+    "a run that was stopped": 1,
+    "changed prompts": 6,
+    "a replay that is merged": 2,
+    "a replay that is rescored": 10,
+    "a shard of selected runs": 5,
+    "few common rows": 15,
+    "a stray table": 16,
+    "no test reported": 7,
+    "a shard that lacks runs": 8,
+    "a baseline that lacks runs": 4,
+    "a baseline with unmeasured runs": 13,
+}
+"""Situations that versions before this test got wrong, and the chain that meets each."""
 Kind = Callable[[Chain], None]
 
 
@@ -29,7 +44,7 @@ def kinds_of(seed: int) -> Sequence[Kind]:
     return [first] if first in LONG else [first, second]
 
 
-def run_chain(shell: Shell, seed: int, kinds: Sequence[Kind]) -> None:
+def run_chain(shell: Shell, seed: int, kinds: Sequence[Kind]) -> Chain:
     """Make the steps of a chain, and fail with those that differed from the model."""
     script = Script(seed)
     with ChatServer(script) as server:
@@ -42,19 +57,19 @@ def run_chain(shell: Shell, seed: int, kinds: Sequence[Kind]) -> None:
         problems = "\n\n".join(chain.problems)
         names = ", ".join(kind.__name__ for kind in kinds)
         pytest.fail(f"OSMOSIS_ORACLE_SEED={seed} ({names})\n{steps}\n\n{problems}", pytrace=False)
+    return chain
 
 
-def test_the_few_chains_are_of_all_kinds_and_meet_every_defect_that_they_were_made_for() -> None:
-    kinds = {kind for seed in FEW for kind in kinds_of(seed)}
-
-    assert kinds == set(KINDS)
-    assert {item for kind in kinds for item in KINDS[kind].split()} == {"8", "9", "10", "11", "12", "13"}
+def test_the_few_chains_are_of_all_kinds() -> None:
+    assert {kind for seed in FEW for kind in kinds_of(seed)} == set(KINDS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", FEW)
 def test_a_chain_is_as_the_model_says(shell: Shell, seed: int) -> None:
-    run_chain(shell, seed, kinds_of(seed))
+    chain = run_chain(shell, seed, kinds_of(seed))
+
+    assert {situation for situation, of in MEET.items() if of == seed} <= chain.met
 
 
 @pytest.mark.nightly
