@@ -16,7 +16,7 @@ def baseline_of(session: Session) -> Baseline:
     for (row, _), each in session.outcomes.items():
         passed = each.passed if each is not None and each.measured else None
         rows.setdefault((row, session.content[row]), []).append(passed)
-    return Baseline(rows)
+    return rows
 
 
 def differences(results: Mapping[str, Any], session: Session) -> Iterable[tuple[str, tuple[object, object]]]:

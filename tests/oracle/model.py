@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 Run = tuple[int, int]
 """A row and the number of its run."""
+Baseline = Mapping[tuple[int, int], Sequence[bool | None]]
+"""For each row and version of its prompt the runs of a file of a baseline: if they passed; None if not measured."""
 RETRIES = 1
 TOKENS = 10
 """The tokens of each answer of the server."""
@@ -67,13 +69,6 @@ def outcome(said: Said, rewards: str) -> Outcome:
         return Outcome("reward") if rewards != "lenient" else Outcome(None, 0.0)
     score = float(said.text)
     return Outcome(None, {"plain": score, "lenient": max(score, 0.5), "strict": float(score >= 1.0)}[rewards])
-
-
-@dataclass
-class Baseline:
-    """The runs of the file that an eval is compared with, row by row: whether they passed, None if not measured."""
-
-    rows: Mapping[tuple[int, int], Sequence[bool | None]] = field(default_factory=dict)
 
 
 @dataclass
@@ -161,7 +156,7 @@ class Session:
         here: dict[int, list[bool | None]] = {}
         for (row, _), each in self.outcomes.items():
             here.setdefault(row, []).append(each.passed if each is not None and each.measured else None)
-        there = self.baseline.rows
+        there = self.baseline
         pairs = [(here[row], there[row, self.content[row]]) for row in here if (row, self.content[row]) in there]
         seen = [(_share(new), _share(old)) for new, old in pairs if _share(new) is not None and _share(old) is not None]
         if not seen:
@@ -180,7 +175,7 @@ class Session:
         verdicts = set(self.verdicts().values())
         decided = self.decides and verdicts & {"holds", "fails"} and "not measured" not in verdicts
         lacks = any(each is None and run not in self.may_lack for run, each in self.outcomes.items())
-        measured = any(each.measured for each in self.ended.values()) or (self.shard and not self.outcomes)
+        measured = any(each.measured for each in self.ended.values())
         if (merged and not self.whole) or not measured or self.too_many or "not measured" in verdicts:
             return 9
         if (lacks or self.stopped) and not decided:

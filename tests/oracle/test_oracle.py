@@ -1,7 +1,9 @@
 """Random chains of commands exit, count, ask and report as the model says.
 
-OSMOSIS_ORACLE_SEED=1000 OSMOSIS_ORACLE_CHAINS=500 pytest -m nightly tests/oracle
-OSMOSIS_ORACLE_PYTHON=other/.venv/bin/python pytest -m slow tests/oracle
+More chains, others, or those of another version of the package:
+
+    OSMOSIS_ORACLE_SEED=1000 OSMOSIS_ORACLE_CHAINS=500 pytest -m nightly tests/oracle
+    OSMOSIS_ORACLE_PYTHON=other/.venv/bin/python pytest -m slow tests/oracle
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
+from tests.oracle import model
 from tests.oracle.chains import Chain
 from tests.oracle.kinds import KINDS, LONG, killed
 from tests.oracle.server import Script
@@ -58,6 +62,11 @@ def run_chain(shell: Shell, seed: int, kinds: Sequence[Kind]) -> Chain:
         names = ", ".join(kind.__name__ for kind in kinds)
         pytest.fail(f"OSMOSIS_ORACLE_SEED={seed} ({names})\n{steps}\n\n{problems}", pytrace=False)
     return chain
+
+
+def test_the_model_shares_no_code_with_the_package() -> None:
+    assert "import pytest_osmosis" not in Path(model.__file__).read_text(encoding="utf-8")
+    assert "from pytest_osmosis" not in Path(model.__file__).read_text(encoding="utf-8")
 
 
 def test_the_few_chains_are_of_all_kinds() -> None:
