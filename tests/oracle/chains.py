@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.oracle.compared import baseline_of, differences, expected_runs, only, runs_of, tests_of
-from tests.oracle.model import Baseline, Outcome, Run, Said, Session, ended, outcome
+from tests.oracle.compared import baseline_of, differences, runs_of, tests_of
+from tests.oracle.model import TOKENS, Baseline, Outcome, Run, Said, Session, ended, outcome
 from tests.oracle.server import Script
 from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace, hosts_under, read_json, toml, wait_until
 
@@ -195,14 +195,27 @@ class Chain:
         session = self.session(stored, selected, gates, whole=select is None, updates=updates)
         session.max_errors = float(limits["max_errors"].rstrip("%")) / 100
         lacks = any(each is None for each in session.outcomes.values())
-        session.stopped = "a limit" if lacks and not session.too_many else None
+        most = limits.get("max_tokens", limits.get("max_cost_usd", 0) * 1e6)
+        session.stopped = "a limit" if lacks and most and not session.too_many else None
+        self._spent(stored, most, session)
         session.baseline = self.baseline if compares else None
         if compares and session.verdicts().get("max_regression") == "not measured" and not session.unmeasured:
             self.met.add("few common rows")
-        self.check(seen, "a run", session.status(), path=path, session=session)
+        self.check(seen, "a run", session.status(), path=path, session=session, asked=set() if replay else None)
+        if path.exists():
+            expected = "failed" if session.too_many else "stopped" if session.stopped else "finished"
+            self.expect(read_json(path)["status"], expected, "status in the results of a run")
         if updates:
             self._updated(session)
         return session, path
+
+    def _spent(self, stored: Stored, most: float, session: Session) -> None:
+        """Check that a session stopped neither before its limit left no room for another run, nor much later."""
+        spent = TOKENS * sum(said.status == 200 for said, _ in stored.said.values())
+        flight = TOKENS * self.batch
+        if any(each is None for each in session.outcomes.values()):
+            self.expect(session.too_many or spent + flight + TOKENS > most > 0, True, f"a stop after {spent} tokens")
+        self.expect(most == 0 or spent < most + flight, True, f"{spent} tokens where {most} are the limit")
 
     def _goes_again(self, stored: Stored, run: Run) -> bool:
         return outcome(stored.said[run][0], self.rewards).boundary == "provider"
@@ -290,15 +303,17 @@ class Chain:
         stored.uncertain |= asked.keys()
 
     def rescore_killed(self, name: str) -> None:
-        """Score what a killed session left. Some runs are missing, so it is not measured without a gate."""
+        """Score what a killed session left: runs that were answered then may be lost."""
         self.write({}, limits={"max_errors": "100%"})
         seen, path = self._in_file([f"--osmosis-from={name}"])
-        self.expect(seen.status in ((9,) if path.exists() else (4,)), True, f"status {seen.status}: {seen.output}")
-        if path.exists():
-            known = self.session(self.stored[name], self.stored[name].plan, {}, whole=True)
-            found = runs_of(read_json(path))
-            self.expect(only(found, expected_runs(known)), {}, "runs that nobody answered so")
-        self.expect(set(self.script.log), set(), "runs asked for by a rescore")
+        if not path.exists():
+            self.check(seen, "a rescore of nothing", 4, asked=set())
+            return
+        stored = self.stored[name]
+        lost = stored.uncertain - runs_of(read_json(path)).keys()
+        left = Stored({run: said for run, said in stored.said.items() if run not in lost})
+        session = self.session(left, stored.plan, {}, whole=True)
+        self.check(seen, "a rescore of a killed run", session.status(), path=path, session=session, asked=set())
 
     def rescore(self, name: str, *, gates: Gates | None = None, select: Iterable[int] | None = None) -> None:
         """Score what is stored again."""

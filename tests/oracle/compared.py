@@ -21,8 +21,8 @@ def baseline_of(session: Session) -> Baseline:
 
 def differences(results: Mapping[str, Any], session: Session) -> Iterable[tuple[str, tuple[object, object]]]:
     """Yield what the results hold by its name, as seen and as the model says."""
-    runs, expected = runs_of(results), expected_runs(session)
-    yield "differing runs", (only(runs, expected), only(expected, runs))
+    runs, expected = runs_of(results), _expected_runs(session)
+    yield "differing runs", (_only(runs, expected), _only(expected, runs))
     pending = {(each["row_index"], each["run_index"]) for each in results["pending"]}
     missing = {run for run, each in session.outcomes.items() if each is None}
     yield "pending runs", (pending - session.may_lack, missing - session.may_lack)
@@ -46,11 +46,11 @@ def runs_of(results: Mapping[str, Any]) -> dict[Run, object]:
     }
 
 
-def expected_runs(session: Session) -> dict[Run, object]:
+def _expected_runs(session: Session) -> dict[Run, object]:
     return {run: (e.boundary, None if e.boundary else e.score, e.passed) for run, e in session.ended.items()}
 
 
-def only(these: Mapping[Run, object], those: Mapping[Run, object]) -> dict[Run, object]:
+def _only(these: Mapping[Run, object], those: Mapping[Run, object]) -> dict[Run, object]:
     return {run: value for run, value in these.items() if those.get(run) != value}
 
 
