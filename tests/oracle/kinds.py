@@ -94,7 +94,8 @@ def sharded(chain: Chain) -> None:
     )
     files, limits = {}, {"max_errors": chance.choice(["100%", "100%", "40%"])}
     for number in range(1, of + 1):
-        given = {"limits": limits, **(how if number == bad else {})}
+        given = how if number == bad else {}
+        given = {**given, "limits": {**limits, **given.get("limits", {})}}
         files[number] = chain.run(f"s{number}", gates=gates, shard=(number, of), **given)
     chain.merge(list(files.values()), of=of)
     chain.merge([files[number] for number in files if number != bad], of=of)
