@@ -80,7 +80,8 @@ def _integral(slopes: Sequence[tuple[float, float]], start: float, room: float) 
         sinh, cosh = math.sinh(step * STEP), math.cosh(step * STEP)
         away = complex(scale * lean * (cosh - 1), scale * rise * sinh)
         pace = complex(scale * rise * cosh, -scale * lean * sinh)
-        power = sum([shape * cmath.log(1 - slope * away) for slope, shape in slopes])
+        powers = [shape * cmath.log(1 - slope * away) for slope, shape in slopes]
+        power = complex(math.fsum([each.real for each in powers]), math.fsum([each.imag for each in powers]))
         part = cmath.exp(-power) * pace / (start + away)
         total += part.real
         if abs(part) < NEGLIGIBLE * abs(total):

@@ -49,6 +49,13 @@ def test_runs_of_a_row_that_all_agree_count_as_one() -> None:
     assert gaffke([[1.0] * 5] * 8 + [[0.0] * 5] * 2)[:2] == pytest.approx(gaffke([[1.0]] * 8 + [[0.0]] * 2)[:2])
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=3), min_size=1, max_size=12), st.randoms())
+def test_the_order_of_rows_changes_no_digit(rows: list[list[float]], rng: Random) -> None:
+    shuffled = rng.sample(rows, len(rows))
+    assert gaffke(shuffled) == gaffke(rows)
+
+
 def test_runs_of_a_row_that_differ_narrow_the_interval() -> None:
     alike, apart = gaffke([[1.0, 1.0]] * 50 + [[0.0, 0.0]] * 50), gaffke([[1.0, 0.0]] * 100)
 
