@@ -2,7 +2,8 @@
 
 The modules below `compat/osmosis_ai` have the paths of the SDK's. While a `StandIn` is installed, one that the SDK
 lacks is served under its name there, and names that a module of the SDK lacks are added to it. What the installed SDK
-has itself always wins. `uninstall` leaves no trace of either.
+has itself always wins; what it cannot load, because an extra of it is not installed, it lacks. `uninstall` leaves no
+trace of either.
 
 Sources: osmosis_ai 0.2.17 and 0.3.
 """
@@ -34,6 +35,7 @@ class StandIn:
         self.used: dict[str, None] = {}
         self._served: dict[str, ModuleType] = {}
         self._extended: list[tuple[ModuleType, Callable[[str], object] | None]] = []
+        self._given: list[object] = []
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -65,7 +67,11 @@ class StandIn:
                 del module.__getattr__
             else:
                 module.__getattr__ = own  # type: ignore[method-assign]
+            for name, value in list(vars(module).items()):
+                if any(value is given for given in self._given):  # the SDK keeps what it loads when it is asked for
+                    delattr(module, name)
         self._extended.clear()
+        self._given.clear()
 
     @contextmanager
     def active(self, enabled: bool = True) -> Iterator[None]:
@@ -117,14 +123,19 @@ class StandIn:
 
     def _add_names(self, module: ModuleType, own: Callable[[str], object] | None) -> None:
         def __getattr__(name: str) -> object:
+            missing = None
             if own is not None:
                 try:
                     return own(name)
                 except AttributeError:
                     pass
+                except ModuleNotFoundError as error:
+                    missing = error
             value = self._ours(module.__name__, name)
             if value is not None:
                 return value
+            if missing is not None:
+                raise missing
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
 
         module.__getattr__ = __getattr__  # type: ignore[method-assign]
@@ -141,6 +152,7 @@ class StandIn:
         if name in ours.__all__:
             self._use(module)
             value: object = getattr(ours, name)
+            self._given.append(value)
             return value
         below = f"{module}.{name}"
         return importlib.import_module(below) if _is_offered(below) else None
@@ -172,8 +184,23 @@ class _ExtendingLoader:
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        self._stand_in.extend(module)
+        try:
+            self._loader.exec_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == PACKAGE:
+                raise
+            self._serve_instead(module, error)
+        else:
+            self._stand_in.extend(module)
+
+    def _serve_instead(self, module: ModuleType, error: ModuleNotFoundError) -> None:
+        """Make ours of a module whose extra is not installed. Raises its own error if ours needs the extra too."""
+        for name in [name for name in vars(module) if not name.startswith("__")]:
+            delattr(module, name)
+        try:
+            self._stand_in.serve(module)
+        except ModuleNotFoundError:
+            raise error from None
 
 
 def _file_of(name: str) -> Path | None:

@@ -155,6 +155,85 @@ def test_an_sdk_that_was_imported_before_gets_names_only_for_the_time(installed:
         _ = package.osmosis_reward
 
 
+LAZY = """
+from importlib import import_module
+
+def __getattr__(name):
+    if name not in {names}:
+        raise AttributeError(name)
+    try:
+        value = getattr(import_module({leaf!r}), name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("install an extra", name=error.name) from error
+    globals()[name] = value
+    return value
+"""
+"""A module of the SDK that loads a name when it is asked for, and then keeps it."""
+
+
+def without_extra(installed: Path, package: str, leaf: str, *names: str) -> None:
+    """Add a package of the SDK whose names come from a module that imports what an extra would have installed."""
+    folder = installed.joinpath(*package.split("."))
+    folder.mkdir(parents=True)
+    for parent in folder.relative_to(installed).parents:
+        (installed / parent / "__init__.py").touch()
+    source = LAZY.format(names=names, leaf=f"{PACKAGE}.{package}.{leaf}")
+    (folder / "__init__.py").write_text(source, encoding="utf-8")
+    source = "early = 1\nimport a_missing_extra\nfrom a_missing_extra import *\n"
+    (folder / f"{leaf}.py").write_text(source, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("package", "leaf", "name"),
+    [
+        ("rollout.server", "app", "create_rollout_server"),
+        ("eval.rubric", "engine", "evaluate_rubric"),
+    ],
+)
+@pytest.mark.parametrize("by_leaf", [False, True])
+def test_a_name_whose_extra_is_missing_is_stood_in_for_and_no_trace_is_left(
+    installed: Path, package: str, leaf: str, name: str, by_leaf: bool
+) -> None:
+    without_extra(installed, package, leaf, name)
+    stand_in = StandIn()
+
+    with stand_in.active():
+        module = f"{PACKAGE}.{package}{f'.{leaf}' if by_leaf else ''}"
+        found = imported(f"from {module} import {name}")[name]
+        assert not hasattr(sys.modules[f"{PACKAGE}.{package}.{leaf}"], "early")  # nothing of what did not load
+
+    assert found.__module__.startswith("pytest_osmosis.")
+    assert stand_in.notes == (
+        "pytest-osmosis adds names that the installed osmosis_ai lacks (osmosis_compat = false in pytest's "
+        "configuration turns this off)",
+    )
+    assert f"{PACKAGE}.{package}.{leaf}" not in sys.modules
+    with pytest.raises(ModuleNotFoundError, match="a_missing_extra" if by_leaf else "install an extra"):
+        imported(f"from {module} import {name}")
+
+
+def test_a_missing_extra_is_named_as_the_sdk_does_where_nothing_can_stand_in(installed: Path) -> None:
+    without_extra(installed, "rollout.backend.harbor", "backend", "HarborBackend")
+    without_extra(installed, "rollout.integrations.agents", "none")
+    (installed / "rollout/integrations/agents/strands.py").write_text(
+        "raise ModuleNotFoundError('install an extra', name='a_missing_extra')\n", encoding="utf-8"
+    )
+
+    with StandIn().active():
+        with pytest.raises(ModuleNotFoundError, match="install an extra"):
+            imported("from osmosis_ai.rollout.backend.harbor import HarborBackend")
+        if importlib.util.find_spec("strands") is None:  # ours needs it too
+            with pytest.raises(ModuleNotFoundError, match="install an extra"):
+                imported("import osmosis_ai.rollout.integrations.agents.strands")
+
+
+def test_a_module_of_the_sdk_that_it_lacks_itself_is_its_own_error(installed: Path) -> None:
+    (installed / "utils.py").write_text("import osmosis_ai.lost\n", encoding="utf-8")
+
+    with StandIn().active(), pytest.raises(ModuleNotFoundError, match=r"osmosis_ai\.lost"):
+        imported("import osmosis_ai.utils")
+
+
 @pytest.mark.skipif(importlib.util.find_spec("uvicorn") is not None, reason="uvicorn is installed, so it is used")
 def test_uvicorn_can_be_imported_and_serves_nothing() -> None:
     stand_in = StandIn()
