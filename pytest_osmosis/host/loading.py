@@ -170,8 +170,8 @@ def _loaded(setup: Setup) -> UserCode:
         _reporting_errors("[agent] mcp", lambda: import_fastmcp(setup.roots))
     _add_roots(setup.roots)
     errors, imports = _Errors(), _Imports()
-    file = setup.entrypoint
-    entrypoint = errors.collect(lambda: _entrypoint(Path(file))) if file else None
+    file = setup.entrypoint if setup.agent is None or setup.grader is None else None  # else nothing of it is used
+    entrypoint = errors.collect(lambda: _entrypoint(Path(file), setup)) if file else None
     functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
     environment = errors.collect(lambda: _environment(setup))
@@ -372,8 +372,17 @@ def _module(name: str, module_name: str) -> ModuleType:
         ) from None
 
 
-def _entrypoint(path: Path) -> ModuleType:
-    """Import a file under its own name (`main.py` is module `main`), never as `__main__`."""
+def _entrypoint(path: Path, setup: Setup) -> ModuleType:
+    """Import a file under its own name (`main.py` is module `main`), never as `__main__`.
+
+    One whose workflow would run elsewhere, by a backend of its own, is refused before.
+    """
+    if setup.role == "roll" and setup.agent is None:
+        from pytest_osmosis.host.other_backends import other_backend
+
+        backend = other_backend(path, setup.roots)
+        if backend is not None:
+            raise CodeError(f"{path}: {backend}")
     is_taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     name = f"_osmosis_{path.stem}" if is_taken else path.stem
     spec = spec_of_file(name, path)

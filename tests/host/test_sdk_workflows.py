@@ -15,7 +15,7 @@ import pytest
 from pytest_osmosis.record.run_record import RunRecord
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.host.sdk_cases import CODE, LATE, LIMIT_S, ROWS
-from tests.host.test_host_contracts import entrypoint_error
+from tests.host.test_host_contracts import entrypoint_error, evaluate_entrypoint
 
 Ends = Mapping[str, tuple[str, float | None]]
 IN_TIME = [name for name in ROWS if name not in LATE]
@@ -246,3 +246,53 @@ def test_a_backend_in_the_entrypoint_says_which_classes_it_serves(workspace: Wor
 )
 def test_classes_that_cannot_be_called_are_refused(workspace: Workspace, code: str, text: str) -> None:
     assert text in entrypoint_error(workspace, code)
+
+
+IN_CONTAINERS = """
+from harbor.trial.queue import TrialQueue
+from osmosis_ai.rollout.backend.harbor import HarborBackend
+from osmosis_ai.rollout.server import create_rollout_server
+
+def main():
+    backend = HarborBackend(orchestrator=TrialQueue(), agent=Flow, workflow_config=flow_config, grader=Judge)
+    uvicorn.run(create_rollout_server(backend=backend))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_backend_with_containers_is_refused_by_name_before_its_modules_are_imported(workspace: Workspace) -> None:
+    error = entrypoint_error(workspace, CODE + IN_CONTAINERS)
+    line = (CODE + IN_CONTAINERS).split("HarborBackend(")[0].count("\n") + 1
+    assert f"main.py: line {line} uses HarborBackend, which runs the workflow in a container" in error
+    assert "harbor.trial" not in error
+
+
+def test_a_backend_of_the_users_own_is_refused_where_it_is_built(workspace: Workspace) -> None:
+    own = """
+from osmosis_ai.rollout.backend import ExecutionBackend
+
+class Remote(ExecutionBackend):
+    async def execute(self, request): ...
+
+"""
+    text = "uses Remote, which runs the workflow in a way of its own"
+    assert text in entrypoint_error(workspace, CODE + own + "backend = Remote()\n")
+    workspace.rows([{"user_prompt": "list", "ground_truth": "x"}])
+    assert evaluate_entrypoint(workspace, CODE + own).kinds() == ["passed"]  # nothing builds it
+
+
+@pytest.mark.parametrize("grader", [{}, {"grader": "flows:Judge"}])
+def test_classes_that_a_config_names_are_run_whatever_the_entrypoint_would_serve(
+    workspace: Workspace, grader: Mapping[str, str]
+) -> None:
+    workspace.rows([{"user_prompt": "list", "ground_truth": "x"}])
+    workspace.write("rollouts/mine/flows.py", CODE)
+    imports = "\nimport harbor\n" if grader else "def main():\n    "  # if both are named, it is not even imported
+    serving = f"{imports}from osmosis_ai.rollout.backend.harbor import HarborBackend; HarborBackend()\n"
+    workspace.write("rollouts/mine/main.py", CODE + serving)
+    experiment = {"rollout": "mine", "entrypoint": "main.py"}
+    agent, scoring = {"agent": "flows:Flow"}, {"eval_fns": [], **grader}
+    live = evaluated(workspace.config(None, experiment=experiment, agent=agent, scoring=scoring))
+    assert live.kinds() == ["passed"]
