@@ -777,6 +777,34 @@ def test_a_broken_rule_between_tables_is_reported_with_its_line(
     assert problems(text) == expected
 
 
+BENCHMARK = '[experiment]\nbenchmark = "terminal-bench-2-1"\n'
+AGENTS = '[[agents]]\nharness = "codex"\n[agents.model]\ntype = "provider"\n'
+OF_BENCHMARK = (
+    "this is a config of `osmosis benchmark`, whose tasks only the Osmosis platform runs, and an eval is needed here: "
+    "name one in configs/eval/"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (f"{BENCHMARK}[execution]\nattempts_per_task = 1\n{AGENTS}", "2: [experiment] benchmark"),
+        (BENCHMARK, "2: [experiment] benchmark"),
+        (AGENTS, "1: [agents]"),
+        (f"{SECRETS}{EXPERIMENT}{AGENTS}", "6: [agents]"),
+    ],
+)
+def test_a_config_of_a_benchmark_is_named_as_one_and_nothing_else_is_said(
+    problems: Problems, text: str, where: str
+) -> None:
+    assert problems(text) == [f"{where}: {OF_BENCHMARK}"]
+
+
+def test_a_mistyped_table_for_the_agent_is_no_benchmark(problems: Problems) -> None:
+    (problem,) = problems(SECRETS + EXPERIMENT + SCORING + '[agents]\nagent = "chat"\n')
+    assert "unknown table, did you mean [agent]?" in problem
+
+
 def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(problems: Problems) -> None:
     text = SECRETS + EXPERIMENT + '[scoring]\neval_fns = ["a"]\nthresholds = {"b:c" = 1}\ndecide = "b:c"\n'
     assert problems(text) == ['7: [scoring] eval_fns: each must be "module:function", got "a"']
