@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -225,6 +226,55 @@ def test_a_missing_extra_is_named_as_the_sdk_does_where_nothing_can_stand_in(ins
         if importlib.util.find_spec("strands") is None:  # ours needs it too
             with pytest.raises(ModuleNotFoundError, match="install an extra"):
                 imported("import osmosis_ai.rollout.integrations.agents.strands")
+
+
+CONTEXT = """
+class SampleSource: ...
+
+class Context:
+    chat_completions_url, api_key, source = "http://localhost/v1", None, None
+
+    def set_sample_source(self, source):
+        self.source = source
+
+context = Context()
+
+def get_rollout_context():
+    return context
+"""
+STRANDS = """
+class Agent:
+    def __init__(self, **options): ...
+
+class OpenAIModel:
+    def __init__(self, **options): ...
+
+class Model: ...
+"""
+
+
+def test_an_integration_whose_extra_is_missing_takes_part_in_the_rollout_of_the_sdk(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_extra(installed, "rollout.integrations.agents", "strands")
+    (installed / "rollout/context.py").write_text(CONTEXT, encoding="utf-8")
+    (installed / "rollout/types.py").write_text("class RolloutSample: ...\n", encoding="utf-8")
+    framework = types.ModuleType("strands")
+    exec(STRANDS, vars(framework))
+    name = "pytest_osmosis.compat.osmosis_ai.rollout.integrations.agents.strands"
+    for module in ("strands", "strands.models", "strands.models.model", "strands.models.openai"):
+        monkeypatch.setitem(sys.modules, module, framework)
+    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))  # as it was, afterwards
+    del sys.modules[name]
+
+    with StandIn().active():
+        found = imported(
+            "from osmosis_ai.rollout.context import context\n"
+            "from osmosis_ai.rollout.integrations.agents.strands import OsmosisRolloutModel, OsmosisStrandsAgent\n"
+            "agent = OsmosisStrandsAgent(model=OsmosisRolloutModel(), name='multiply')\n"
+        )
+
+    assert found["context"].source.agent is found["agent"]  # type: ignore[attr-defined]
 
 
 def test_a_module_of_the_sdk_that_it_lacks_itself_is_its_own_error(installed: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agents import Agent
 from agents.memory.session import SessionABC
@@ -16,8 +16,12 @@ from agents.models.interface import Model
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from openai import AsyncOpenAI
 
-from pytest_osmosis.compat.osmosis_ai.rollout.context import RolloutContext, SampleSource, get_rollout_context
-from pytest_osmosis.compat.osmosis_ai.rollout.types import RolloutSample
+if TYPE_CHECKING:
+    from pytest_osmosis.compat.osmosis_ai.rollout.context import RolloutContext, SampleSource, get_rollout_context
+    from pytest_osmosis.compat.osmosis_ai.rollout.types import RolloutSample
+else:  # the SDK's where it is installed without the extra of this module: its context is the one of the rollout
+    from osmosis_ai.rollout.context import RolloutContext, SampleSource, get_rollout_context
+    from osmosis_ai.rollout.types import RolloutSample
 
 __all__ = [
     "OsmosisAgent",
@@ -43,7 +47,7 @@ class OsmosisMemorySession(SessionABC):  # type: ignore[misc]  # agents is not i
         self._context = get_rollout_context()
         if self._context is None:
             return
-        if name is None:
+        if name is None or not hasattr(self._context, "register_sample_source"):  # 0.3 has one, without a name
             self._context.set_sample_source(SessionSampleSource(self))
         else:
             self._context.register_sample_source(name, SessionSampleSource(self))
@@ -123,7 +127,7 @@ class OsmosisLitellmModel(OpenAIChatCompletionsModel):  # type: ignore[misc]
 
 
 def _check_session(context: RolloutContext | None) -> None:
-    if context is None or (context.sample_source is None and not context.sample_sources):
+    if context is None or (context.sample_source is None and not getattr(context, "sample_sources", None)):
         raise RuntimeError(NO_SESSION)
 
 

@@ -6,14 +6,18 @@ Their model asks the rollout's endpoint with the official client of OpenAI, wher
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from strands import Agent
 from strands.models.model import Model
 from strands.models.openai import OpenAIModel
 
-from pytest_osmosis.compat.osmosis_ai.rollout.context import SampleSource, get_rollout_context
-from pytest_osmosis.compat.osmosis_ai.rollout.types import RolloutSample
+if TYPE_CHECKING:
+    from pytest_osmosis.compat.osmosis_ai.rollout.context import SampleSource, get_rollout_context
+    from pytest_osmosis.compat.osmosis_ai.rollout.types import RolloutSample
+else:  # the SDK's where it is installed without the extra of this module: its context is the one of the rollout
+    from osmosis_ai.rollout.context import SampleSource, get_rollout_context
+    from osmosis_ai.rollout.types import RolloutSample
 
 __all__ = ["OsmosisRolloutModel", "OsmosisStrandsAgent", "StrandsAgentSampleSource"]
 
@@ -68,7 +72,7 @@ class OsmosisStrandsAgent(Agent):  # type: ignore[misc]
                 raise RuntimeError(NO_MODEL)
             source = StrandsAgentSampleSource(self)
             name = kwargs.get("name") or kwargs.get("agent_id")
-            if name is None:
+            if name is None or not hasattr(context, "register_sample_source"):  # 0.3 has one, without a name
                 context.set_sample_source(source)
             else:
                 context.register_sample_source(str(name), source)
