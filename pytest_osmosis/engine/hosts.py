@@ -27,8 +27,8 @@ LATE_S = 5.0
 """A host without a place leaves its share to others this long after the first one is ready: it may wait for hours."""
 SILENCE_SLACK_S = 10.0
 """A host that is silent for longer than its code may take, and this, is ended: none of its deadlines worked."""
-PROBE_S = 61.0
-"""The longest that a probe takes: two tries, and a pause between them."""
+PROBE_S = 95.0
+"""The longest that a probe takes: three tries, a pause, and a look at the date on which the model ends."""
 BEHIND_S = 0.5
 """Runs that a host has had for so long without beginning them are given to a host that is idle."""
 CLOSE_S = 3.0

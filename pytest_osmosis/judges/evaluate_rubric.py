@@ -27,8 +27,12 @@ from pytest_osmosis.models.targets import ModelTarget, resolve
 TIMEOUT_S = 30.0
 TIMEOUTS_S: Mapping[str, float] = {"xai": 45.0, "gemini": 45.0, "cerebras": 60.0, "openrouter": 60.0}
 SLOW_MODELS: Mapping[str, float] = {"xai/grok-4": 60.0, "openai/gpt-5": 45.0}
-WITHOUT_TEMPERATURE = ("gpt-5", "o1", "o3", "o4")
-"""Beginnings of the names of models that refuse a temperature."""
+WITHOUT_TEMPERATURE = (
+    *("gpt-5", "gpt-6", "o1", "o3", "o4"),
+    *("claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-sonnet-5", "claude-haiku-5", "claude-fable"),
+    "claude-mythos",
+)
+"""Beginnings of the names of models that refuse a temperature, after the provider's at a gateway (anthropic/...)."""
 FAMILIES: Mapping[str, str] = {
     "gpt-": "openai", "o1-": "openai", "o3-": "openai", "o4-": "openai", "claude": "anthropic", "gemini": "gemini",
     "grok": "xai",
@@ -172,7 +176,8 @@ class _Question:
         low, high = float(options.get("score_min", 0.0)), float(options.get("score_max", 1.0))
         if high <= low:
             raise ValueError("'score_max' must be greater than 'score_min'")
-        sampling: dict[str, Any] = {} if name.lower().startswith(WITHOUT_TEMPERATURE) else {"temperature": 0}
+        refuses = name.lower().rpartition("/")[2].startswith(WITHOUT_TEMPERATURE)
+        sampling: dict[str, Any] = {} if refuses else {"temperature": 0}
         if options.get("reasoning_effort") is not None:
             sampling["reasoning_effort"] = options["reasoning_effort"]
         truth, given = options.get("ground_truth"), options.get("original_input")

@@ -84,13 +84,15 @@ async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
     if error is not None and error.retryable and error.systemic != "no":
         await asyncio.sleep(SECOND_TRY_AFTER_S)
         error = await _error(model, timeout_s)
+    if error is not None and error.status == 400 and "max_completion_tokens" in str(error):
+        error = await _error(model, timeout_s, bound="max_completion_tokens")  # a server of its own before OpenAI
     return None if error is None or (error.retryable and error.systemic == "no") else error
 
 
-async def _error(model: Model, timeout_s: float) -> ModelError | None:
+async def _error(model: Model, timeout_s: float, *, bound: str = "max_tokens") -> ModelError | None:
     from pytest_osmosis.models.retry import send
 
-    request = ChatRequest(messages=[{"role": "user", "content": "hi"}], sampling={"max_tokens": 16}, run="probe")
+    request = ChatRequest(messages=[{"role": "user", "content": "hi"}], sampling={bound: 16}, run="probe")
     try:
         await send(model, request, timeout_s)
     except ModelError as error:

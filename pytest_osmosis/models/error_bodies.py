@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +17,18 @@ from pytest_osmosis.models.json_text import read
 OUT_OF_QUOTA = ("insufficient_quota", "budget_exceeded")
 EXHAUSTED = ("exceeded your current quota", "credit balance is too low")  # with various status codes
 NO_KEY = ("api key not valid", "api_key_invalid", "no connected db")  # Google's and LiteLLM's 400 for a wrong key
+
+PARAMETER_CODES = ("unsupported_parameter", "unsupported_value", "unknown_parameter")
+"""OpenAI's codes of errors whose `param` is the refused key."""
+REFUSED_KEY = re.compile(
+    r"^(?:(?:unsupported|unknown) parameter: '([\w.]+)|unsupported value: '([\w.]+)\S* does not support"
+    r"|unrecognized request argument supplied: (\w+)"
+    r"|`?(\w+)`? (?:is deprecated for this model|and `?\w+`? cannot both be specified))",
+    re.IGNORECASE,
+)
+"""The same in words: of OpenAI, of proxies that pass its message on, and of Anthropic."""
+NOT_SAMPLED = frozenset(("messages", "model", "tools", "stream", "n", "input", "include", "store", "tool_choice"))
+"""Keys that requests have whatever the config says."""
 
 SEARCHED_CHARS = 10_000
 
@@ -68,6 +81,7 @@ class ErrorBody(NamedTuple):
     """An error. `status` is None if neither a code nor a name says which it is.
 
     `input_flagged` says that a moderator in front of the model refused this input (OpenRouter's 403).
+    `refused_key` is a key of the request, like "temperature" or "reasoning.effort", that the model does not take.
     """
 
     message: str
@@ -75,6 +89,7 @@ class ErrorBody(NamedTuple):
     quota_exhausted: bool = False
     key_refused: bool = False
     input_flagged: bool = False
+    refused_key: str | None = None
 
 
 def read_error(body: str) -> ErrorBody:
@@ -108,7 +123,16 @@ def _error(error: object) -> ErrorBody:
         any(name in OUT_OF_QUOTA for name in names) or any(text in low for text in EXHAUSTED),
         "invalid_api_key" in names or any(text in low for text in NO_KEY),
         isinstance(error, dict) and isinstance(error.get("metadata"), dict) and "flagged_input" in error["metadata"],
+        _refused_key(error, message),
     )
+
+
+def _refused_key(error: object, message: str) -> str | None:
+    key = error.get("param") if isinstance(error, dict) and error.get("code") in PARAMETER_CODES else None
+    if not isinstance(key, str):
+        found = REFUSED_KEY.match(message)
+        key = found and found[found.lastindex or 0]
+    return key if key and re.fullmatch(r"\w+(\.\w+)?", key) and key.partition(".")[0] not in NOT_SAMPLED else None
 
 
 def _status(name: object) -> int | None:

@@ -52,6 +52,13 @@ TLS_ONLY = ("plain http request was sent to https port", "http request to an htt
 """The answers of nginx, Go and Apache to a request without TLS where they expect it, all with status 400."""
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 """OpenSSL's names for an answer without TLS to a request over it."""
+OF_REQUESTS = {
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "reasoning.effort": "reasoning_effort",
+    "text.verbosity": "verbosity",
+}
+"""Our keys for those of the requests of OpenAI's APIs."""
 HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")  # the same in httpx, which may be missing
 
 
@@ -181,6 +188,10 @@ class Failures:
                 return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
             case "wrong" if status == 400 and "/v1/responses" in error.message:
                 hint = '; set [model] api_client_type = "openai_responses"'
+                return ModelError(answered + detail + hint, status=status, systemic="until_success")
+            case "wrong" if status == 400 and error.refused_key is not None:
+                key = OF_REQUESTS.get(error.refused_key, error.refused_key)
+                hint = f"; leave out {key}: in [sampling], in [judge] or in the agent's own request, whichever sets it"
                 return ModelError(answered + detail + hint, status=status, systemic="until_success")
             case "wrong":
                 at = f" at {self._shown_url()}" if status == 405 else ""

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from pytest_osmosis.errors import JudgeError, ModelError
+from pytest_osmosis.judges.evaluate_rubric import evaluate_rubric
 from pytest_osmosis.judges.judge import Judge, Judgement
 from pytest_osmosis.judges.prompt import Rubric, Submission, conversation_text, judge_messages, prompt_text, value_text
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.embedded import reply_to
 from pytest_osmosis.text.quoted_blocks import blocks_in
+from tests.servers import ChatServer, by_api, completion, messages_reply
 
 RUBRIC = Rubric("Is the number right?")
 SUBMISSION = Submission("#### 391", ground_truth="391")
@@ -200,3 +202,25 @@ def test_an_inaccurate_demo_judge_votes_both_ways() -> None:
 
     assert 0 < judgement.score < 1
     assert judgement == asyncio.run(judge.judge(SUBMISSION, ask, run="row0-run0"))
+
+
+@pytest.mark.parametrize(
+    ("model", "takes"),
+    [
+        ("openai/gpt-4.1", True),
+        ("openai/gpt-6-luna", False),
+        ("openrouter/openai/gpt-5.4-mini", False),
+        ("anthropic/claude-haiku-4-5", True),
+        ("anthropic/claude-sonnet-5-5", False),
+        ("openrouter/anthropic/claude-opus-4-8", False),
+        ("gemini/gemini-3.8-flash", True),
+    ],
+)
+async def test_the_temperature_is_left_out_where_the_model_refuses_one(model: str, takes: bool) -> None:
+    said = json.dumps({"score": 1, "explanation": "right"})
+    message = completion({"role": "assistant", "content": said})
+    with ChatServer(by_api(message, messages_reply({"type": "text", "text": said}))) as server:
+        await evaluate_rubric(
+            solution_str="4", rubric="Right?", model=model, api_key="sk-0123456789abcdef", base_url=server.base_url
+        )
+    assert ("temperature" in server.bodies[0]) is takes

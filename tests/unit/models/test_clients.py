@@ -484,6 +484,52 @@ async def test_a_context_overflow_is_the_models_failure() -> None:
     assert "maximum context length is 8192 tokens" in str(error)
 
 
+NOT_SUPPORTED = "is not supported with this model."
+
+
+@pytest.mark.parametrize(
+    ("error", "key"),
+    [
+        ("Unsupported value: 'temperature' does not support 0.5 with this model.", "temperature"),
+        (f"Unsupported parameter: 'top_p' {NOT_SUPPORTED}", "top_p"),
+        (f"Unsupported parameter: 'max_tokens' {NOT_SUPPORTED} Use 'max_completion_tokens' instead.", "max_tokens"),
+        (f"Unsupported parameter: 'max_output_tokens' {NOT_SUPPORTED}", "max_tokens"),
+        (f"Unsupported parameter: 'reasoning.effort' {NOT_SUPPORTED}", "reasoning_effort"),
+        ("Unknown parameter: 'top_k'.", "top_k"),
+        ("Unrecognized request argument supplied: min_p", "min_p"),
+        ("`temperature` is deprecated for this model.", "temperature"),
+        ("temperature is deprecated for this model.", "temperature"),
+        ("`temperature` and `top_p` cannot both be specified for this model.", "temperature"),
+        ({"message": "'low' is not supported.", "code": "unsupported_value", "param": "text.verbosity"}, "verbosity"),
+    ],
+)
+async def test_a_key_that_the_model_refuses_is_named_and_stops_the_eval(error: str | dict[str, str], key: str) -> None:
+    body = error if isinstance(error, dict) else {"message": error}
+    failure = await failure_of(servers.status(400, {"error": {"type": "invalid_request_error", **body}}))
+
+    assert kind(failure) == ("provider", False, "until_success", 400)
+    places = "in [sampling], in [judge] or in the agent's own request"
+    assert str(failure).endswith(f"; leave out {key}: {places}, whichever sets it")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "Unsupported value: 'messages[0].role' does not support 'system' with this model."},
+        {"message": "no", "code": "unsupported_value", "param": "messages[0].role"},
+        {"message": f"Unsupported parameter: 'tools' {NOT_SUPPORTED}", "code": "unsupported_parameter", "param": 1},
+        {"message": "Unsupported value: 'low' is not supported with the 'gpt-x' model."},
+        {"message": "The answer says: Unknown parameter: 'top_k'."},
+        {"message": "no", "code": "invalid_value", "param": "temperature"},
+    ],
+)
+async def test_what_no_key_of_the_config_causes_is_the_models_failure(error: dict[str, Any]) -> None:
+    failure = await failure_of(servers.status(400, {"error": error}))
+
+    assert kind(failure) == ("model", False, "no", 400)
+    assert "leave out" not in str(failure)
+
+
 @pytest.mark.parametrize("code", [400, 403, 429])
 @pytest.mark.parametrize(
     "value",

@@ -62,7 +62,11 @@ def test_the_embedded_model_is_free_unless_the_config_says_otherwise() -> None:
     ("model", "table"),
     [
         ("openai/gpt-4o", {}),
+        ("openai/gpt-5.4-mini", {}),
+        ("openai/gpt-6.1-sol", {}),
         ("anthropic/claude-sonnet-4-5", {}),
+        ("anthropic/claude-opus-5-5", {}),
+        ("gemini/gemini-3.8-flash", {}),
         ("together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo", {}),
         ("gpt-4o", {"base_url": "https://api.openai.com/v1"}),
         ("litellm/openai/gpt-4o", {}),

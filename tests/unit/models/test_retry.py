@@ -20,7 +20,7 @@ from pytest_osmosis.models.retry import Answered, RetryPolicy, Within, chat
 from tests import servers
 from tests.clocks import LoopClock, ended, settled
 from tests.servers import Behaviour, ChatServer
-from tests.unit.models.talking import CLIENT, CLIENTS, model_at
+from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, CLIENTS, model_at
 
 TIMEOUT_S = 60.0
 POLICY = RetryPolicy()
@@ -440,6 +440,17 @@ async def test_the_probe_is_one_tiny_request() -> None:
     assert server.bodies == [
         {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 16},
     ]
+
+
+async def test_the_probe_bounds_its_answer_by_the_key_that_the_server_takes() -> None:
+    message = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+    with ChatServer(servers.status(400, {"error": {"message": message}}), GOOD) as server:
+        assert await probed(server) is None
+    if CLIENT.name in CHAT_CLIENTS:
+        assert [{key: body[key] for key in body if "tokens" in key} for body in server.bodies] == [
+            {"max_tokens": 16},
+            {"max_completion_tokens": 16},
+        ]
 
 
 @pytest.mark.parametrize(
