@@ -109,7 +109,10 @@ class Actor:
         self.runs = Runs(job, self.table, self.hosts, self.recorder, self.notices)
         self._feed = Feed(job, self.table, self.runs, self.hosts, self.recorder)
         self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.setup, job.clock)
-        self._probing = Probing(job.probes, self.hosts, self.permits, self.judge_permits, self.runs, job.clock)
+        names = {tag: target.get("model", "") for tag, target in job.setup.model_targets.items()}
+        self.probing = Probing(
+            job.probes, names, self.hosts, self.permits, self.judge_permits, self.runs, self.notices, job.clock
+        )
         self._job = job
         self._stall_notice = StallNotice(job.watchdog_s, self._clock.now())
         self._wait_notice = WaitNotice(told=job.told_waiting)
@@ -171,7 +174,7 @@ class Actor:
         self._write_exchanges()
         if not self.paused:
             self._look_after_hosts()
-            self._feed.refill(rollouts=self._probing.is_over and self._closing_at is None)
+            self._feed.refill(rollouts=self.probing.is_over and self._closing_at is None)
             if self.hosts.starts.given_up is not None:
                 self._recovery.give_up_hosts(self.hosts.starts.given_up)
             self._report_stall()
@@ -181,7 +184,7 @@ class Actor:
         now = self._clock.now()
         self.permits.grant(now, not_before=math.inf if self.paused else self.hosts.throttle.until)
         self.judge_permits.grant(now, not_before=math.inf if self.paused else 0.0)
-        if self._probing.is_over:
+        if self.probing.is_over:
             self.runs.check_time(now)
         self._heed_stop_request(now)
         self._settle()
@@ -209,14 +212,14 @@ class Actor:
         now = self._clock.now()
         if now - self._looked_after_at >= LOOK_AFTER_S:
             self._looked_after_at = now
-            self.hosts.look_after(self._probing.host)
+            self.hosts.look_after(self.probing.host)
             self._recovery.end_silent_hosts(now)
             self._report_waiting(now)
 
     def _report_stall(self) -> None:
         if not self.hosts.in_flight:
             self._stall_notice.since = self._clock.now()  # the session holds the eval back
-        states, n_queued = self.table.states.values(), len(self.table.queue) if self._probing.is_over else 0
+        states, n_queued = self.table.states.values(), len(self.table.queue) if self.probing.is_over else 0
         text = self._stall_notice.check(self._clock.now(), self.recorder.n_done, states, n_queued)
         if text is not None:
             waiting = self.hosts.waiting().text
@@ -319,7 +322,7 @@ class Actor:
                 self._heed_stop_request(math.inf)
                 self._waits_to_go = self.paused
                 if not self.paused:
-                    self._probing.begin()
+                    self.probing.begin()
             case Heard(connection, events):
                 host = self.hosts.of(connection)
                 host.heard_at = self._clock.now()
@@ -352,9 +355,9 @@ class Actor:
             host.hand([{"op": "resume"}])
         if self._waits_to_go:
             self._waits_to_go = False
-            self._probing.begin()
+            self.probing.begin()
         else:
-            self._probing.go_on()
+            self.probing.go_on()
 
     def _heard(self, host: Host, event: HostEvent, raw: bytes) -> None:
         match event["ev"]:
@@ -363,7 +366,7 @@ class Actor:
             case "refused":
                 self._refuse(CodeError(event["error"], event["details"]))
             case "probed":
-                self._probing.answered(event)
+                self.probing.answered(event)
             case "denied":
                 self.runs.denied(event["model_tag"], event["error"])
             case "throttled":
@@ -409,7 +412,7 @@ class Actor:
         if host.role != "host":
             return
         if not self.paused:
-            self._probing.go_on()
+            self.probing.go_on()
         if self.loaded.is_set():
             return
         code = RolloutCode(event.get("rollout_code", {}), event.get("rollout_sources", {}))
@@ -444,9 +447,9 @@ class Actor:
     def _died(self, host: Host, how: str, by: EndedBy, machine: str) -> None:
         if by == "host" and not self.loaded.is_set() and not self.hosts.closing:
             self._refuse(HostError(start_failure(how)))
-        self._probing.died(host)
+        self.probing.died(host)
         if not self.paused:
-            self._probing.go_on()
+            self.probing.go_on()
         self.artifacts.died(host)
         self.permits.died(host)
         self.judge_permits.died(host)

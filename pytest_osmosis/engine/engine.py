@@ -47,6 +47,11 @@ class Engine:
         return self._actor.code
 
     @property
+    def shutdown_dates(self) -> Mapping[str, str]:
+        """The days on which services end the models that were probed, by the models' names."""
+        return self._actor.probing.shutdown_dates
+
+    @property
     def ledger(self) -> Ledger:
         return self._actor.recorder.ledger
 

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
 
 from pytest_osmosis.clock import Clock
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
+from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.host.protocol import JUDGE, ProbedEvent
+from pytest_osmosis.text.numbers import plural
 
 
 class Probing:
-    """Lets one host probe `models`. Runs may begin once it `is_over`; `host` is the host that probes now."""
+    """Lets one host probe `models`. Runs may begin once it `is_over`; `host` is the host that probes now.
+
+    `names` are those of the models by their tags, `shutdown_dates` the days on which services end them by these names.
+    """
 
     def __init__(
         self,
         models: Sequence[str],
+        names: Mapping[str, str],
         hosts: Hosts,
         permits: Permits,
         judge_permits: Permits,
         runs: Runs,
+        notices: Notices,
         clock: Clock,
     ) -> None:
+        self.shutdown_dates: dict[str, str] = {}
         self.is_over = False
         self.host: Host | None = None
         self._models = models
+        self._names = names
         self._left: list[str] = []
         self._hosts = hosts
         self._permits = permits
         self._judge_permits = judge_permits
         self._runs = runs
+        self._notices = notices
         self._clock = clock
 
     def begin(self) -> None:
@@ -60,10 +71,30 @@ class Probing:
             self._runs.stop_model(tag, f"the test request (probe) failed: {error}")
         elif error is not None:
             self._runs.probe_failed(tag, error)
+        if "shutdown_date" in event:
+            self._ends(self._names[tag], event["shutdown_date"])
         if not self._left:
             self.host, self.is_over = None, True
+
+    def _ends(self, name: str, day: str) -> None:
+        if name not in self.shutdown_dates:  # else the baseline or the judge is the same model
+            self.shutdown_dates[name] = day
+            self._notices.alert(shutdown_text(name, date.fromisoformat(day), datetime.now(UTC).date()))
 
     def died(self, host: Host) -> None:
         """Let another host probe, once it is ready."""
         if host is self.host:
             self.host = None
+
+
+def shutdown_text(name: str, day: date, today: date) -> str:
+    """Return in words when the service ends a model, and what follows.
+
+    >>> shutdown_text("gpt-x", date(2026, 12, 11), date(2026, 11, 26))
+    'gpt-x is shut down on 2026-12-11, in 15 days; a baseline made with it cannot be repeated then'
+    """
+    left = (day - today).days
+    if left < 0:
+        return f"{name} was to be shut down on {day}, and still answers; a baseline made with it may not be repeatable"
+    when = f"in {plural(left, 'day')}" if left else "today"
+    return f"{name} is shut down on {day}, {when}; a baseline made with it cannot be repeated then"

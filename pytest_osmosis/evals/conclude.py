@@ -75,6 +75,7 @@ class Conclusion:
             provenance={
                 **self._run.provenance,
                 **lost,
+                **({"shutdown_dates": dict(engine.shutdown_dates)} if engine.shutdown_dates else {}),
                 "finished_at": utc_text(self._run.ended_at or datetime.now(UTC)),
             },
             price=prepared.price,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.protocol import JUDGE, ProbedEvent, Setup
-from pytest_osmosis.models import create, probe
+from pytest_osmosis.models import create, probe, shutdown_date
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.text.recorded import RECORDED
@@ -87,7 +87,9 @@ async def probed(clients: Clients, tag: str) -> ProbedEvent:
     except BaseException as bug:
         return _probed(tag, "".join(traceback.format_exception(bug)), is_systemic=True)
     if error is None:
-        return _probed(tag, None, is_systemic=False)
+        day = await shutdown_date(clients[tag])
+        event = _probed(tag, None, is_systemic=False)
+        return event if day is None else {**event, "shutdown_date": day.isoformat()}
     hint = f"; {NO_PROBE}" if error.status == 404 else ""
     return _probed(tag, f"{error}{hint}", is_systemic=error.systemic in ("until_success", "always"))
 

@@ -281,9 +281,17 @@ The header prints `notes`. All hosts together may have `max_rollouts` and `max_s
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
 """The other answer to `setup`: the code does not load, and the host ends."""
 ProbedEvent = TypedDict(
-    "ProbedEvent", {"ev": Literal["probed"], "model_tag": str, "error": str | None, "is_systemic": bool}
+    "ProbedEvent",
+    {
+        "ev": Literal["probed"],
+        "model_tag": str,
+        "error": str | None,
+        "is_systemic": bool,
+        "shutdown_date": NotRequired[str],
+    },
 )
-"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet."""
+"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet.
+The model's service ends it on `shutdown_date`, like 2026-12-11."""
 DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": str, "error": str})
 """A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
 LimitedEvent = TypedDict("LimitedEvent", {"ev": Literal["limited"]})

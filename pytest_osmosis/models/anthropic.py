@@ -48,7 +48,7 @@ class AnthropicModel:
         headers = self._sampled_headers if sampled else self._headers
         body = write_request(request, self._target)
         headers = official_clients.merged(headers, request.headers)
-        status, text = await self._transport.post(self._client, PATH, body, headers)
+        status, text = await self._transport.request(self._client.post, PATH, body, headers)
         return read_reply(status, text, self._target, self._failures)
 
     async def close(self) -> None:

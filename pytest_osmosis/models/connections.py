@@ -53,11 +53,12 @@ class Connections:
         self._certificates = certificates() if urlsplit(target.base_url).scheme == "https" or self._proxy else True
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
+    async def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
         """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""
         try:
             check_ascii(headers)
-            async with self._opened().post(
+            async with self._opened().request(
+                method,
                 url,
                 data=body,
                 headers=headers,

@@ -43,7 +43,14 @@ class LightModel:
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
         """Return status and body of a 2xx answer; `headers` are those of this request alone. Raises `ModelError`."""
-        return await self._connections.post(url, merged(self._headers, headers) if headers else self._headers, body)
+        return await self._connections.request(
+            "POST", url, merged(self._headers, headers) if headers else self._headers, body
+        )
+
+    async def description(self) -> str:
+        """Return what the server says about the model, as JSON text. Raises `ModelError`."""
+        url = f"{(self.target.base_url or '').rstrip('/')}{self.target.description_path}"
+        return (await self._connections.request("GET", url, self._headers, b""))[1]
 
     async def close(self) -> None:
         await self._connections.close()

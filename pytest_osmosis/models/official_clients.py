@@ -44,12 +44,15 @@ class Transport:
         """Return the client's `http_client`. It neither follows redirects nor looks for proxies."""
         return self._http.AsyncClient(transport=self, follow_redirects=False, trust_env=False, timeout=None)
 
-    async def post(self, client: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
-        """Return status and body of a 2xx answer to one request. Raises `ModelError` for everything else."""
+    async def request(self, send: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+        """Return status and body of a 2xx answer to one request. Raises `ModelError` for everything else.
+
+        `send` is the client's `post` or `get`.
+        """
         try:
             check_ascii(headers)
             _BODY.set(body)
-            response = await client.post(path, cast_to=self._http.Response, options={"headers": headers})
+            response = await send(path, cast_to=self._http.Response, options={"headers": headers})
         except Exception as error:
             raise self._failures.of_exception(error) from None
         answer: tuple[int, str] = response.extensions.pop(ANSWER)
@@ -59,7 +62,7 @@ class Transport:
         """Send a request of the HTTP client. The body of the answer bypasses it, as an extension of the response."""
         body = _BODY.get()
         request.headers["Content-Length"] = str(len(body))
-        answer = await self._connections.post(str(request.url), request.headers, body)
+        answer = await self._connections.request(request.method, str(request.url), request.headers, body)
         return self._http.Response(answer[0], request=request, extensions={ANSWER: answer})
 
     async def aclose(self) -> None:

@@ -21,7 +21,7 @@ class OpenAIModel:
         self, target: ModelTarget, api_key: str | None, *, max_in_flight: int, api: HttpApi = completions
     ) -> None:
         assert target.base_url is not None
-        self._target = target
+        self.target = target
         self._api = api
         url = f"{target.base_url.rstrip('/')}{api.PATH}"
         self._failures = Failures(target.base_url, url, api_key, target.address_key)
@@ -40,10 +40,14 @@ class OpenAIModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
-        body = self._api.write_request(request, self._target)
+        body = self._api.write_request(request, self.target)
         headers = official_clients.merged(self._headers, request.headers)
-        status, text = await self._transport.post(self._client, self._api.PATH, body, headers)
-        return self._api.read_reply(status, text, self._target, self._failures)
+        status, text = await self._transport.request(self._client.post, self._api.PATH, body, headers)
+        return self._api.read_reply(status, text, self.target, self._failures)
+
+    async def description(self) -> str:
+        """Return what the server says about the model, as JSON text. Raises `ModelError`."""
+        return (await self._transport.request(self._client.get, self.target.description_path, b"", self._headers))[1]
 
     async def close(self) -> None:
         await self._client.close()

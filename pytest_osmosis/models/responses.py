@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Describing, Message, Model, Usage
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_bodies import (
@@ -54,7 +54,9 @@ class ResponsesModel:
     It learns from the first refusal that a model does not reason, and then asks for no reasoning.
     """
 
-    def __init__(self, responses: Model, chat: Model | None) -> None:
+    def __init__(self, responses: Describing, chat: Model | None) -> None:
+        self.target = responses.target
+        self.description = responses.description
         self._responses = responses
         self._chat = chat
         self._reasons = True

@@ -179,10 +179,12 @@ OF_ENTRIES = {
     name for table in ("entries", "entry", "entry_difference") for name in SCHEMA["$defs"][table]["properties"]
 } | {"comparison"}
 """Keys of evals that ran with others of their config: `unit/results/test_entry_table.py` writes and reads them."""
-ELSEWHERE = OF_ENTRIES | {"repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back"}
+ELSEWHERE = OF_ENTRIES | {
+    *("repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back", "shutdown_dates"),
+}
 """Also those of runs whose host crashed, and of merged shards, which `unit/results/test_merge.py` writes and reads; of
-imported runs, which `plugin/test_prime_files.py` reads; and of replicas, whose results `plugin/test_endpoints.py`
-checks."""
+imported runs, which `plugin/test_prime_files.py` reads; of replicas, whose results `plugin/test_endpoints.py` checks;
+and of models that end, in `plugin/test_responses_api.py`."""
 
 
 @pytest.mark.slow

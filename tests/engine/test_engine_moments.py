@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,10 +24,11 @@ from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
+from pytest_osmosis.engine.probing import shutdown_text
 from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.engine.wait_notice import WAIT_S
 from pytest_osmosis.errors import HostError, JournalError
-from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.protocol import JUDGE, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -464,6 +466,42 @@ def test_a_probe_of_a_dead_host_is_repeated_after_the_pause(tmp_path: Path) -> N
     stepped.turn()
     assert len(stepped.host("host").asked("probe")) == 1
     stepped.end()
+
+
+def test_the_end_of_a_model_is_told_once_whoever_asks_it(tmp_path: Path) -> None:
+    target: dict[str, Any] = {"api_key_env": None, "headers": {}, "model": "gpt-5-mini"}
+    setup = Setup(
+        "roll", str(tmp_path), (), target, baseline={**target, "model": "gpt-6-luna"}, judge={"target": target}
+    )
+    stepped = SteppedEngine(tmp_path, setup=setup, probes=("primary", "baseline", JUDGE))
+    stepped.begin()
+    for tag, day in (("primary", "2026-12-11"), ("baseline", None), (JUDGE, "2026-12-11")):
+        ends: dict[str, Any] = {} if day is None else {"shutdown_date": day}
+        stepped.host("host").say("probed", model_tag=tag, error=None, is_systemic=False, **ends)
+    stepped.turn()
+
+    assert stepped.engine.shutdown_dates == {"gpt-5-mini": "2026-12-11"}
+    (text,) = stepped.engine.notices.alerts
+    assert text.startswith("gpt-5-mini ")
+    assert stepped.engine.notices.texts == [text]
+    assert stepped.host("host").runs()
+    stepped.end()
+
+
+@pytest.mark.parametrize(
+    ("today", "text"),
+    [
+        ("2026-11-26", "is shut down on 2026-12-11, in 15 days; a baseline made with it cannot be repeated then"),
+        ("2026-12-10", "is shut down on 2026-12-11, in 1 day; a baseline made with it cannot be repeated then"),
+        ("2026-12-11", "is shut down on 2026-12-11, today; a baseline made with it cannot be repeated then"),
+        (
+            "2026-12-12",
+            "was to be shut down on 2026-12-11, and still answers; a baseline made with it may not be repeatable",
+        ),
+    ],
+)
+def test_the_end_of_a_model_in_words(today: str, text: str) -> None:
+    assert shutdown_text("m", date(2026, 12, 11), date.fromisoformat(today)) == f"m {text}"
 
 
 def test_messages_of_a_closing_host_count(tmp_path: Path) -> None:

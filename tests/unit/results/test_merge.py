@@ -218,6 +218,18 @@ def test_what_shards_lost_in_flight_adds_up(tmp_path: Path) -> None:
     assert merged.results.provenance["lost_in_flight"] == 5
 
 
+def test_the_end_of_a_model_that_any_shard_heard_of_is_kept(tmp_path: Path) -> None:
+    whole, rules = an_eval()
+    first, second = shard_of(whole, rules, Shard(1, 2)), shard_of(whole, rules, Shard(2, 2))
+    ends = {"gpt-5-mini": "2026-12-11"}
+    second = replace(second, provenance={**second.provenance, "shutdown_dates": ends})
+
+    (merged,) = merge(write(tmp_path, [first, second]))
+
+    assert merged.results.provenance["shutdown_dates"] == ends
+    assert "shutdown_dates" not in merge(write(tmp_path, [first]))[0].results.provenance
+
+
 def test_too_many_errors_over_all_shards_are_not_measured(tmp_path: Path) -> None:
     records = [failed("provider", row) if row in (0, 3) else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
     whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
