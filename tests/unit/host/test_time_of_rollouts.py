@@ -102,8 +102,14 @@ async def test_the_wait_for_a_permit_does_not_count() -> None:
 
 
 async def test_code_beside_a_request_that_waits_for_its_permit_reaches_the_deadline_once_it_has_it() -> None:
+    answered = asyncio.Event()
+
+    async def asks(ctx: ChatContext) -> None:
+        await ctx.chat(ctx.prompt)
+        answered.set()
+
     async def agent(ctx: ChatContext) -> None:
-        await asyncio.gather(ctx.chat(ctx.prompt), asyncio.Event().wait())
+        await asyncio.gather(asks(ctx), asyncio.Event().wait())
 
     with ChatServer(reply("42")) as server:
         async with core_host(server, agent, agent_timeout_s=TIME_S, permits=True) as host:
@@ -112,7 +118,7 @@ async def test_code_beside_a_request_that_waits_for_its_permit_reaches_the_deadl
             await host.clock.advance(10 * TIME_S)
             assert len(host.events) == 2, "its start, and the question for the permit"
             host.core.grant_permits([ask["id"]])
-            await asked(server, 1)
+            await answered.wait()
             await host.clock.advance(TIME_S)
             event = await host.rollout(0)
     assert event["boundary"] == "timeout"
