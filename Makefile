@@ -100,9 +100,15 @@ test-mcp: $(STAMP) ## test MCP tools
 	PYTHONPATH=$(abspath $(VENV)/mcp) $(BIN)/python -m pytest tests/mcp
 
 # verifiers brings some hundred packages. VERIFIERS_ENVIRONMENTS names the folder `environments` of its repository.
-test-verifiers: $(STAMP) ## test environments of verifiers, and compare their rewards with those of vf-eval
+# The other releases: 0.1.13 never became final, and 0.3.1 is the last that has environments.
+VERIFIERS := 0.1.13.dev8 0.2.1 0.3.1
+test-verifiers: $(STAMP) $(addprefix test-verifiers-,$(VERIFIERS)) ## test environments of each verifiers, and compare their rewards with those of vf-eval
 	test -d $(VENV)/verifiers/verifiers || $(BIN)/python -m pip install --quiet --target $(VENV)/verifiers --group verifiers
 	PYTHONPATH=$(abspath $(VENV)/verifiers) $(BIN)/python -m pytest tests/verifiers
+
+test-verifiers-%: $(STAMP)
+	test -d $(VENV)/verifiers-$*/verifiers || $(BIN)/python -m pip install --quiet --target $(VENV)/verifiers-$* "verifiers==$*" reasoning-gym
+	PYTHONPATH=$(abspath $(VENV))/verifiers-$* $(BIN)/python -m pytest tests/verifiers
 
 # .venv has the newest Ray, with which `make test-all` tests clusters.
 test-cluster: $(STAMP) ## test clusters with the oldest Ray that is admitted, in an environment of nox

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from pytest_osmosis.environments import imported
 from pytest_osmosis.environments.messages import chat_message
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, Message
+from pytest_osmosis.models.base import ChatReply, Message, Usage
 
-CHAT_CLIENT = "verifiers.clients.openai_chat_completions_client"
+CHAT_CLIENT = "clients.openai_chat_completions_client"
 OVERLONG = (
     "this model's maximum context length is",
     "is longer than the model's context length",
@@ -33,24 +34,48 @@ OVERLONG = (
 
 Ask = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any], Any], Awaitable[ChatReply]]
 """Sends messages, tools and sampling for a state, which is None where the environment does not say."""
+Endpoint = Callable[[], tuple[str, str]]
+"""Returns the URL and the key of the rollout's endpoint."""
 
 
-def client_for(environment: object, ask: Ask, endpoint: Callable[[], tuple[str, str]]) -> Any:
-    """Return the client for a rollout. `endpoint` returns the URL and the key of its endpoint."""
-    module = sys.modules.get(CHAT_CLIENT)
-    base = getattr(module, "OpenAIChatCompletionsClient", None)
+def client_for(environment: object, ask: Ask, endpoint: Endpoint) -> Any:
+    """Return the client for a rollout."""
+    base = getattr(imported(CHAT_CLIENT), "OpenAIChatCompletionsClient", None)
     if base is not None:
         return _client_type(base)(ask, endpoint)
     if any(cls.__module__.partition(".")[0] == "verifiers" for cls in type(environment).__mro__):
         return _openai_client(endpoint)
-    return PlainClient(ask)
+    return PlainClient(ask, endpoint)
 
 
-def _openai_client(endpoint: Callable[[], tuple[str, str]]) -> Any:
+def _openai_client(endpoint: Endpoint) -> Any:
     import openai
 
     url, key = endpoint()
     return openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0)
+
+
+class _WithOpenAI:
+    """A client that has one of OpenAI at the rollout's endpoint, for environments that use that themselves."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._openai: Any = None
+
+    @property
+    def client(self) -> Any:
+        if self._openai is None:
+            self._openai = _openai_client(self._endpoint)
+        return self._openai
+
+    @property
+    def chat(self) -> Any:
+        return self.client.chat
+
+    async def close(self) -> None:
+        """Close what was used. Connections to the model belong to the host."""
+        if self._openai is not None:
+            await self._openai.close()
 
 
 @functools.cache
@@ -62,21 +87,13 @@ def _client_type(base: Any) -> Any:
     tests/verifiers notices.
     """
 
-    class EvalClient(base):  # type: ignore[misc]
+    class EvalClient(_WithOpenAI, base):  # type: ignore[misc]
         """A client of verifiers that asks the eval's model."""
 
-        def __init__(self, ask: Ask, endpoint: Callable[[], tuple[str, str]]) -> None:
-            super().__init__(None)
+        def __init__(self, ask: Ask, endpoint: Endpoint) -> None:
+            _WithOpenAI.__init__(self, endpoint)
+            base.__init__(self, None)
             self._ask = ask
-            self._endpoint = endpoint
-            self._client: Any = None
-
-        @property
-        def client(self) -> Any:
-            """A client of OpenAI at the rollout's endpoint, for environments that use it themselves."""
-            if self._client is None:
-                self._client = _openai_client(self._endpoint)
-            return self._client
 
         async def get_native_response(
             self, prompt: Any, model: str, sampling_args: Any, tools: Any = None, **kwargs: Any
@@ -94,10 +111,6 @@ def _client_type(base: Any) -> Any:
                 if error.status == 400 and any(text in f"{error}\n{error.details}".lower() for text in OVERLONG):
                     raise sys.modules[base.__module__].OverlongPromptError from error
                 raise
-
-        async def close(self) -> None:
-            if self._client is not None:
-                await self._client.close()
 
     return EvalClient
 
@@ -131,14 +144,14 @@ class NativeReply:
     created = 0
 
     def __init__(self, reply: ChatReply) -> None:
-        usage = reply.usage
         self.model = reply.model or ""
         self.choices = [_Choice(reply)]
-        self.usage = None if usage is None else usage_of(reply)
+        self.usage = None if reply.usage is None else usage_of(reply.usage)
 
 
 class _Choice:
     index = 0
+    model_extra: Mapping[str, Any] = {}
 
     def __init__(self, reply: ChatReply) -> None:
         self.finish_reason = reply.finish_reason
@@ -150,22 +163,27 @@ class _NativeMessage:
         self._message = message
         self.role = "assistant"
         self.content = message.get("content")
+        self.refusal = message.get("refusal")
         self.tool_calls = message.get("tool_calls")
 
     def model_dump(self) -> Message:
         return self._message
 
 
-def usage_of(reply: ChatReply) -> dict[str, int]:
-    """Return the tokens of a reply as OpenAI names them, 0 where they are not known."""
-    given, taken = (reply.usage.input_tokens, reply.usage.output_tokens) if reply.usage is not None else (0, 0)
-    return {"prompt_tokens": given, "completion_tokens": taken, "total_tokens": given + taken}
+def usage_of(usage: Usage) -> dict[str, Any]:
+    """Return the tokens of a reply as OpenAI names them."""
+    given, taken = usage.input_tokens, usage.output_tokens
+    counted = {"prompt_tokens": given, "completion_tokens": taken, "total_tokens": given + taken}
+    if usage.reasoning_tokens is None:
+        return counted
+    return {**counted, "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
 
 
-class PlainClient:
+class PlainClient(_WithOpenAI):
     """The client of an environment without verifiers: `get_response` returns a `PlainReply`."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
         self._ask = ask
 
     async def get_response(
@@ -183,9 +201,6 @@ class PlainClient:
         messages = [chat_message(message) for message in given]
         return PlainReply(await self._ask(messages, [*map(_tool, tools or ())], body_of(sampling_args), state))
 
-    async def close(self) -> None:
-        """Do nothing: connections belong to the host."""
-
 
 def _tool(tool: Any) -> Mapping[str, Any]:
     """Return a tool in the shape of chat completions. verifiers' own are flat: name, description, parameters."""
@@ -199,7 +214,7 @@ class PlainReply:
     def __init__(self, reply: ChatReply) -> None:
         self.id = ""
         self.model = reply.model or ""
-        self.usage = None if reply.usage is None else usage_of(reply)
+        self.usage = None if reply.usage is None else usage_of(reply.usage)
         self.message = PlainMessage(reply.message)
         self.message.finish_reason = reply.finish_reason
         self.message.is_truncated = reply.finish_reason == "length"

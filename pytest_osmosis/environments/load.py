@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from pytest_osmosis.environments import imported
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.text.suggest import suggestion
 from pytest_osmosis.text.user_frames import user_traceback
@@ -131,7 +132,7 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 def _typed(make: Callable[..., Any], args: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments, with the `config` of newer environments as the type that they declare for it."""
-    typed = getattr(sys.modules.get("verifiers.utils.env_utils"), "coerce_typed_env_config", None)
+    typed = getattr(imported("utils.env_utils"), "coerce_typed_env_config", None)
     if typed is None or "config" not in args:
         return args
     return typed(make, inspect.signature(make), dict(args))  # type: ignore[no-any-return]

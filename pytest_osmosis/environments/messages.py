@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pytest_osmosis.environments import imported
 from pytest_osmosis.models.base import Message
 
-MESSAGES = "verifiers.utils.message_utils"
+MESSAGES = "utils.message_utils"
 
 
 def chat_message(message: Any) -> Message:
@@ -50,7 +50,7 @@ def is_message(value: object) -> bool:
 def environment_messages(messages: Iterable[Message]) -> list[Any]:
     """Return chat messages as the environment has them: as those of verifiers if it has imported verifiers."""
     normalize: Callable[[list[Any]], list[Any]] | None
-    normalize = getattr(sys.modules.get(MESSAGES), "normalize_messages", None)
+    normalize = getattr(imported(MESSAGES), "normalize_messages", None)
     given = [dict(message) for message in messages]
     return given if normalize is None else normalize(given)
 

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from pytest_osmosis.environments import framework_version
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
 from pytest_osmosis.processes.core_files import leave_no_core_file
@@ -109,18 +110,13 @@ def _facts(environment: Any) -> dict[str, Any]:
     threshold = getattr(environment, "pass_threshold", None)
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool) and math.isfinite(threshold)
     return {
-        "framework": _framework(),
+        "framework": framework_version(),
         "pass_threshold": threshold if is_number else PASS_THRESHOLD,
         "grouped": is_grouped(environment),
         "functions": list(function_names(environment)),
         "sampling": _Plain().of(_mapping(getattr(environment, "sampling_args", None))),
         "tools": _Plain().of(list(getattr(environment, "tool_defs", None) or ())),
     }
-
-
-def _framework() -> str | None:
-    version = getattr(sys.modules.get("verifiers"), "__version__", None)
-    return version if isinstance(version, str) else None
 
 
 def _notes(environment: Any) -> list[str]:

@@ -7,13 +7,13 @@ made again of what the engine sends.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.environments import framework_version
 from pytest_osmosis.environments.agent import EnvironmentAgent, EnvironmentSettings
 from pytest_osmosis.environments.concurrency import Concurrency
 from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment, load
@@ -96,6 +96,11 @@ def _code_of(loaded: LoadedEnvironment, roots: Sequence[str]) -> RolloutCode:
 
 
 def _digest(fields: EnvironmentFields, code: RolloutCode) -> str:
-    version = getattr(sys.modules.get("verifiers"), "__version__", None)
-    made_with = [fields["module"], fields["args"], fields["kwargs"], version, dict(sorted(code.digests.items()))]
+    made_with = [
+        fields["module"],
+        fields["args"],
+        fields["kwargs"],
+        framework_version(),
+        dict(sorted(code.digests.items())),
+    ]
     return blake2b(json.dumps(made_with, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()

@@ -254,27 +254,36 @@ def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(serve
     assert "503" in failures["outage"]["error"]
 
 
-OLDER = """
-class OldEnvironment:
-    __module__ = "verifiers.envs.environment"
+OF_OPENAI = """
+class Environment:
+    __module__ = "MODULE"
     rubric = None
 
     def get_eval_dataset(self, n=-1):
         return []
 
     async def rollout(self, input, client, model, sampling_args):
-        reply = await client.chat.completions.create(model=model, messages=input["prompt"], **sampling_args)
+        reply = await CLIENT.chat.completions.create(model=model, messages=input["prompt"], **sampling_args)
         message = reply.choices[0].message.model_dump(exclude_none=True)
         return {**input, "completion": [message], "reward": 0.25, "metrics": {}, "error": None}
 
 
 def load_environment():
-    return OldEnvironment()
+    return Environment()
 """
 
 
-def test_an_environment_of_an_older_verifiers_gets_a_client_of_openai(server: ChatServer, root: Path) -> None:
-    (root / "env.py").write_text(OLDER, encoding="utf-8")
+@pytest.mark.parametrize(
+    ("module", "client"),
+    [
+        ("verifiers.envs.environment", "client"),  # of an older release
+        ("env", "client"),
+        ("env", "client.client"),
+    ],
+)
+def test_an_environment_may_use_a_client_of_openai(server: ChatServer, root: Path, module: str, client: str) -> None:
+    text = OF_OPENAI.replace("MODULE", module).replace("CLIENT", client)
+    (root / "env.py").write_text(text, encoding="utf-8")
     setup = setup_of(server.base_url, root, sampling={"temperature": 0.5})
     with environment_host(setup, root / "log") as host:
         host.send(run_request(asked("say yes")))

@@ -26,13 +26,16 @@ from verifiers.utils.save_utils import load_outputs, validate_resume_metadata
 
 folder = Path(sys.argv[1])
 validate_resume_metadata(folder, "sums-env", "openai/m", 3, 2)
-(run,) = tui.discover_results("environments", "outputs")["sums-env"]["openai/m"]
-shown = tui.LazyRunResults(run)
+shown = None
+if hasattr(tui, "discover_results"):  # 0.2 dropped its viewer
+    (run,) = tui.discover_results("environments", "outputs")["sums-env"]["openai/m"]
+    lines = tui.LazyRunResults(run)
+    shown = [len(lines), lines[0]["metrics"], run.load_metadata()["avg_reward"]]
 print(json.dumps({
     "valid": is_valid_eval_results_path(folder),
     "rewards": [each["reward"] for each in load_outputs(folder)],
     "incomplete": str(find_latest_incomplete_eval_results_path("sums-env", "openai/m", 4, 2, output_dir="outputs")),
-    "shown": [len(shown), shown[0]["metrics"], run.load_metadata()["avg_reward"]],
+    "shown": shown,
 }))
 """
 ANSWER = answered(lambda body: "2" if "1 + 1" in str(body["messages"]) else "1")
@@ -113,7 +116,7 @@ def test_verifiers_reads_our_files_and_goes_on_with_them(evals: Evals) -> None:
     found = json.loads(evals.python(READ, str(folder)).splitlines()[-1])
     assert found["valid"] is True
     assert found["rewards"] == [line["reward"] for line in lines_of(folder)] == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0]
-    assert found["shown"] == [6, {"exact": 1.0, "length": 1.0, "num_turns": 1.0}, 4 / 6]
+    assert found["shown"] in (None, [6, {"exact": 1.0, "length": 1.0, "num_turns": 1.0}, 4 / 6])
     assert found["incomplete"].endswith(folder.name)
     assert {line["info"]["n"] for line in lines_of(folder)} == {0, 1, 2}
     resumed = evals.vf_eval(4, "outputs", "--resume", str(folder))
@@ -144,7 +147,8 @@ def test_files_of_vf_eval_have_the_members_of_ours_and_are_taken_over(evals: Eva
     result.stdout.fnmatch_lines([f"*6 of 8 runs are from vf/evals/sums-env--openai--m/{theirs.name}"])
     assert len(server.requests) - before == 2 + 1, "the missing runs and the probe"
     (ours,) = (evals.root / SAVED).iterdir()
-    then, now = lines_of(theirs), lines_of(ours)
+    then = sorted(lines_of(theirs), key=lambda line: line["example_id"])  # 0.3 has them as they ended
+    now = lines_of(ours)
     assert [line["reward"] for line in now[:6]] == [line["reward"] for line in then]
     for old, new in zip(then, now, strict=False):
         assert old.keys() <= new.keys()
@@ -153,5 +157,6 @@ def test_files_of_vf_eval_have_the_members_of_ours_and_are_taken_over(evals: Eva
         assert old["timing"].keys() <= new["timing"].keys()
     assert now[6].keys() >= then[0].keys()
     metadata = read_json(theirs / "metadata.json"), read_json(ours / "metadata.json")
-    assert metadata[0].keys() <= metadata[1].keys()
+    shuffling = {"shuffle", "shuffle_seed"}  # of 0.3, which takes them as false where they are missing
+    assert metadata[0].keys() - shuffling <= metadata[1].keys()
     assert metadata[1]["version_info"]["vf_version"] == metadata[0]["version_info"]["vf_version"]
