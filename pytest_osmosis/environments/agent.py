@@ -21,6 +21,7 @@ from pytest_osmosis.environments.concurrency import Concurrency
 from pytest_osmosis.environments.faults import EnvironmentFault, FaultBoundary
 from pytest_osmosis.environments.given_row import given_row
 from pytest_osmosis.environments.state import error_facts, finished
+from pytest_osmosis.environments.tasksets import Groups, rolls_groups
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.models.headers import state_headers
 from pytest_osmosis.rollouts.context import ChatContext
@@ -53,6 +54,7 @@ class EnvironmentAgent:
     environment: Any
     settings: EnvironmentSettings
     concurrency: Concurrency
+    groups: Groups
 
     async def roll(self, ctx: ChatContext) -> RolloutOutput:
         """Return the conversation, the facts and the state of one rollout. Raises `EnvironmentFault`."""
@@ -96,10 +98,13 @@ class EnvironmentAgent:
 
     async def _state(self, ctx: ChatContext, given: Mapping[str, Any]) -> Any:
         client = client_for(self.environment, partial(self._ask, ctx), lambda: (ctx.base_url, ctx.api_key))
+        environment, sampling = self.environment, _sampling(self.environment, ctx.sampling)
         try:
-            return await self.environment.rollout(
-                deepcopy(given), client, ctx.model, _sampling(self.environment, ctx.sampling)
-            )
+            if not rolls_groups(environment):
+                return await environment.rollout(deepcopy(given), client, ctx.model, sampling)
+            controls = {"client": client, "model": ctx.model, "sampling_args": sampling}
+            controls["score_rollout"] = getattr(environment, "score_rollouts", True)
+            return await self.groups.roll(ctx.row_index, ctx.run_index, deepcopy(given), controls)
         finally:
             await client.close()
 

@@ -19,7 +19,8 @@ from typing import Any
 from pytest_osmosis.environments.client import client_for
 from pytest_osmosis.environments.concurrency import Concurrency
 from pytest_osmosis.environments.given_row import given_row
-from pytest_osmosis.environments.state import remade
+from pytest_osmosis.environments.state import UnkeptState, remade
+from pytest_osmosis.environments.tasksets import has_taskset, rolls_groups, score_group
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rewards.reward import NotAScore, Reward, score_of
 from pytest_osmosis.text.user_objects import described, error_in_words, type_name
@@ -53,8 +54,8 @@ def rubrics_of(environment: Any) -> Iterator[Any]:
 
 
 def is_grouped(environment: Any) -> bool:
-    """Return True if a reward function of the environment needs all runs of a row."""
-    return any(_is_grouped(rubric) for rubric in rubrics_of(environment))
+    """Return True if a reward function of the environment, or its taskset, needs all runs of a row."""
+    return rolls_groups(environment) or any(_is_grouped(rubric) for rubric in rubrics_of(environment))
 
 
 def _is_grouped(rubric: Any) -> bool:
@@ -111,8 +112,11 @@ class EnvironmentRubric:
         return [_first(faults[id(state)]) or _reward(state) for state in states]
 
     async def _score(self, environment: Any, states: Sequence[Any]) -> None:
+        if rolls_groups(environment):
+            await score_group(environment, states)
+            return
         rubric = getattr(environment, "rubric", None)
-        if rubric is None:
+        if rubric is None or has_taskset(environment):
             return  # it scores as it rolls out
         kind = "score" if getattr(environment, "score_rollouts", True) else "dummy_score"
         of_group = getattr(rubric, f"{kind}_group", None)
@@ -134,7 +138,12 @@ class EnvironmentRubric:
     async def remade(
         self, record: Mapping[str, Any], position: int, messages: Sequence[Message], facts: Mapping[str, Any]
     ) -> Any:
-        """Return the state of a stored rollout of the row `record` at a position of the dataset, made again."""
+        """Return the state of a stored rollout of the row `record` at a position of the dataset, made again.
+
+        Raises `UnkeptState` for an environment that scores as it rolls out: no other process has its score.
+        """
+        if has_taskset(self._environment):
+            raise UnkeptState("its harness scores as it rolls out, and that process is gone; roll out again")
         given = deepcopy(given_row(self._environment, record, position))
         begin = getattr(self._environment, "init_state", None)
         state: Any = {}

@@ -138,6 +138,7 @@ def _environment_fields(prepared: Prepared) -> EnvironmentFields | None:
         "args": dict(config.environment.env_args),
         "kwargs": dict(config.environment.extra_env_kwargs),
         "concurrency": max(config.in_flight, config.scored_at_once or 0),
+        "runs": config.evaluation.n,
         "independent_scoring": config.environment.independent_scoring,
         "rollout_retries": config.environment.rollout_retries,
         "state_columns": list(config.environment.state_columns),

@@ -19,6 +19,7 @@ from pytest_osmosis.environments.concurrency import Concurrency
 from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment, load
 from pytest_osmosis.environments.rubric import EnvironmentRubric, function_names
 from pytest_osmosis.environments.state import scored_columns
+from pytest_osmosis.environments.tasksets import Groups
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import EnvironmentFields, Key, ScoringFields, Setup
 from pytest_osmosis.host.rollout_code import NO_CODE, RolloutCode, environment_code
@@ -36,7 +37,8 @@ class EnvironmentCode:
             fields["rollout_retries"], fields["state_columns"], fields["headers_from_state"], timeout_s
         )
         concurrency = Concurrency(fields["concurrency"], fields["kwargs"])
-        self.agent = EnvironmentAgent(loaded.environment, settings, concurrency)
+        groups = Groups(loaded.environment, fields["runs"])
+        self.agent = EnvironmentAgent(loaded.environment, settings, concurrency, groups)
         self.notes = loaded.notes
         self.rollout_code = _code_of(loaded, roots)
         self.digest = _digest(fields, self.rollout_code)

@@ -91,8 +91,8 @@ class EnvironmentFields(TypedDict):
     """A verifiers environment: the `module` whose load_environment(**env_args) makes it.
 
     `folder` is put in front of sys.path if the module is not installed. `kwargs` are set after it is made.
-    `concurrency` is how many runs are in flight in this process. `headers_from_state` are headers and the keys of the
-    state that hold their values.
+    `concurrency` is how many runs are in flight in this process, and `runs` how many each row has. `headers_from_state`
+    are headers and the keys of the state that hold their values.
     """
 
     env_id: str
@@ -101,6 +101,7 @@ class EnvironmentFields(TypedDict):
     args: Mapping[str, Any]
     kwargs: Mapping[str, Any]
     concurrency: int
+    runs: int
     independent_scoring: bool
     rollout_retries: int
     state_columns: Sequence[str]

@@ -27,6 +27,7 @@ def setup_of(base_url: str, root: Path, **fields: Any) -> Setup:
         "args": {},
         "kwargs": {},
         "concurrency": 4,
+        "runs": 1,
         "independent_scoring": False,
         "rollout_retries": 0,
         "state_columns": [],

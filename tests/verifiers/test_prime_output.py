@@ -83,7 +83,8 @@ class Evals:
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        timings_of_newer = "in print_timing" in done.stderr  # 0.1.13 has saved all before its table breaks at ours
+        assert done.returncode == 0 or timings_of_newer, done.stderr
         return done.stdout
 
     def vf_eval(self, n: int, output: str, *more: str) -> Path:

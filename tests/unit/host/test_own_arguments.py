@@ -229,7 +229,7 @@ async def test_a_state_that_is_made_again_shares_nothing_with_what_it_is_made_of
     seen: list[Any] = []
     loaded = LoadedEnvironment(Environment(seen), ModuleType("made"), (), ())
     fields: Any = {
-        "env_id": "x", "module": "x", "folder": None, "args": {}, "kwargs": {}, "concurrency": 1,
+        "env_id": "x", "module": "x", "folder": None, "args": {}, "kwargs": {}, "concurrency": 1, "runs": 1,
         "independent_scoring": False, "rollout_retries": 0, "state_columns": [], "headers_from_state": {},
     }  # fmt: skip
     code = EnvironmentCode(fields, loaded, (), 1.0)
