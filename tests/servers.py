@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -316,6 +318,22 @@ def slow(seconds: float, then: Behaviour) -> Behaviour:
     async def behave(exchange: Exchange) -> web.StreamResponse:
         await asyncio.sleep(seconds)
         return await then(exchange)
+
+    return behave
+
+
+def by_row(special: Mapping[int, Sequence[Behaviour]], others: Behaviour) -> Behaviour:
+    """Answer a row's requests by its own script, and repeat its last answer; `others` answers all other rows.
+
+    The first number of the last message is the row. Which request comes first is up to the machine; a row is not.
+    """
+    seen: Counter[int] = Counter()
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        row = int(re.findall(r"\d+", exchange.seen.body["messages"][-1]["content"])[0])
+        script = special.get(row, [others])
+        seen[row] += 1
+        return await script[min(seen[row], len(script)) - 1](exchange)
 
     return behave
 

@@ -16,8 +16,7 @@ import pytest
 from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.errors import HostError
 from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, running
-from tests.engine.test_engine_retries import by_row
-from tests.servers import ChatServer, held, reply, slow
+from tests.servers import ChatServer, by_row, held, reply, slow
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,7 @@ from typing import Any
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_record import fold
 from tests.engine.evaluating import Workspace, evaluated
-from tests.engine.test_engine_retries import by_row
-from tests.servers import ChatServer, reply, status
+from tests.servers import ChatServer, by_row, reply, status
 
 SECRET = 'sk-"very"\\secret-välue'
 HEADER = "header-value-1234567890"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 import pytest
 from aiohttp import web
@@ -13,6 +12,7 @@ from tests.servers import (
     Behaviour,
     ChatServer,
     Exchange,
+    by_row,
     completion,
     cut_connection,
     data,
@@ -24,19 +24,6 @@ from tests.servers import (
     slow,
     status,
 )
-
-
-def by_row(special: dict[int, list[Behaviour]], others: Behaviour) -> Behaviour:
-    """Answer a row's requests by its own script, and repeat its last answer; `others` answers all other rows."""
-    seen: Counter[int] = Counter()
-
-    async def behave(exchange: Exchange) -> web.StreamResponse:
-        row = int(exchange.seen.body["messages"][-1]["content"].split()[1])
-        script = special.get(row, [others])
-        seen[row] += 1
-        return await script[min(seen[row], len(script)) - 1](exchange)
-
-    return behave
 
 
 def test_a_run_that_waits_for_its_retry_gives_its_slot_back(workspace: Workspace) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
-from tests.engine.test_engine_retries import by_row
-from tests.servers import QUOTA, Behaviour, ChatServer, reply, status, together
+from tests.servers import QUOTA, Behaviour, ChatServer, by_row, reply, status, together
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,7 @@ from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.mcp import McpAgent, UnusableTools, offered_tools
 from pytest_osmosis.rollouts.output import RolloutOutput
-from tests.engine.test_engine_retries import by_row
-from tests.servers import ChatServer, reply, tool_call
+from tests.servers import ChatServer, by_row, reply, tool_call
 from tests.unit.host.core_host import core_host
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_osmosis.plugin.hooks import specs
 from tests.plugin.workspaces import Workspace, wait_until
-from tests.servers import ChatServer, held, reply
+from tests.servers import ChatServer, by_row, held, reply
 
 CUT_OFF = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "length"}
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -178,7 +178,7 @@ def test_after_ctrl_c_finished_rollouts_are_passed_on_but_no_gate_is_called(work
     )
     workspace.write("sound.py", SOUND.replace("pytest_osmosis_gate", "unused"))
     workspace.ini("pythonpath = .")
-    with ChatServer(reply("42"), held(reply("42"))) as server:
+    with ChatServer(by_row({0: [reply("42")]}, held(reply("42")))) as server:
         workspace.eval(rows=3, model={"base_url": server.base_url})
         workspace.hurry()
         session = workspace.start(CONFIG, "--osmosis-no-probe", "-p", "sound")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, read_json, wait_until
-from tests.servers import ChatServer, held, reply
+from tests.servers import ChatServer, by_row, held, reply
 
 CONFIGS = "--osmosis-config=configs/eval"
 X = "--osmosis-config=configs/eval/x.toml"
@@ -204,7 +204,7 @@ def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(workspace: Wor
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("ends", ["interrupt", "maxfail"])
 def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, ends: str) -> None:
-    with ChatServer(reply("42"), held(reply("42"))) as server:
+    with ChatServer(by_row({0: [reply("42")]}, held(reply("42")))) as server:
         workspace.hurry()
         workspace.eval("a", rows=[{"score": 0.0}], gate={"pass_rate": ">= 0.0"})
         workspace.eval("b", rows=[{"score": 0.0}, *[{}] * 4], model={"base_url": server.base_url})

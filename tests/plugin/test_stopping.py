@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, hosts_under
-from tests.servers import ChatServer, held, reply
+from tests.servers import ChatServer, by_row, held, reply
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 RECORDS_LOW_LATENCY = """
@@ -21,9 +21,10 @@ def pytest_sessionfinish(session):
 
 @PLAIN_AND_XDIST
 def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
+    with ChatServer(by_row({0: [reply("42")], 1: [reply("42")]}, held(reply("42")))) as server:
         workspace.hurry()
-        workspace.eval(rows=[{"score": 0.0}] * 8, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        model = {"base_url": server.base_url}
+        workspace.eval(rows=[{"score": 0.0}] * 8, evaluation={"batch_size": 2}, execution={"hosts": 1}, model=model)
 
         result = workspace.run(CONFIG, "--maxfail=2", "--osmosis-no-probe")
 
@@ -41,7 +42,7 @@ def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None
 
 @PLAIN_AND_XDIST
 def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), held(reply("42"))) as server, ChatServer() as of_y:
+    with ChatServer(by_row({0: [reply("42")]}, held(reply("42")))) as server, ChatServer() as of_y:
         workspace.hurry()
         workspace.eval("x", rows=[{"score": 0.0}, {}], model={"base_url": server.base_url})
         workspace.eval("y", rows=2, model={"base_url": of_y.base_url})

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Shell, Workspace, junit_cases, wait_until
-from tests.servers import Behaviour, ChatServer, Exchange, held, reply, status
+from tests.servers import Behaviour, ChatServer, Exchange, by_row, held, reply, status
 
 # -- outcomes ---------------------------------------------------------------------------------------------
 
@@ -447,10 +447,11 @@ def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, name: str) 
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("measured", [False, True], ids=["2 and 9", "2 and 1"])
 def test_the_exit_code_of_ctrl_c_beats_not_measured_and_failed(workspace: Workspace, measured: bool) -> None:
-    first = [reply("42")] if measured else []
-    with ChatServer(*first, held(reply("42"))) as server:
+    first = {0: [reply("42")]} if measured else {}
+    with ChatServer(by_row(first, held(reply("42")))) as server:
         workspace.hurry()
-        workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        model = {"base_url": server.base_url}
+        workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, execution={"hosts": 1}, model=model)
         workspace.write("conftest.py", TOUCHES_A_FILE_AT_A_FAILURE)
         session = workspace.start(NAMED, "--osmosis-no-probe", "--junitxml=junit.xml")
         wait_until(lambda: len(server.requests) == 2 + measured, "the requests")
@@ -468,9 +469,10 @@ def test_the_exit_code_of_ctrl_c_beats_not_measured_and_failed(workspace: Worksp
 
 @PLAIN_AND_XDIST
 def test_runs_that_x_prevented_have_no_report(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), held(reply("42"))) as server:
+    with ChatServer(by_row({0: [reply("42")]}, held(reply("42")))) as server:
         workspace.hurry()
-        workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        model = {"base_url": server.base_url}
+        workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, execution={"hosts": 1}, model=model)
 
         result = workspace.run(NAMED, "-x", "--osmosis-no-probe", "--junitxml=junit.xml")
 

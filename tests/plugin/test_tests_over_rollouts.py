@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Row, Workspace, read_json, wait_until
-from tests.servers import ChatServer, answered, held, reply, status
+from tests.servers import ChatServer, answered, by_row, held, reply, status
 
 MODEL = "--osmosis-source=model"
 MARK = '@pytest.mark.osmosis_eval("configs/eval/x.toml"'
@@ -473,9 +473,10 @@ def test_a_named_eval_alone_leaves_the_tests_offline(workspace: Workspace) -> No
 @pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
-    with ChatServer(reply("0"), reply("0"), reply("wrong"), held(reply("0"))) as server:
+    answers = {0: [reply("0")], 1: [reply("0")], 2: [reply("wrong")]}
+    with ChatServer(by_row(answers, held(reply("0")))) as server:
         tests = f"import pytest\n{MARK}, rows='all')\ndef test_x(rollout):\n    assert rollout.solution_str == '0'\n"
-        make(workspace, tests, rows=with_references(n=30), model=at(server))
+        make(workspace, tests, rows=with_references(n=30), model=at(server), execution={"hosts": 1})
         workspace.hurry()
         session = workspace.start("tests", MODEL, "-x", "--osmosis-no-probe")
 

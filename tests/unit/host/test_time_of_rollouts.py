@@ -23,8 +23,7 @@ from pytest_osmosis.rewards.functions import eval_function
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.function import ThreadedFunctionAgent
 from tests.clocks import settled
-from tests.engine.test_engine_retries import by_row
-from tests.servers import ChatServer, Exchange, never, reply, status
+from tests.servers import ChatServer, Exchange, by_row, never, reply, status
 from tests.unit.host.core_host import after, core_host
 
 Agent = Callable[[ChatContext], Any]
