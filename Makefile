@@ -63,7 +63,7 @@ NIGHTLY := stress packages wheel pytests oldest rays mutation
 nightly: $(addprefix nightly-,$(or $(PART),$(NIGHTLY))) ## test what takes too long for CI; PART=stress, packages, wheel, pytests, oldest, rays or mutation: one part
 
 nightly-stress: $(STAMP)
-	$(PYTEST) $(IN_PARALLEL) --durations=10 -m nightly
+	$(PYTEST) $(IN_PARALLEL) --durations=10 -m "nightly or hypothesis" --hypothesis-profile=new
 
 nightly-packages: test-litellm test-mcp test-frameworks test-verifiers
 

@@ -1,7 +1,8 @@
 """Settings for all tests.
 
-Hypothesis has no deadline for an example, because a slow machine is not a failure. Sessions that tests start are not
-xdist workers, even if the tests run in one.
+Hypothesis has no deadline for an example, because a slow machine is not a failure. It draws the same examples each
+time, so that a change is judged by what it changes; `make nightly PART=stress` draws new ones. Sessions that tests
+start are not xdist workers, even if the tests run in one.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ try:
 except ModuleNotFoundError:  # whoever runs this repository's evals, and not its tests, may lack it
     pass
 else:
-    settings.register_profile("shared", deadline=None)
-    settings.load_profile("shared")
+    settings.register_profile("same", deadline=None, derandomize=True)
+    settings.register_profile("new", deadline=None)
+    settings.load_profile("same")
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
