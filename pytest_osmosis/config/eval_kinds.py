@@ -214,11 +214,12 @@ def token_prices() -> ValueKind:
 
 
 def _is_json(value: object) -> bool:
+    """Return True for what JSON holds; TOML has no null, and options typed as JSON do."""
     if isinstance(value, dict):
         return all(map(_is_json, value.values()))
     if isinstance(value, list):
         return all(map(_is_json, value))
-    return isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
+    return value is None or isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
 
 
 def env_name() -> ValueKind:

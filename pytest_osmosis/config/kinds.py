@@ -73,6 +73,8 @@ def toml(value: object) -> str:
 
 
 def _toml(value: object) -> str:
+    if value is None:
+        return "null"  # typed as JSON; TOML has none
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

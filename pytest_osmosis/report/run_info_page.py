@@ -27,6 +27,8 @@ def info_lines(info: RunInfo) -> Iterator[str]:
     if life.reason is not None:
         yield warning(f"  {one_line(life.reason)}")
     yield from (dim(f"  {line}") for line in circumstances(stored))
+    if (rollout := stored.run.manifest.rollout) is not None:
+        yield dim(f"  rollout {one_line(rollout)}")
     if life.ended_at is not None:
         yield dim(f"  ended {moment(life.ended_at)}")
     if life.holder is not None:

@@ -102,6 +102,22 @@ def test_a_finished_run_has_its_numbers_from_its_results(typed: Cli, stored: Sto
     assert "  ended 2026-01-01 00:00 UTC\n" in said
 
 
+def test_the_page_names_what_ran_and_when(typed: Cli, stored: Stored) -> None:
+    folder = stored("x-1", BEGAN, {"ev": "ended", "at": AT, "status": "finished", "reason": None})
+    inputs = {"experiment": {"rollout": "sums"}}
+    (folder / "manifest.json").write_text(json.dumps({**PLANNED, "inputs": inputs}))
+    said = typed("runs", "info").splitlines()
+    assert said[1:5] == [
+        f"  {RESULTS['config']['path']}, model demo/arithmetic, data/x.jsonl (rows: all 2 rows), n = 2",
+        "  started 2026-01-01 00:00 UTC",
+        "  rollout sums",
+        "  ended 2026-01-01 00:00 UTC",
+    ]
+    page = json.loads(typed("runs", "info", "--json"))
+    assert (page["model"], page["dataset"], page["rollout"]) == ("demo/arithmetic", "data/x.jsonl", "sums")
+    assert (page["started_at"], page["ended_at"]) == (PLANNED["started_at"], AT)
+
+
 def test_an_unknown_name_is_refused(typed: Cli, stored: Stored) -> None:
     stored("x-1")
     assert 'run "y": not found in .osmosis/runs' in typed("runs", "info", "y", fails=1)

@@ -1,0 +1,107 @@
+"""The agent of an environment: the waits between its tries, and the threads that it gives to the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.environments.agent import EnvironmentAgent, EnvironmentSettings
+from pytest_osmosis.environments.concurrency import Concurrency
+from pytest_osmosis.environments.faults import EnvironmentFault
+from pytest_osmosis.environments.tasksets import Groups
+from tests.unit.environments.test_tasksets import Context
+
+
+class InfraError(Exception):
+    """The error of verifiers, which is told by its name."""
+
+
+class SandboxError(InfraError):
+    pass
+
+
+class ToolError(Exception):
+    pass
+
+
+class Environment:
+    """Ends its first rollouts with these errors."""
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        self.errors = list(errors)
+        self.n_rollouts = 0
+        self.n_threads: int | None = None
+
+    async def rollout(self, input: Any, client: Any, model: str, sampling_args: Any) -> Any:
+        self.n_rollouts += 1
+        error = self.errors.pop(0) if self.errors else None
+        return {**input, "completion": [{"role": "assistant", "content": "42"}], "error": error}
+
+    def set_concurrency(self, concurrency: int) -> None:
+        self.n_threads = concurrency
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that are waited for, without the share that is drawn at random; nothing waits."""
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(random, "random", lambda: 0.0)
+    return waited
+
+
+async def rolled(environment: Environment, retries: int, timeout_s: float = 450.0) -> Any:
+    settings = EnvironmentSettings(retries=retries, timeout_s=timeout_s)
+    agent = EnvironmentAgent(environment, settings, Concurrency(1, {}), Groups(environment, 1))
+    context: Any = Context(0)
+    return await agent.roll(context)
+
+
+async def test_a_rollout_is_repeated_after_waits_that_double(waits: list[float]) -> None:
+    environment = Environment([SandboxError("no sandbox")] * 3)
+
+    output = await rolled(environment, retries=3)
+
+    assert (environment.n_rollouts, output.environment["retries"]) == (4, 3)
+    assert waits == [1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("error", "retries", "n_rollouts"), [(SandboxError("x"), 0, 1), (SandboxError("x"), 1, 2), (ToolError("x"), 5, 1)]
+)
+async def test_only_errors_of_infrastructure_are_repeated_and_no_more_often_than_allowed(
+    waits: list[float], error: Exception, retries: int, n_rollouts: int
+) -> None:
+    environment = Environment([error] * 9)
+
+    with pytest.raises(EnvironmentFault):
+        await rolled(environment, retries)
+
+    assert environment.n_rollouts == n_rollouts
+
+
+@pytest.mark.parametrize(("kwargs", "n_threads"), [({}, 32), ({"concurrency": 256}, 256)])
+async def test_an_environment_gets_a_thread_for_each_rollout_in_flight_unless_it_was_given_a_number(
+    kwargs: dict[str, Any], n_threads: int
+) -> None:
+    environment = Environment([])
+
+    Concurrency(32, kwargs).apply(environment)
+
+    assert environment.n_threads == n_threads
+
+
+async def test_without_a_method_of_its_own_the_pool_of_the_loop_gets_them() -> None:
+    Concurrency(7, {}).apply(object())
+
+    await asyncio.to_thread(int)
+    executor: Any = asyncio.get_running_loop()._default_executor  # type: ignore[attr-defined]
+    assert executor._max_workers == 7

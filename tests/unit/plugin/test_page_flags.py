@@ -1,0 +1,172 @@
+"""Each flag of `osmosis eval` and `prime eval`, and each key of `[[eval]]`, on their pages: the key that it sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.config import EvalConfig, load_entries, typed_eval_config
+from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
+from pytest_osmosis.plugin.command.overrides import read_overrides
+from tests.environments import page_environments
+
+EVAL_MODE: Mapping[str, tuple[str, Any]] = {
+    "agent=server:agent_loop": ("agent.agent", "server:agent_loop"),
+    "dataset=test_data.jsonl": ("data.path", "test_data.jsonl"),
+    "model=my-model": ("experiment.model_path", "my-model"),
+    "eval-fn=rewards:compute_reward": ("scoring.eval_fns", ("rewards:compute_reward",)),
+    "base-url=http://localhost:8000/v1": ("model.base_url", "http://localhost:8000/v1"),
+    "n=5": ("evaluation.n", 5),
+    "pass-threshold=0.5": ("evaluation.pass_threshold", 0.5),
+    "batch-size=6": ("evaluation.batch_size", 6),
+}
+PRIME: Mapping[str, tuple[str, Any]] = {
+    "env=my-env": ("environment.env_id", "my-env"),
+    'env-args={"difficulty": "hard"}': ("environment.env_args", {"difficulty": "hard"}),
+    'extra-env-kwargs={"max_turns": 20}': ("environment.extra_env_kwargs", {"max_turns": 20}),
+    "env-dir-path=others": ("environment.env_dir_path", "others"),
+    "model=openai/gpt-4.1-mini": ("experiment.model_path", "openai/gpt-4.1-mini"),
+    "api-base-url=http://localhost:8000/v1": ("model.base_url", "http://localhost:8000/v1"),
+    "api-key-var=MY_KEY": ("model.api_key_env", "MY_KEY"),
+    "api-client-type=openai_completions": ("model.api_client_type", "openai_completions"),
+    "endpoints-path=endpoints.toml": ("model.endpoints_path", "endpoints.toml"),
+    "header=X-Name: Value": ("model.headers", {"X-Name": "Value"}),
+    "header-from-state=X-Session-ID: trajectory_id": ("model.headers_from_state", {"X-Session-ID": "trajectory_id"}),
+    "max-tokens=64": ("sampling.max_tokens", 64),
+    "temperature=0.7": ("sampling.temperature", 0.7),
+    'sampling-args={"top_p": 0.9, "min_p": 0.1}': ("sampling.top_p", 0.9),
+    "num-examples=10": ("selection.limit", 10),
+    "rollouts-per-example=4": ("evaluation.n", 4),
+    "max-concurrent=8": ("evaluation.batch_size", 8),
+    "max-concurrent-generation=7": ("execution.max_concurrent_generation", 7),
+    "max-concurrent-scoring=6": ("execution.max_concurrent_scoring", 6),
+    "no-interleave-scoring": ("execution.interleave_scoring", False),
+    "independent-scoring": ("environment.independent_scoring", True),
+    "rollout-retries=2": ("environment.rollout_retries", 2),
+    "num-workers=3": ("execution.hosts", 3),
+    "output-dir=made": ("output.output_dir", "made"),
+    "save-results": ("output.save_results", True),
+    "state-columns=judge_response,parsed_answer": ("environment.state_columns", ("judge_response", "parsed_answer")),
+    "save-to-hf-hub": ("output.save_to_hf_hub", True),
+    "hf-hub-dataset-name=me/results": ("output.hf_hub_dataset_name", "me/results"),
+    "heartbeat-url=http://monitor/ping": ("output.heartbeat_url", "http://monitor/ping"),
+    "abbreviated-summary": ("output.abbreviated_summary", True),
+}
+TOML = """
+[[eval]]
+env_id = "my-env"
+env_args = {difficulty = "hard"}
+extra_env_kwargs = {max_turns = 20}
+env_dir_path = "others"
+model = "openai/gpt-4.1-mini"
+api_base_url = "http://localhost:8000/v1"
+api_key_var = "MY_KEY"
+api_client_type = "openai_completions"
+endpoints_path = "endpoints.toml"
+header = ["X-Name: Value"]
+header_from_state = ["X-Session-ID: trajectory_id"]
+max_tokens = 64
+temperature = 0.7
+sampling_args = {top_p = 0.9, min_p = 0.1}
+num_examples = 10
+rollouts_per_example = 4
+max_concurrent = 8
+max_concurrent_generation = 7
+max_concurrent_scoring = 6
+no_interleave_scoring = true
+independent_scoring = true
+max_retries = 2
+num_workers = 3
+output_dir = "made"
+save_results = true
+state_columns = ["judge_response", "parsed_answer"]
+save_to_hf_hub = true
+hf_hub_dataset_name = "me/results"
+heartbeat_url = "http://monitor/ping"
+abbreviated_summary = true
+"""
+WITHOUT_FLAG = '\nheaders = {"X-Name" = "Value"}\nheaders_from_state = {"X-Session-ID" = "trajectory_id"}\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which is a workspace with a dataset, a registry and the environment my-env in others/."""
+    monkeypatch.chdir(tmp_path)
+    page_environments.write(tmp_path, "my-env")
+    (tmp_path / "environments").rename("others")
+    (tmp_path / "test_data.jsonl").write_text("{}\n")
+    (tmp_path / "endpoints.toml").write_text("")
+    (tmp_path / "configs/eval").mkdir(parents=True)
+    return tmp_path
+
+
+def typed(pytester: pytest.Pytester, *flags: str) -> EvalConfig:
+    """Return the config of an eval without a TOML, of which these options are typed."""
+    problems: list[Any] = []
+    overrides = read_overrides(pytester.parseconfig(*(f"--osmosis-{flag}" for flag in flags)), {}, problems)
+    assert problems == []
+    return typed_eval_config(Path.cwd(), overrides)
+
+
+def found(config: EvalConfig, expected: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """Return what the config has for each key that is expected; typed paths are absolute."""
+    values: dict[str, Any] = {}
+    for flag, (path, _) in expected.items():
+        value = getattr(getattr(config, path.partition(".")[0]), path.partition(".")[2])
+        value = value.removeprefix(f"{Path.cwd()}/") if isinstance(value, str) else value
+        values[flag] = dict(value) if isinstance(value, Mapping) else value
+    return values
+
+
+def values(expected: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    return {flag: value for flag, (_, value) in expected.items()}
+
+
+def test_each_flag_of_eval_mode_sets_its_key(pytester: pytest.Pytester, folder: Path) -> None:
+    assert found(typed(pytester, *EVAL_MODE), EVAL_MODE) == values(EVAL_MODE)
+
+
+def test_each_flag_of_prime_eval_sets_its_key(pytester: pytest.Pytester, folder: Path) -> None:
+    config = typed(pytester, *PRIME)
+
+    assert found(config, PRIME) == values(PRIME)
+    assert dict(config.sampling.extra_body) == {"min_p": 0.1}
+
+
+def test_each_key_of_an_eval_block_sets_what_the_flag_of_its_name_sets(folder: Path) -> None:
+    path = folder / "configs/eval/x.toml"
+    path.write_text(TOML)
+    [config] = load_entries(path)
+    path.write_text(TOML.replace("\nheader =", "\n# ").replace("\nheader_from_state =", "\n# ") + WITHOUT_FLAG)
+    [with_tables] = load_entries(path)
+
+    assert found(config, PRIME) == found(with_tables, PRIME) == values(PRIME)
+    assert dict(config.sampling.extra_body) == {"min_p": 0.1}
+
+
+def test_repeatable_flags_may_be_repeated(pytester: pytest.Pytester, folder: Path) -> None:
+    two = ("header=X-A: 1", "header=X-B: b:c", "header-from-state=X-R: row_index", "header-from-state=X-S: example_id")
+    model = typed(pytester, "env=my-env", "env-dir-path=others", "model=m", "base-url=http://h/v1", *two).model
+
+    assert dict(model.headers) == {"X-A": "1", "X-B": "b:c"}
+    assert dict(model.headers_from_state) == {"X-R": "row_index", "X-S": "example_id"}
+
+
+def test_minus_one_has_its_meaning(pytester: pytest.Pytester, folder: Path) -> None:
+    config = typed(pytester, "env=my-env", "env-dir-path=others", "model=m", "num-examples=-1", "max-concurrent=-1")
+
+    assert (config.selection.limit, config.evaluation.batch_size) == ("all", EVERY_RUN_AT_ONCE)
+
+
+def test_arguments_are_json_as_there(pytester: pytest.Pytester, folder: Path) -> None:
+    given = {"a": [1, 2.5, None], "b": {"c": True}}
+    config = typed(
+        pytester, "env=my-env", "env-dir-path=others", "model=m",
+        f"env-args={json.dumps(given)}", f"extra-env-kwargs={json.dumps(given)}",
+    )  # fmt: skip
+
+    assert config.environment.env_args == config.environment.extra_env_kwargs == given
