@@ -299,15 +299,13 @@ class EvalPreparer:
         return (*overrides, Override(table, key, dataset, dataset))
 
     def _limited(self, prepared: Prepared) -> EvalConfig:
-        limit, config, evaluation = self._options.max_in_flight, prepared.config, prepared.config.evaluation
-        if evaluation.batch_size == EVERY_RUN_AT_ONCE:
-            evaluation = replace(evaluation, batch_size=max(prepared.collected.n_rollouts, 1))
-            config = replace(config, evaluation=evaluation)
+        limit, config = self._options.max_in_flight, prepared.config
+        config = _bounded(config, max(prepared.collected.n_rollouts, 1))
         if limit is None or config.in_flight <= limit.n:
             return config
         overridden = (*config.overridden, f"batch_size = {limit.n} ({limit.origin})")
         execution = replace(config.execution, max_concurrent_generation=None)
-        evaluation = replace(evaluation, batch_size=limit.n)
+        evaluation = replace(config.evaluation, batch_size=limit.n)
         return replace(config, evaluation=evaluation, execution=execution, overridden=overridden)
 
     def _early_stop_problems(self, config: EvalConfig) -> list[Problem]:
@@ -323,3 +321,19 @@ class EvalPreparer:
             return []
         text = 'no eval names a file for its baseline; add [baseline] results = "baselines/x.json"'
         return [Problem(UPDATE_BASELINE.flag, text)]
+
+
+def _bounded(config: EvalConfig, n_rollouts: int) -> EvalConfig:
+    """Return the config with the number of rollouts where it has no limit."""
+    evaluation, execution = config.evaluation, config.execution
+    every = {EVERY_RUN_AT_ONCE: n_rollouts}
+    generation, scoring = execution.max_concurrent_generation, execution.max_concurrent_scoring
+    return replace(
+        config,
+        evaluation=replace(evaluation, batch_size=every.get(evaluation.batch_size, evaluation.batch_size)),
+        execution=replace(
+            execution,
+            max_concurrent_generation=generation and every.get(generation, generation),
+            max_concurrent_scoring=scoring and every.get(scoring, scoring),
+        ),
+    )
