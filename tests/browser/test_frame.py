@@ -99,6 +99,18 @@ def test_filters_order_and_ticks_open_the_same_in_a_fresh_page(pages: Pages, tmp
     expect(fresh.get_by_role("region", name="Compare")).to_contain_text("run2 compared with run8")
 
 
+@pytest.mark.parametrize("name", ["status", "model", "dataset", "rollout"])
+def test_the_list_is_filtered_by_status_model_dataset_and_rollout(pages: Pages, tmp_path: Path, name: str) -> None:
+    other = {"status": "failed", "model": "openai/m", "dataset": "data/other.jsonl", "rollout": "other"}
+    rows = [row("run0", rollout="mine"), row("run1", rollout="mine"), row("run2", rollout="mine") | {name: other[name]}]
+    page = pages.open(report(tmp_path / "report.html", rows))  # type: ignore[arg-type]
+
+    expect(page.locator("a.run-link")).to_have_count(3)
+    page.get_by_label(name, exact=True).select_option(other[name])
+
+    expect(page.locator("a.run-link")).to_have_text(["run2"])
+
+
 def test_a_long_list_is_shown_whole_on_request(pages: Pages, tmp_path: Path) -> None:
     page = pages.open(report(tmp_path / "report.html", [row(f"run{at}", pass_rate=at / 300) for at in range(300)]))
 

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, load_entries, load_eval_config
 from pytest_osmosis.errors import ConfigError
+from tests.environments import page_environments
 
 SHARED = 'model = "demo/arithmetic"\ndataset = "multiply"\neval_fn = ["rewards:exact"]\n'
 """Three lines that complete any entry."""
@@ -54,6 +55,14 @@ def test_keys_of_an_entry_replace_those_of_all_entries(evals: Evals) -> None:
         "a": (100, 2),
         "b": (50, 2),
     }
+
+
+def test_the_top_of_a_file_counts_more_than_the_package_of_an_environment(evals: Evals, workspace: Path) -> None:
+    defaults = "[tool.verifiers.eval]\nnum_examples = 100\nrollouts_per_example = 5\n"
+    page_environments.write(workspace, "my-env", pyproject=defaults)
+    text = 'model = "demo/arithmetic"\nnum_examples = 50\n[[eval]]\nenv_id = "my-env"\n'
+    (config,) = evals(text).values()
+    assert (config.selection.limit, config.evaluation.n) == (50, 5)
 
 
 def test_a_table_like_env_args_is_replaced_as_a_whole_and_tables_of_ours_key_by_key(evals: Evals) -> None:

@@ -99,6 +99,16 @@ async def test_an_environment_gets_a_thread_for_each_rollout_in_flight_unless_it
     assert environment.n_threads == n_threads
 
 
+async def test_a_number_that_an_environment_sets_itself_stays() -> None:
+    environment, concurrency = Environment([]), Concurrency(32, {})
+
+    concurrency.apply(environment)
+    environment.set_concurrency(256)
+    concurrency.apply(environment)
+
+    assert environment.n_threads == 256
+
+
 async def test_without_a_method_of_its_own_the_pool_of_the_loop_gets_them() -> None:
     Concurrency(7, {}).apply(object())
 

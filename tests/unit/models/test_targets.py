@@ -134,6 +134,12 @@ def test_a_local_server_is_shown_with_its_address_and_a_provider_without() -> No
     assert target("groq/llama").describe == "groq/llama"
 
 
+@pytest.mark.parametrize(("prefix", "port"), [("vllm", 8000), ("sglang", 30000), ("ollama", 11434)])
+def test_local_servers_have_the_addresses_of_the_page_of_eval_mode(prefix: str, port: int) -> None:
+    assert target(f"{prefix}/m").base_url == f"http://localhost:{port}/v1"
+    assert target("m", ModelTable(base_url=f"http://localhost:{port}/v1")).model == "m"
+
+
 def test_a_local_server_gets_the_key_that_is_named() -> None:
     assert target("vllm/m", ModelTable(api_key_env="VLLM_KEY")).api_key_env == "VLLM_KEY"
 

@@ -148,6 +148,22 @@ def test_each_key_of_an_eval_block_sets_what_the_flag_of_its_name_sets(folder: P
     assert dict(config.sampling.extra_body) == {"min_p": 0.1}
 
 
+def test_the_defaults_are_those_of_the_page(pytester: pytest.Pytester, folder: Path) -> None:
+    (folder / "others").rename(folder / "environments")
+    config = typed(pytester, "env=my-env", "model=openai/gpt-4.1-mini")
+
+    environment, model, execution, output = config.environment, config.model, config.execution, config.output
+    assert (environment.env_args, environment.extra_env_kwargs, environment.env_dir_path) == ({}, {}, "environments")
+    assert (environment.independent_scoring, environment.rollout_retries, environment.state_columns) == (False, 0, ())
+    assert (model.endpoints_path, model.headers, model.api_client_type) == (None, {}, None)
+    assert (config.sampling.max_tokens, config.sampling.temperature, config.sampling.extra_body) == (None, None, {})
+    assert (config.selection.limit, config.evaluation.n, config.evaluation.batch_size) == (5, 3, 32)
+    assert (config.in_flight, config.scored_at_once) == (32, None), "as many as batch_size"
+    assert (execution.interleave_scoring, execution.hosts) == (True, None)
+    assert (output.save_results, output.save_to_hf_hub, output.abbreviated_summary) == (False, False, False)
+    assert (output.output_dir, output.hf_hub_dataset_name, output.heartbeat_url) == ("outputs", None, None)
+
+
 def test_repeatable_flags_may_be_repeated(pytester: pytest.Pytester, folder: Path) -> None:
     two = ("header=X-A: 1", "header=X-B: b:c", "header-from-state=X-R: row_index", "header-from-state=X-S: example_id")
     model = typed(pytester, "env=my-env", "env-dir-path=others", "model=m", "base-url=http://h/v1", *two).model
