@@ -11,6 +11,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, load_training_config
 from pytest_osmosis.config.tables import Experiment, RowSelection, Sampling
+from pytest_osmosis.config.training_tables import TRAINING_TABLES
 from pytest_osmosis.errors import ConfigError
 
 EVAL = """\
@@ -113,6 +114,8 @@ def test_the_training_example_is_read_with_and_without_its_comments(
 
     assert (required.sampling, required.secrets, required.env) == (Sampling(), (), {})
     assert every.evaluation == required.evaluation, "the time limits in comments are the defaults"
+    declared = {field.name: field.default for field in TRAINING_TABLES["training"].fields}
+    assert (declared["agent_workflow_timeout_s"], declared["grader_timeout_s"]) == (450.0, 150.0)
     assert every.sampling == Sampling(temperature=1.0, top_p=1.0, max_tokens=8192)
     assert every.experiment == replace(required.experiment, commit_sha="abc1234")
     assert (every.secrets, every.env) == (("OPENAI_API_KEY",), {"LOG_LEVEL": "INFO"})
