@@ -5,10 +5,10 @@ what shows it: tests, by their path in this folder's parent and their name, and 
 there. A page that is a translation (`like`) has the rows of its original, and its own for what only it says.
 
 The pages themselves are not in the repository. What holds of a whole page is therefore in its table too: the number of
-its lines, each of which is in a row or among those without a fact, and its names. Names were taken from the pages by
-script: flags are words that begin with - in commands and tables; fields are the first cells of tables and what stands
-before = in TOML and before : in JSON, below the table or block in which they stand. Whoever reads a newer page does so
-again.
+its lines, each of which is in a row or among those without a fact, and its names, which were taken from it by script.
+Flags are all words that begin with - or --. Fields are the first cells of tables, and what stands before = in TOML and
+before : in JSON, below the table or block in which they stand; arguments that an example gives its environment are
+none. Whoever takes over a newer page does so again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -45,26 +45,33 @@ class Fact(NamedTuple):
     shown_by: str
 
 
-class Page:
-    """A table, which is read once."""
+class Page(NamedTuple):
+    """A table: its rows with those of its original, its names, and lines of the page by what is said of them."""
 
-    def __init__(self, name: str) -> None:
-        text = (HERE / f"{name}.md").read_text(encoding="utf-8")
-        like = LIKE.search(text)
-        self.own = [Fact(*row) for row in ROW.findall(text)]
-        self.facts = self.own + (page(like[1]).facts if like else [])
-        self.names = list(_names(_only(NAMES, text)[0]))
-        self.n_rows = sum(line.startswith("| ") for line in text.splitlines()) - text.count("| line | kind |")
-        n_lines, without = _only(N_LINES, text)
-        self.n_lines = int(n_lines)
-        of_others = (page(like[1]).of_facts if like else set()) - _numbers(without)
-        self.without = _numbers(without)
-        self.of_facts = {line for fact in self.own for line in _numbers(fact.lines)} | of_others
+    own: Sequence[Fact]
+    facts: Sequence[Fact]
+    names: Sequence[str]
+    n_lines: int
+    of_facts: frozenset[int]
+    without: frozenset[int]
 
 
 @cache
 def page(name: str) -> Page:
-    return Page(name)
+    text = text_of(f"tests/pages/{name}.md")
+    like = LIKE.search(text)
+    original = page(like[1]) if like else None
+    own = [Fact(*row) for row in ROW.findall(text)]
+    n_lines, without = _only(N_LINES, text)
+    of_facts = {line for fact in own for line in _numbers(fact.lines)}
+    return Page(
+        own,
+        [*own, *(original.facts if original else ())],
+        list(_names(_only(NAMES, text)[0])),
+        int(n_lines),
+        frozenset(of_facts | (original.of_facts if original else set())),
+        frozenset(_numbers(without)),
+    )
 
 
 def _only(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
@@ -122,7 +129,8 @@ def test_each_fact_is_shown_by_a_test_that_exists_or_by_a_documented_difference(
     absent = [(fact.lines, fact.text, each) for fact in page(name).own for each in what_shows_nothing(fact.shown_by)]
 
     assert absent == []
-    assert len(page(name).own) == page(name).n_rows, "a row has another form"
+    n_rows = len(re.findall(r"^\| (?!line \|)", text_of(f"tests/pages/{name}.md"), re.MULTILINE))
+    assert len(page(name).own) == n_rows, "a row has another form"
     assert {fact.kind for fact in page(name).own} <= set(KINDS)
 
 
