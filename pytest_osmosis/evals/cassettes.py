@@ -22,13 +22,13 @@ from pytest_osmosis.cassettes.reader import CassetteReader
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import CassetteError, Problem
-from pytest_osmosis.evals.request_settings import asks_responses
+from pytest_osmosis.evals.request_settings import request_keys
 from pytest_osmosis.evals.run_directory import ignore_in_git
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
 from pytest_osmosis.files.shapes import ShapeFault
 from pytest_osmosis.host.protocol import CassetteFields
-from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.models.targets import ModelTarget, asks_responses
 from pytest_osmosis.record.manifest import cassette_name
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_id import RunId
@@ -123,7 +123,7 @@ def other_api(cassette: EvalCassette | None, target: ModelTarget, config: EvalCo
     """Return the problem with a replay of answers that another API gave than the eval asks, or None."""
     if cassette is None or cassette.mode != "replay" or not cassette.apis or config.agent.is_recorded:
         return None
-    asked = "responses" if asks_responses(config, target) else None
+    asked = "responses" if asks_responses(target.api, request_keys(config)) else None
     if asked in cassette.apis:
         return None
     recorded, now = ("chat completions", "Responses") if asked else ("Responses", "chat completions")

@@ -9,7 +9,8 @@ from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.engine.limits import Limits, least_s
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.models.targets import CHAT_ONLY, SWITCH, ModelTarget
+from pytest_osmosis.models.base import ChatRequest
+from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.text.numbers import money, plural, seconds
 
@@ -26,21 +27,15 @@ def request_sampling(config: EvalConfig) -> dict[str, Any]:
     return {**{name: value for name, value in values.items() if value is not None}, **sampling.extra_body}
 
 
-def chat_keys(config: EvalConfig) -> list[str]:
-    """Return the keys of a config's sampling that chat completions have, and OpenAI's Responses lack."""
-    names = [*request_sampling(config), *([] if config.sampling.seed is None else ["seed"])]
-    return [name for name in names if name in CHAT_ONLY]
-
-
-def asks_responses(config: EvalConfig, target: ModelTarget) -> bool:
-    """Return True if the requests of an eval go to OpenAI's Responses, as far as its config decides."""
-    return target.api == "responses" or (target.api == "auto" and not chat_keys(config))
+def request_keys(config: EvalConfig) -> list[str]:
+    """Return the keys that `[sampling]` adds to requests, that of the seed included."""
+    return ChatRequest([], sampling=request_sampling(config), seed=config.sampling.seed).keys
 
 
 def lacking_keys(config: EvalConfig, target: ModelTarget, where: str) -> Iterator[Problem]:
     """Yield a problem for each key of a config's sampling that the API which it chooses lacks. A seed is left out."""
     if target.api == "responses":
-        for name in chat_keys(config):
+        for name in chat_only(request_keys(config)):
             key = f"[sampling{'.extra_body' if name in config.sampling.extra_body else ''}] {name}"
             text = f"OpenAI's Responses API has none: leave it out, or {SWITCH}"
             if name != "seed" or name in config.sampling.extra_body:
@@ -51,9 +46,9 @@ def model_text(config: EvalConfig, target: ModelTarget) -> str:
     """Return a model in words, with its API if the eval could ask another one."""
     if target.api == "chat_completions":
         return target.describe
-    if asks_responses(config, target):
+    if asks_responses(target.api, request_keys(config)):
         return f"{target.describe} by the Responses API"
-    return f"{target.describe} by chat completions ({', '.join(chat_keys(config))}: Responses have none)"
+    return f"{target.describe} by chat completions ({', '.join(chat_only(request_keys(config)))}: Responses have none)"
 
 
 def own_sampling(config: EvalConfig, environment: EnvironmentFacts | None) -> dict[str, Any]:

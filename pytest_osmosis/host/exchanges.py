@@ -37,7 +37,7 @@ from pytest_osmosis.errors import CassetteError, CodeError, ModelError
 from pytest_osmosis.host.protocol import CassetteFields, Emit, EventSink, ExchangeEvent, HostEvent, Key, Setup
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.providers import Api
-from pytest_osmosis.models.targets import chat_only
+from pytest_osmosis.models.targets import asks_responses
 from pytest_osmosis.record.events import StoredFields
 from pytest_osmosis.text.paths import shown
 
@@ -72,11 +72,6 @@ class AskedModel(NamedTuple):
         address = "base_url" if not target.get("replicas") else "endpoint"  # any of the replicas may answer
         scope = " ".join(str(target[name]) for name in ("provider", "client", address))
         return cls(target["model"], scope, target.get("api", "chat_completions"))
-
-    def api_of(self, request: ChatRequest) -> str | None:
-        """Return the name of the API that a request goes to, None unless it is Responses."""
-        is_asked = self.api == "responses" or (self.api == "auto" and not chat_only(request))
-        return "responses" if is_asked else None
 
 
 class StoreTotals:
@@ -153,7 +148,8 @@ class AskerExchanges:
 
     def asks(self, request: ChatRequest, model: AskedModel) -> AskedRequest:
         """Take a request that is about to be sent."""
-        body = stored_request(request, model.name, self.redact, model.api_of(request))
+        api = "responses" if asks_responses(model.api, request.keys) else None
+        body = stored_request(request, model.name, self.redact, api)
         fingerprint = Fingerprint.of(body, model.scope if self.store.mode == "cache" else "")
         with self._counting:
             self._asked += 1

@@ -82,6 +82,11 @@ class ChatRequest:
     failed_at: tuple[str, ...] = ()
     native: Mapping[str, Any] | None = field(default=None, compare=False)
 
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the sampling, and of the seed if there is one."""
+        return [*self.sampling, *([] if self.seed is None else ["seed"])]
+
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:

@@ -29,7 +29,7 @@ from pytest_osmosis.models.json_bodies import (
     shape,
     string,
 )
-from pytest_osmosis.models.targets import CHAT_ONLY, SWITCH, ModelTarget, chat_only
+from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
 
 Item = dict[str, Any]
@@ -63,11 +63,11 @@ class ResponsesModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `ModelError` for tools together with a key that only chat completions take."""
-        keys = [] if self._chat is None else chat_only(request)
-        if keys and request.tools:
-            text = f"no request was sent: tools are offered to this model by OpenAI's Responses API, {lacks(keys)}"
-            raise ModelError(text, systemic="until_success")
-        if keys and self._chat is not None:
+        if self._chat is not None and not asks_responses(self.target.api, request.keys):
+            if request.tools:
+                missing = lacks(chat_only(request.keys))
+                text = f"no request was sent: tools are offered to this model by OpenAI's Responses API, {missing}"
+                raise ModelError(text, systemic="until_success")
             return await self._chat.chat(request)
         try:
             return await self._responses.chat(request if self._reasons else _without_reasoning(request))
@@ -114,7 +114,7 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
 
 def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sampling under the names of this API, and unknown names. Raises `ValueError` for one that it lacks."""
-    lacking = [name for name in sampling if name in CHAT_ONLY]
+    lacking = chat_only(sampling)
     if lacking:
         raise ValueError(f"the model is asked by OpenAI's Responses API, {lacks(lacking)}")
     body: dict[str, Any] = {}

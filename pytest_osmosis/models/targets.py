@@ -28,7 +28,6 @@ from pytest_osmosis.text.suggest import closest, did_you_mean
 
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
-    from pytest_osmosis.models.base import ChatRequest
 
 Sticky = Literal["none", "row", "run"]
 
@@ -311,10 +310,14 @@ def _target(
     )  # fmt: skip
 
 
-def chat_only(request: ChatRequest) -> list[str]:
+def chat_only(keys: Iterable[str]) -> list[str]:
     """Return the keys of a request that chat completions have, and OpenAI's Responses lack."""
-    names = [*request.sampling, *([] if request.seed is None else ["seed"])]
-    return [name for name in names if name in CHAT_ONLY]
+    return [key for key in keys if key in CHAT_ONLY]
+
+
+def asks_responses(api: Api, keys: Iterable[str]) -> bool:
+    """Return True if requests with these keys go to OpenAI's Responses, for the `api` of their target."""
+    return api == "responses" or (api == "auto" and not chat_only(keys))
 
 
 def _address(service: Service, environ: Mapping[str, str], where: str) -> str:
