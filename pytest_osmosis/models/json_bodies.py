@@ -67,6 +67,14 @@ def first_choice(choices: Sequence[Any]) -> Any:
     return next((each for each in choices if isinstance(each, dict) and each.get("index") == 0), choices[0])
 
 
+def function_of(call: Any) -> Mapping[str, Any]:
+    """Return the function that a tool call of a chat message names. Raises `ValueError` for what is no call."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        raise ValueError(f"a tool call must be an object with a function, got {call!r}")
+    return function
+
+
 OF_OTHERS = frozenset({"user", "human", "system", "developer", "tool", "function"})
 """The roles of messages that no model wrote. Servers have many names for its own: "model", "ai", "Assistant"."""
 

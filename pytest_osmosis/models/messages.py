@@ -23,6 +23,7 @@ from pytest_osmosis.models.json_bodies import (
     count,
     count_in,
     encoded,
+    function_of,
     json_object,
     label,
     role_fault,
@@ -185,10 +186,8 @@ def _message_blocks(message: Message) -> list[Block]:
     return [*texts, *(_tool_use(call) for call in message.get("tool_calls") or ())]
 
 
-def _tool_use(call: object) -> Block:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
-        raise ValueError(f"a tool call must be an object with a function, got {call!r}")
+def _tool_use(call: Any) -> Block:
+    function = function_of(call)
     text = function.get("arguments") or "{}"
     try:
         arguments = json.loads(text) if isinstance(text, str) else text

@@ -18,11 +18,12 @@ from typing import Any
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Describing, Message, Model, Usage
 from pytest_osmosis.models.error_bodies import error_in
-from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.failures import OF_REQUESTS, Failures
 from pytest_osmosis.models.json_bodies import (
     check_size,
     count_in,
     encoded,
+    function_of,
     json_object,
     label,
     role_fault,
@@ -38,14 +39,10 @@ PATH = "/responses"
 REASONING = "reasoning.encrypted_content"
 OBJECTS = ("reasoning", "text")
 RENAMED: Mapping[str, str] = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
-NESTED: Mapping[str, tuple[str, str]] = {
-    "reasoning_effort": ("reasoning", "effort"),
-    "verbosity": ("text", "verbosity"),
-}
+NESTED = {name: path.split(".") for path, name in OF_REQUESTS.items() if "." in path}
 """The object and its key of this API, for keys of chat completions."""
 INCOMPLETE: Mapping[str, str] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """The finish_reason for the reason why a response is incomplete. Others keep their name."""
-FUNCTION = ("name", "description", "parameters", "strict")
 
 
 class ResponsesModel:
@@ -152,8 +149,14 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     function = tool.get("function")
     if not isinstance(function, Mapping):
         return tool
-    own = {name: function[name] for name in FUNCTION if function.get(name) is not None}
-    return {"type": "function", "parameters": {"type": "object", "properties": {}}, "strict": False, **own}
+    bare = {"type": "function", "parameters": {"type": "object", "properties": {}}, "strict": False}
+    return {**bare, **function_fields(function)}
+
+
+def function_fields(function: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that describe a function, which are in another place in chat completions."""
+    names = ("name", "description", "parameters", "strict")
+    return {name: function[name] for name in names if function.get(name) is not None}
 
 
 def _items(message: Message) -> list[Item]:
@@ -188,14 +191,10 @@ def _is_forgotten(item: Item) -> bool:
     return item.get("type") == "reasoning" and not item.get("encrypted_content") and not item.get("content")
 
 
-def _call_item(call: object) -> Item:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
-        raise ValueError(f"a tool call must be an object with a function, got {call!r}")
-    arguments = function.get("arguments") or "{}"
-    return {
-        "type": "function_call", "call_id": call.get("id"), "name": function.get("name"), "arguments": arguments,
-    }  # fmt: skip
+def _call_item(call: Any) -> Item:
+    function = function_of(call)
+    named = {"name": function.get("name"), "arguments": function.get("arguments") or "{}"}
+    return {"type": "function_call", "call_id": call.get("id"), **named}
 
 
 def _content(content: object) -> Any:

@@ -18,7 +18,16 @@ from typing import Any
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.json_bodies import shape
 from pytest_osmosis.models.json_text import read
-from pytest_osmosis.models.responses import INCOMPLETE, Item, call_of, item_fault, thought_of
+from pytest_osmosis.models.responses import (
+    INCOMPLETE,
+    NESTED,
+    OBJECTS,
+    Item,
+    call_of,
+    function_fields,
+    item_fault,
+    thought_of,
+)
 from pytest_osmosis.models.served import completions, fields
 from pytest_osmosis.models.served.errors import ApiError
 from pytest_osmosis.models.served.shapes import AnswerLabel, ServedRequest, event, pieces
@@ -64,18 +73,11 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
 
 def _sampling(rest: dict[str, Any]) -> dict[str, Any]:
     """Return the other keys under the names of chat completions. Unknown names stay."""
-    text, reasoning = fields.take_object(rest, "text"), fields.take_object(rest, "reasoning")
-    choice = rest.pop("tool_choice", None)
-    sampling = {RENAMED.get(name, name): value for name, value in rest.items()}
-    for name, value in (
-        ("reasoning_effort", reasoning.get("effort")),
-        ("verbosity", text.get("verbosity")),
-        ("response_format", _response_format(text.get("format"))),
-        ("tool_choice", _tool_choice(choice)),
-    ):
-        if value is not None:
-            sampling[name] = value
-    return sampling
+    objects = {place: fields.take_object(rest, place) for place in OBJECTS}
+    wanted = {name: objects[place].get(key) for name, (place, key) in NESTED.items()}
+    wanted["response_format"] = _response_format(objects["text"].get("format"))
+    wanted["tool_choice"] = _tool_choice(rest.pop("tool_choice", None))
+    return {**{RENAMED.get(name, name): value for name, value in rest.items()}, **fields.given(wanted)}
 
 
 def _response_format(wanted: object) -> Any:
@@ -102,8 +104,7 @@ def _function(tool: Mapping[str, Any], position: int) -> dict[str, Any]:
         raise fields.refuse(
             f"tools[{position}]: a tool of type {tool.get('type')!r} runs at OpenAI; only functions can be called here"
         )
-    names = ("name", "description", "parameters", "strict")
-    return {"type": "function", "function": {name: tool[name] for name in names if tool.get(name) is not None}}
+    return {"type": "function", "function": function_fields(tool)}
 
 
 def _messages(items: object) -> list[Message]:
