@@ -20,6 +20,7 @@ CONTAINERS = "HarborBackend"
 BASE = "ExecutionBackend"
 """The class from which users derive backends of their own."""
 _CHECKS = ("isinstance", "issubclass", "cast")
+_UNUSED = ("annotation", "returns", "bases")
 
 
 class OtherBackend(NamedTuple):
@@ -42,96 +43,72 @@ class OtherBackend(NamedTuple):
 def other_backend(entrypoint: Path, roots: Sequence[str]) -> OtherBackend | None:
     """Return the first use of such a backend in an entrypoint, None if there is none."""
     sources = {path: read_source(path)[0] for path in files_needed_by([entrypoint], [Path(root) for root in roots])}
-    if not any(name.encode() in source for source in sources.values() for name in (CONTAINERS, BASE)):
+    leads = {CONTAINERS: CONTAINERS, BASE: BASE}
+    if not any(name.encode() in source for source in sources.values() for name in leads):
         return None
-    modules = {path: _Module(ast.parse(source)) for path, source in sources.items()}
-    leads, before = {CONTAINERS: CONTAINERS}, -1
-    while before < sum(len(module.own) for module in modules.values()):
-        before = sum(len(module.own) for module in modules.values())
-        for module in modules.values():
-            module.follow(leads)
-        leads = {name: backend for module in modules.values() for name, backend in module.own.items()} | leads
-    return min(modules[entrypoint].uses(leads), default=None)
+    modules = {path: _Module(source) for path, source in sources.items()}
+    while any(module.follow(leads) for module in modules.values()):
+        pass
+    return min(modules[entrypoint].uses(modules[entrypoint].tree, leads), default=None)
 
 
 class _Module:
-    """A module's source. `own` are the names that it defines and that lead to a backend."""
+    """A module's source. Its `tree` lacks the parts that only name a class: annotations, bases, checks of types."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        self._tree = tree
-        self._imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        self.own: dict[str, str] = {}
+    def __init__(self, source: bytes) -> None:
+        self.tree = ast.parse(source)
+        nodes = [*ast.walk(self.tree)]
+        names = [alias for node in reversed(nodes) if isinstance(node, ast.ImportFrom) for alias in node.names]
+        self._imported = {alias.asname or alias.name: alias.name for alias in names}
+        self._defined = [(name, node, getattr(node, "bases", ())) for name, node in _definitions(self.tree)]
+        self._own: dict[str, str] = {}
+        for node in nodes:
+            unused = ("args",) if isinstance(node, ast.Call) and _last_name(node.func) in _CHECKS else _UNUSED
+            for field in unused:
+                setattr(node, field, None)
 
-    def follow(self, leads: Mapping[str, str]) -> None:
-        for statement in _statements(self._tree.body):
-            for name in _bound(statement):
-                bases = statement.bases if isinstance(statement, ast.ClassDef) else []
-                derived = [*filter(None, (self._led(base, leads) for base in bases))]
-                own = [name for base in bases if self._named(base) == BASE]
-                used = [use.backend for use in self._uses(statement, leads)]
-                for backend in (*derived, *own, *used):
-                    self.own.setdefault(name, backend)
+    def follow(self, leads: dict[str, str]) -> bool:
+        """Add the names that this module defines and that lead to a backend, and return True if there are more."""
+        before = len(self._own)
+        for name, node, bases in self._defined:
+            of_base = [name if backend == BASE else backend for base in bases if (backend := self._led(base, leads))]
+            for backend in (*of_base, *(use.backend for use in self.uses(node, leads))):
+                leads.setdefault(name, self._own.setdefault(name, backend))
+        return len(self._own) > before
 
-    def uses(self, leads: Mapping[str, str]) -> Iterator[OtherBackend]:
-        return self._uses(self._tree, leads)
-
-    def _uses(self, node: ast.AST, leads: Mapping[str, str]) -> Iterator[OtherBackend]:
-        waiting = [node]
-        while waiting:
-            node = waiting.pop()
+    def uses(self, tree: ast.AST, leads: Mapping[str, str]) -> Iterator[OtherBackend]:
+        for node in ast.walk(tree):
             backend = self._led(node, leads)
-            if backend is not None and isinstance(node, ast.Name | ast.Attribute):
+            if backend not in (None, BASE) and isinstance(node, ast.expr):
                 yield OtherBackend(node.lineno, _last_name(node), backend)
-            waiting += _children(node)
 
     def _led(self, node: ast.AST, leads: Mapping[str, str]) -> str | None:
         """Return the backend to which an expression leads by its name, None for another."""
-        if isinstance(node, ast.Attribute):
-            return leads.get(node.attr) if isinstance(node.ctx, ast.Load) else None
-        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
-            return None
-        return self.own.get(node.id) or leads.get(self._imported(node.id) or "")
-
-    def _named(self, node: ast.AST) -> str | None:
-        """Return the name of a class where it is defined."""
-        return (self._imported(node.id) or node.id) if isinstance(node, ast.Name) else _last_name(node)
-
-    def _imported(self, name: str) -> str | None:
-        """Return the name under which another module defines a name, None if it is not imported."""
-        aliases = [alias for node in self._imports for alias in node.names]
-        named = (alias.name for alias in aliases if name == (alias.asname or alias.name))
-        return next(named, name if any(alias.name == "*" for alias in aliases) else None)
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()):
+                return leads.get(name)
+            case ast.Name(id=name, ctx=ast.Load()):
+                imported = self._imported.get(name, name if "*" in self._imported else "")
+                return self._own.get(name) or leads.get(imported)
+        return None
 
 
-def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts of a node that can use a class, not those that only name it."""
-    unused = {"annotation", "returns"}
-    if isinstance(node, ast.ClassDef):
-        unused.add("bases")
-    if isinstance(node, ast.Call) and _last_name(node.func) in _CHECKS:
-        unused.add("args")
-    for field, value in ast.iter_fields(node):
-        if field not in unused:
-            yield from (
-                child for child in (value if isinstance(value, list) else [value]) if isinstance(child, ast.AST)
-            )
-
-
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run when a module is imported, also those in blocks."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, ast.If | ast.Try | ast.With | ast.For | ast.While):
-            yield from _statements([child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.stmt)])
-
-
-def _bound(statement: ast.stmt) -> list[str]:
-    """Return the names that a statement defines."""
-    if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        return [statement.name]
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
-    return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+def _definitions(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+    """Yield the names that are defined when a module is imported, also in blocks, and the statements that do it."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case (
+                ast.ClassDef(name=name)
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.AnnAssign(target=ast.Name(id=name))
+            ):
+                yield name, child
+            case ast.Assign(targets=targets):
+                names = (each for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+                yield from ((each.id, child) for each in names)
+            case ast.stmt() | ast.ExceptHandler() | ast.match_case():
+                yield from _definitions(child)
 
 
 def _last_name(node: ast.AST) -> str:

@@ -77,6 +77,7 @@ def test_a_backend_of_the_users_own_is_found_under_its_name(tmp_path: Path) -> N
         (OWN, ""),
         ("from helper import local\ndef main(): local()", f"{HARBOR}\ndef other(): HarborBackend()\ndef local(): ..."),
         ("from helper import a\ndef main(): ...\nmain()", f"{HARBOR}\na = 1\ndef main(): HarborBackend()"),
+        ("from osmosis_ai.rollout import ExecutionBackend\nB = TypeVar('B', bound=ExecutionBackend)\nB()", ""),
         ("# HarborBackend is not used\n'HarborBackend'", ""),
         ("HarborBackend(", ""),
     ],
