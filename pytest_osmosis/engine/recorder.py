@@ -34,7 +34,7 @@ from pytest_osmosis.record.stop import Stop, ending_of
 from pytest_osmosis.record.stored_rollouts import StoredScore
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.pass_rule import Outcome
+from pytest_osmosis.verdicts.pass_rule import Outcome, score_floor
 
 E = TypeVar("E", bound=JournalEvent)
 
@@ -294,7 +294,7 @@ class Recorder:
         if record.status != "finished" or (value := record.scores.get(deciding[0])) is None:
             self._n_without_score += 1
             return self._lowest_score
-        fall = min(0.0, value - self._lowest_score)
+        fall = score_floor([self._lowest_score, value]) - self._lowest_score
         self._lowest_score += fall
         return value + fall * self._n_without_score
 

@@ -26,6 +26,14 @@ ANSWER_FAULTS: Mapping[AnswerFault, str] = {
 """The faults in words."""
 
 
+def score_floor(scores: Iterable[float]) -> float:
+    """Return the score that a run without one counts as: the lower of 0.0 and the lowest of the scores.
+
+    So no crash is worth more than a bad answer.
+    """
+    return min([0.0, *scores])
+
+
 @dataclass(frozen=True, slots=True)
 class PassRule:
     """The functions and thresholds that decide whether a run passed.
@@ -72,11 +80,9 @@ class PassRule:
         )
 
     def unscored(self, records: Iterable[RunRecord], name: str) -> float:
-        """Return the score that a run without one counts as: the lower of 0.0 and the lowest score that `name` gave.
-
-        So no crash is worth more than a bad answer.
-        """
-        return min([0.0, *[each.scores[name] for each in records if name in each.scores and each.status == "finished"]])
+        """Return the score that a run without one of `name` counts as."""
+        given = [each.scores[name] for each in records if name in each.scores and each.status == "finished"]
+        return score_floor(given)
 
     def met(self, record: RunRecord, name: str) -> bool:
         """Return True if `name` scored the run at or above its threshold."""
