@@ -48,6 +48,10 @@ TURN_S = 0.25
 """A turn begins this often, even if nothing arrives."""
 LOOK_AFTER_S = 0.1
 """The engine looks after its hosts no more often than this."""
+REASONING_LOST = (
+    "the model's reasoning in an answer was lost, because the next request of the rollout lacks the message that held "
+    "it: append reply.message of ctx.chat as it is, or let the agent's own client speak Responses"
+)
 MOST_CHANGED = 5
 
 
@@ -371,6 +375,8 @@ class Actor:
                 self.runs.denied(event["model_tag"], event["error"])
             case "throttled":
                 self.hosts.throttled(host, event["wait_s"])
+            case "reasoning_lost":
+                self.notices.add(REASONING_LOST)
             case "ask":
                 permits = self.judge_permits if event.get("judge") else self.permits
                 permits.ask(host, event, self.table.states.get(RunId.of(event)))

@@ -301,6 +301,8 @@ DroppedEvent = TypedDict("DroppedEvent", {"ev": Literal["dropped"], "runs": Sequ
 """The runs that will not begin here: the answer to `drop`, and to runs of a model that denies all requests."""
 ThrottledEvent = TypedDict("ThrottledEvent", {"ev": Literal["throttled"], "wait_s": float})
 """A server had no room: the host sends it nothing for `wait_s`."""
+ReasoningLostEvent = TypedDict("ReasoningLostEvent", {"ev": Literal["reasoning_lost"]})
+"""A rollout went on after an answer without the reasoning in it, which can only go back with the request."""
 AnsweredEvent = TypedDict("AnsweredEvent", {"ev": Literal["answered"], "id": int, "usage": Mapping[str, int] | None})
 """A request that had its permit is over. `usage` is None if its tokens were not counted."""
 UnusedEvent = TypedDict("UnusedEvent", {"ev": Literal["unused"], "id": int})
@@ -384,7 +386,9 @@ class BrokenEvent(AttemptFields):
 
 
 AnswerEvent = ReadyEvent | RefusedEvent | ProbedEvent | LimitedEvent | DroppedEvent
-RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent | DeniedEvent | ExchangeEvent
+RequestEvent = (
+    AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent | ReasoningLostEvent | DeniedEvent | ExchangeEvent
+)
 ProgressEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent
 FileEvent = ArtifactEvent | LeftOutEvent
 HostEvent = AnswerEvent | RequestEvent | ProgressEvent | FileEvent | StalledEvent | BrokenEvent

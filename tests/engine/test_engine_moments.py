@@ -35,6 +35,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import RunRecord, fold
 from pytest_osmosis.record.stop import Stop
+from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.clocks import SteppedClock
 from tests.engine.world import Rows
@@ -229,6 +230,19 @@ def test_each_host_keeps_one_slot_however_often_servers_refuse(tmp_path: Path) -
         stepped.hosts[0].say("throttled", wait_s=0.0)
         stepped.turn()
     assert [host.limit for host in stepped.actor.hosts.rolling] == [1, 1, 1]
+    stepped.end()
+
+
+def test_lost_reasoning_is_said_once_with_the_number_of_answers(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, hosts=2)
+    stepped.begin()
+    for host in (0, 1, 1):
+        stepped.hosts[host].say("reasoning_lost")
+    stepped.turn()
+    (line,) = notice_lines(stepped.engine.notices.texts)
+    assert line.startswith("the model's reasoning in an answer was lost")
+    assert line.endswith(" (3 times)")
+    assert stepped.engine.notices.alerts == []
     stepped.end()
 
 
