@@ -12,7 +12,7 @@ from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, ModelTable
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.models.providers import SERVICES
+from pytest_osmosis.models.providers import OPENAI_APIS, SERVICES
 from pytest_osmosis.models.targets import DEMO, DEMO_JUDGE, ModelTarget, at_address, check_url, resolve
 from pytest_osmosis.text.header_names import merged_headers
 from pytest_osmosis.text.suggest import closest
@@ -87,11 +87,11 @@ def _at_endpoint(endpoint_id: str, table: ModelTable, registry: Registry | None,
 
 def _server(entry: RegisteredEndpoint, table: ModelTable, where: str) -> ModelTarget:
     """Return the target of one server of an endpoint."""
-    chosen = table.client != "auto" or table.api_client_type is not None
+    speaks = table.client == "auto" or (table.client in ("openai", "light") and entry.api_client_type in OPENAI_APIS)
     table = replace(
         table,
         api_key_env=table.api_key_env or entry.key,
-        api_client_type=table.api_client_type if chosen else entry.api_client_type,
+        api_client_type=table.api_client_type or (entry.api_client_type if speaks else None),
         headers=merged_headers(entry.headers, table.headers),
     )
     check_url(entry.url, f"[[endpoint]] {toml(entry.endpoint_id)} url", entry.where)

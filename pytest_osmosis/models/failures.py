@@ -181,13 +181,13 @@ class Failures:
             return ModelError(answered + detail, status=status, boundary="model")
         match treatment:
             case "unavailable":
-                hint = self._address_hint() if status == 404 else self._through_proxy if status == 407 else ""
+                by_status = {404: self._address_hint(), 407: self._through_proxy}
+                hint = self._responses_hint(error) or by_status.get(status, "")
                 text = f"{answered} at {self._shown_url()}{detail}{hint}"
                 return ModelError(text, status=status, systemic="until_success")
             case "retried":
                 return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
-            case "wrong" if status == 400 and "/v1/responses" in error.message:
-                hint = '; set [model] api_client_type = "openai_responses"'
+            case "wrong" if status == 400 and (hint := self._responses_hint(error)):
                 return ModelError(answered + detail + hint, status=status, systemic="until_success")
             case "wrong" if status == 400 and error.refused_key is not None:
                 key = OF_REQUESTS.get(error.refused_key, error.refused_key)
@@ -218,6 +218,11 @@ class Failures:
     @property
     def _is_plain(self) -> bool:
         return self.base_url.startswith("http:")
+
+    def _responses_hint(self, error: ErrorBody) -> str:
+        """Return a hint for a model that refuses chat completions, or tools there, and has OpenAI's Responses."""
+        is_meant = "v1/responses" in error.message and self.url.endswith("/chat/completions")
+        return '; set [model] api_client_type = "openai_responses"' if is_meant else ""
 
     def _address_hint(self) -> str:
         """Return a hint for a 404 where the address lacks the version that nearly all servers have in theirs."""

@@ -129,9 +129,10 @@ def test_tools_work_by_each_api_and_the_reasoning_goes_back(workspace: Workspace
 
 
 def test_a_model_that_is_asked_by_chat_completions_fails_with_advice(workspace: Workspace) -> None:
-    scene = {"ctx.chat": SCENES["ctx.chat"]}
+    scenes = {name: SCENES[name] for name in ("ctx.chat", "openai, chat completions", "openai, responses", "anthropic")}
     with ChatServer(current_model) as server:
-        live = play(workspace, scene, server, HEAD)
+        live = play(workspace, scenes, server, HEAD)
 
-    assert 'set [model] api_client_type = "openai_responses"' in failures(live, scene)["ctx.chat"]
-    assert [record.boundary for record in live.results.records] == ["provider"]
+    advice = 'Please use /v1/responses instead.; set [model] api_client_type = "openai_responses"\n'
+    assert [name for name, error in failures(live, scenes).items() if advice in error] == list(scenes)
+    assert [record.boundary for record in live.results.records] == ["provider"] * len(scenes)

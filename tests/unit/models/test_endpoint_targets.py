@@ -55,6 +55,26 @@ def test_the_config_counts_more_than_the_registry() -> None:
     assert found.sticky == "row"
 
 
+@pytest.mark.parametrize(
+    ("client", "api", "expected"),
+    [
+        ("light", "openai_responses", ("light", "responses")),
+        ("openai", "openai_responses", ("openai", "responses")),
+        ("litellm", "openai_responses", "takes no base_url"),
+        ("anthropic", "openai_responses", ("anthropic", "chat_completions")),
+        ("light", "anthropic_messages", ("light", "chat_completions")),
+    ],
+)
+def test_a_client_of_the_config_asks_the_api_of_the_registry_if_it_can(client: Any, api: Any, expected: Any) -> None:
+    entry = RegisteredEndpoint("gpt", "gpt-x", "http://a.example/v1", None, api)
+    registry = Registry("endpoints.toml", {"gpt": (entry,)})
+    if isinstance(expected, str):
+        assert expected in problem("gpt", registry, client=client)
+        return
+    found = resolve_model("gpt", ModelTable(client=client), {}, where="", registry=registry)
+    assert (found.client, found.api) == expected
+
+
 def test_a_base_url_of_the_config_leaves_no_replicas() -> None:
     found = target("qwen", base_url="http://mine.example/v1")
     assert (found.replicas, found.base_url, found.model) == ((), "http://mine.example/v1", "Qwen/Qwen3-8B")

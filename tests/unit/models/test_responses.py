@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
+from pytest_osmosis.models.endpoint_targets import resolve_model
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import Behaviour, ChatServer, by_api, completion, data, responses_reply, status
 from tests.unit.models.talking import CLIENT, PROMPT, TOOL, kind
@@ -308,12 +311,36 @@ async def test_tools_and_such_a_key_are_an_error_that_names_it() -> None:
         assert f"has no {name}: leave it out" in str(caught.value)
 
 
-async def test_openais_refusal_of_tools_on_chat_completions_says_what_to_set() -> None:
-    message = "Function tools with reasoning_effort are not supported for gpt-x in /v1/chat/completions. "
-    refusal = status(400, {"error": {"message": f"{message}Please use /v1/responses instead."}})
-    with ChatServer(refusal) as server:
-        async with model_at(ModelTarget("server", "gpt-x", server.base_url, client=CLIENT.name)) as model:
+USE_RESPONSES = "Function tools with reasoning_effort are not supported for gpt-x in /v1/chat/completions. "
+USE_RESPONSES += "Please use /v1/responses instead."
+
+
+async def refused(code: int, message: str, target: ModelTarget) -> ModelError:
+    """The error of a request with tools to a target at a server that refuses it."""
+    with ChatServer(status(code, {"error": {"message": message}})) as server:
+        async with model_at(replace(target, base_url=server.base_url)) as model:
             with pytest.raises(ModelError) as caught:
                 await model.chat(ChatRequest(PROMPT, [TOOL]))
-    assert kind(caught.value) == ("provider", False, "until_success", 400)
-    assert str(caught.value).endswith('; set [model] api_client_type = "openai_responses"')
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(400, USE_RESPONSES), (404, "This model is only supported in v1/responses and not in v1/chat/completions.")],
+)
+async def test_openais_refusal_of_chat_completions_says_what_to_set(code: int, message: str) -> None:
+    entry = RegisteredEndpoint("current", "gpt-x", "http://localhost/v1", None)
+    registry = Registry("endpoints.toml", {"current": (entry,)})
+    for target in (
+        resolve("gpt-x", ModelTable(base_url="http://localhost/v1", client=CLIENT.name), {}, where=""),
+        resolve_model("current", ModelTable(client=CLIENT.name), {}, where="", registry=registry),
+    ):
+        error = await refused(code, message, target)
+        assert kind(error) == ("provider", False, "until_success", code)
+        assert str(error).endswith(f'{message}; set [model] api_client_type = "openai_responses"')
+
+
+async def test_who_asks_responses_is_not_told_to_do_so() -> None:
+    error = await refused(400, "logprobs are not supported in /v1/responses", explicit("http://localhost/v1"))
+    assert kind(error) == ("model", False, "no", 400)
+    assert str(error).endswith("logprobs are not supported in /v1/responses")
