@@ -224,8 +224,13 @@ class ControllerPlugin:
         self.evals.end.correct_cache()
         return result
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Keep the exit status that `pytest.exit` was given."""
+        """Keep the exit status that `pytest.exit` was given, and leave out frames that pytest cannot describe.
+
+        Ctrl-C at the end of a loop leaves a frame without a line, and pytest would end with a TypeError.
+        """
+        excinfo.traceback = excinfo.traceback.filter(_has_line)
         if isinstance(excinfo.value, pytest.exit.Exception) and excinfo.value.returncode is not None:
             self.evals.end.status_is_given = True
 
@@ -234,3 +239,10 @@ class ControllerPlugin:
         self.evals.close()
         if self.server is not None:
             self.server.close()
+
+
+def _has_line(entry: Any) -> bool:
+    try:
+        return bool(entry.lineno >= 0)
+    except TypeError:
+        return False

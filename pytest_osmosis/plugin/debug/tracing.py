@@ -71,7 +71,7 @@ def cut_to_users(error: BaseException) -> BaseException:
     steps = list(_steps(error))[: last + 1]
     cut: TracebackType | None = None
     for step in reversed(steps):
-        cut = TracebackType(cut, step.tb_frame, step.tb_lasti, step.tb_lineno)
+        cut = TracebackType(cut, step.tb_frame, step.tb_lasti, step.tb_lineno or -1)  # -1: that of the instruction
     return error.with_traceback(cut)
 
 
