@@ -56,7 +56,7 @@ def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
     holder = _process_here(directory) if request.now else None
     in_flight = InFlight(directory.journal)
     if not request.yes:
-        question = _question(directory, in_flight.count(), holder)
+        question = _question(directory, in_flight, holder)
         refused = refusal(question, "not stopped", output, asks=not request.json)
         if refused is not None:
             return refused
@@ -91,13 +91,14 @@ def _process_here(directory: RunDirectory) -> Holder:
     )
 
 
-def _question(directory: RunDirectory, n_in_flight: int, holder: Holder | None) -> str:
-    flying = plural(n_in_flight, "rollout")
+def _question(directory: RunDirectory, in_flight: InFlight, holder: Holder | None) -> str:
     if holder is None:
-        end = f"{flying} in flight will finish" if n_in_flight else "nothing is in flight"
+        n = in_flight.count()
+        end = f"{plural(n, 'rollout')} in flight will finish" if n else "nothing is in flight"
         return f"Stop {directory.name}? No further run begins, {end}."
     others = _others_of(directory, holder)
-    end = f" {flying} in flight may be lost." if n_in_flight else ""
+    most = in_flight.most()
+    end = f" Up to {plural(most, 'rollout')} in flight may be lost." if most else ""
     also = f" The same process runs {listed(others, MOST_LISTED)}, which stops too." if others else ""
     return f"Stop {directory.name} now?{end}{also}"
 

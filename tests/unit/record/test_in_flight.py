@@ -32,3 +32,16 @@ def test_what_a_killed_session_left_is_not_in_flight_in_the_next(tmp_path: Path)
     journal = tmp_path / "journal.jsonl"
     append(journal, of("start", 0), {"ev": "began"}, of("start", 1))
     assert InFlight(journal).count() == 1
+
+
+def test_hosts_may_have_begun_what_they_were_handed(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    in_flight = InFlight(journal)
+    append(journal, of("start", 0), {"ev": "handed_out", "n": 9}, {"ev": "began"}, of("start", 0, attempt=2))
+    assert in_flight.most() == 1, "an earlier session has lost the rest"
+    append(journal, {"ev": "handed_out", "n": 3}, of("start", 1))
+    assert (in_flight.count(), in_flight.most()) == (2, 4)
+    append(journal, of("start", 0, attempt=3), of("rollout", 1))
+    assert (in_flight.count(), in_flight.most()) == (1, 2)
+    append(journal, {"ev": "handed_out", "n": 0})
+    assert in_flight.most() == 1
