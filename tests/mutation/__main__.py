@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 
 from tests.mutation.mutants import Mutant, sample
@@ -94,8 +93,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rooms = {name: Room.of(name, table) for name, table in tables.items()}
     if unknown := set(given.rooms) - set(rooms):
         parser.error(f"no such room: {', '.join(sorted(unknown))} (rooms: {', '.join(rooms)})")
-    hypothesis.settings.register_profile("mutation", deadline=None, database=None, derandomize=True)
-    hypothesis.settings.load_profile("mutation")
     chosen = [rooms[name] for name in given.rooms or rooms]
     scores = [score_of(room, given.sample or room.sample, given.seed, verbose=given.verbose) for room in chosen]
     return int(any(score < room.score for room, score in zip(chosen, scores, strict=True)))

@@ -77,7 +77,7 @@ class Trials:
 
         def run() -> dict[str, Any]:
             found = {}
-            functions = _functions(paths)
+            functions = functions_of(paths)
             for path in paths:
                 swap(functions, marked(path))
             for item in self.items:
@@ -94,7 +94,7 @@ class Trials:
         for name in told["modules"]:  # what tests import while they run is imported once
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
-        self.functions = _functions(paths)
+        self.functions = functions_of(paths)
         gc.collect()
         gc.freeze()
 
@@ -191,9 +191,10 @@ def swap(functions: Iterable[FunctionType], module: CodeType) -> int:
     return n
 
 
-def _functions(paths: Iterable[Path]) -> list[FunctionType]:
+def functions_of(paths: Iterable[Path]) -> list[FunctionType]:
     """Return the functions of modules, as far as they are in memory."""
     files = {str(path.resolve()) for path in paths}
+    gc.unfreeze()  # objects that an earlier room froze are not listed
     functions = [each for each in gc.get_objects() if type(each) is FunctionType]
     return [each for each in functions if each.__code__.co_filename in files]
 
