@@ -15,14 +15,14 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.clock import SYSTEM
-from pytest_osmosis.datasets import Dataset
+from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.actor import Actor, Close
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.host_starts import MOST_LOST
-from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
+from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.probing import shutdown_text
 from pytest_osmosis.engine.pulse import Silence
@@ -33,8 +33,9 @@ from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_lock import holder_of
-from pytest_osmosis.record.run_record import RunRecord, fold
+from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord, fold
 from pytest_osmosis.record.stop import Stop
+from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
 from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.clocks import SteppedClock
@@ -294,6 +295,23 @@ def test_a_scorer_far_away_gets_more_ahead_and_says_less_often(tmp_path: Path) -
     assert asked == [3, 9], "20 ms of functions that take 10 ms, and twice the delay; and the one that is scored"
 
 
+def test_rollouts_that_succeed_after_a_pause_let_more_runs_begin(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 8)
+    stepped.begin()
+    host = stepped.host("host")
+    host.say("throttled", wait_s=0.0)
+    stepped.turn()
+    failure: dict[str, Any] = {"boundary": "agent", "error": "no", "details": ""}
+    limits = []
+    for run, fields in zip(stepped.runs, (failure, {}, {}), strict=False):
+        host.say("start", run)
+        host.say("rollout", run, ms=1.0, messages=[], n_prompt=0, usage=USAGE, **fields)
+        stepped.turn()
+        limits.append(host.asked("limit")[-1]["limit"])
+    assert limits == [2, 2, 3]
+    stepped.end()
+
+
 def test_messages_are_not_gathered_if_requests_need_permits(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 40, batch_size=12, limits=Limits(60))
     stepped.begin()
@@ -377,6 +395,42 @@ def test_code_in_c_harms_no_run_whose_time_is_over_first(tmp_path: Path) -> None
     stepped.turn()
     stepped.end()
     assert Counter(outcome.kind for _, outcome in stepped.told) == {"error": 1, "skipped": 3}
+
+
+@pytest.mark.parametrize("is_rolled_out", [False, True])
+def test_code_in_c_whose_time_its_host_does_not_tell_has_that_of_its_phase(tmp_path: Path, is_rolled_out: bool) -> None:
+    stepped = SteppedEngine(tmp_path, 1)
+    stepped.begin()
+    host, most_s = stepped.host("host"), stepped.engine.job.setup.agent_timeout_s
+    host.say("start", RunId(0, 0))
+    if is_rolled_out:
+        host.rolls(RunId(0, 0))
+        stepped.turn()
+        host, most_s = stepped.host("scorer"), stepped.engine.job.setup.grader_timeout_s
+        stepped.is_ready(host)
+        host.say("scoring", RunId(0, 0), name="exact")
+    for held_s, is_over in ((most_s, False), (most_s + 1.0, True)):
+        host.silent = Silence(held_s, Key(RunId(0, 0), 1), {}, "")
+        stepped.clock.advance(1.0)
+        stepped.turn()
+        assert host.killed is is_over
+    stepped.end()
+
+
+def test_a_group_whose_function_cannot_be_interrupted_gets_no_score_and_its_host_ends(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 1, scorers={"whole": False}, grouped=["whole"])
+    stepped.begin()
+    host = stepped.host("host")
+    host.say("start", RunId(0, 0))
+    host.rolls(RunId(0, 0))
+    stepped.turn()
+    host.say("scoring", RunId(0, 0), name="whole")
+    host.say("stalled", RunId(0, 0), stack="File ...")
+    stepped.turn()
+    assert host.killed
+    (score,) = stepped.events("score")
+    assert score["errors"]["whole"] == {"message": UNINTERRUPTIBLE, "details": "File ..."}
+    stepped.end()
 
 
 def test_suspects_without_a_host_are_reported_once_if_the_first_of_them_stops_the_eval(tmp_path: Path) -> None:
@@ -480,6 +534,53 @@ def test_a_probe_of_a_dead_host_is_repeated_after_the_pause(tmp_path: Path) -> N
     stepped.turn()
     assert len(stepped.host("host").asked("probe")) == 1
     stepped.end()
+
+
+def test_a_pause_and_its_end_reach_every_host(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, hosts=2)
+    stepped.begin()
+    stepped.engine.pause()
+    stepped.engine.resume()
+    stepped.turn()
+    for host in stepped.hosts:
+        assert [message["op"] for message in host.told if message["op"] in ("pause", "resume")] == ["pause", "resume"]
+    stepped.end()
+
+
+def test_a_baseline_whose_model_denies_every_request_ends_alone_and_the_user_reads_why(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 4)
+    stepped.runs[2:] = [RunId(row, 0, ModelTag.BASELINE) for row in range(2)]
+    stepped.begin()
+    host = stepped.host("host")
+    host.say("denied", model_tag="baseline", error="401")
+    stepped.turn()
+    assert [message["model_tag"] for message in (*host.asked("deny"), *host.asked("drop"))] == ["baseline", "baseline"]
+    assert stepped.engine.notices.alerts == ["no further request is sent to the baseline's model: 401"]
+    assert stepped.engine.stopped is None
+    stepped.end()
+
+
+@pytest.mark.parametrize(("before", "reason"), [(None, "closed"), ("agent", "systemic")])
+def test_an_error_that_no_run_survives_ends_a_resumed_eval_unless_an_earlier_run_succeeded(
+    tmp_path: Path, before: str | None, reason: str
+) -> None:
+    def rolls(stepped: SteppedEngine, run: RunId, boundary: str | None, **fields: Any) -> None:
+        stepped.begin()
+        host = stepped.host("host")
+        broken = {} if boundary is None else {"boundary": boundary, "error": "503", "details": "", **fields}
+        host.say("start", run)
+        host.say("rollout", run, ms=1.0, messages=[], n_prompt=0, usage=USAGE, **broken)
+        stepped.turn()
+        stepped.end()
+
+    inputs = ScoreInputs(dict.fromkeys(range(2), Content("prompt", "row")))
+    rolls(SteppedEngine(tmp_path, 2, score_inputs=inputs), RunId(0, 0), before)
+    resumption = Resumption(StoredProgress(tmp_path / "journal.jsonl"))
+    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False)
+    second = SteppedEngine(tmp_path, 2, score_inputs=inputs, resume=resume)
+    rolls(second, RunId(1, 0), "provider", systemic="until_success")
+    assert second.engine.stopped is not None
+    assert second.engine.stopped.reason == reason
 
 
 def test_the_end_of_a_model_is_told_once_whoever_asks_it(tmp_path: Path) -> None:

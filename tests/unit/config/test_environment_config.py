@@ -72,6 +72,31 @@ def test_an_installed_environment_needs_no_folder(load: Load) -> None:
     assert config.environment_module.version is not None
 
 
+def test_a_folder_of_environments_is_named_below_the_workspace_or_typed(load: Load, workspace: Path) -> None:
+    package(workspace / "mine/word_count")
+    package(workspace.parent / "theirs/word_count")
+    text = f'{HEAD}env_id = "word_count"\n'
+    typed = Override("environment", "env_dir_path", str(workspace.parent / "theirs"), "--osmosis-env-dir-path")
+
+    found = [load(f'{text}env_dir_path = "mine"\n'), load(f'{text}env_dir_path = "mine"\n', typed)]
+
+    folders = [config.environment_module.folder for config in found if config.environment_module]
+    assert folders == [str(workspace / "mine/word_count"), str(workspace.parent / "theirs/word_count")]
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ('"../theirs"', 'must be inside the workspace (symlinks resolved), got "../theirs"'),
+        ("3", "must be a string that is not blank, got 3"),
+    ],
+)
+def test_a_folder_that_cannot_be_one_is_the_only_problem(load: Load, path: str, problem: str) -> None:
+    found = problems_of(load, f'{HEAD}env_id = "word_count"\nenv_dir_path = {path}\n')
+
+    assert found == [f"7: [environment] env_dir_path: {problem}"]
+
+
 def test_defaults_are_those_of_prime_eval(load: Load, workspace: Path) -> None:
     package(workspace / "environments/word_count")
 

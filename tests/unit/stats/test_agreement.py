@@ -299,7 +299,10 @@ def test_huge_and_tiny_scores_agree_as_others_do(unit: float) -> None:
     for name in ("exact", "within", "kappa", "weighted_kappa", "pearson", "spearman"):
         assert getattr(found, name).value == pytest.approx(getattr(expected, name).value, rel=1e-8), name
     assert expected.bias.value is not None
+    assert expected.bias.interval is not None
+    assert found.bias.interval is not None
     assert found.bias.value == pytest.approx(expected.bias.value * unit)
+    assert found.bias.interval[:2] == pytest.approx([end * unit for end in expected.bias.interval[:2]])
     assert krippendorff_alpha([[unit, unit], [0.0, unit]]) == krippendorff_alpha([[1.0, 1.0], [0.0, 1.0]])
 
 

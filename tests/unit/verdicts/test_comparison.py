@@ -189,6 +189,13 @@ def test_a_verdict_that_unmeasured_runs_could_change_is_not_measured(found: Sequ
     assert ("could change that" in verdict.text) == (state == "not measured")
 
 
+@pytest.mark.parametrize(("n", "state"), [(2, "not measured"), (4, "holds")])
+def test_what_unmeasured_runs_could_change_is_corrected_for_several_evals_too(n: int, state: str) -> None:
+    found = compared([*pairs(kept=90, worse=6), pair(NONE, YES)])  # p = 2 * 0.5**6, or 2 * 0.5**7 if that fell too
+
+    assert decide(RULE, found.among(n, n * found.p)).state == state
+
+
 known = st.lists(st.booleans(), min_size=1, max_size=3)
 partly = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=3)
 

@@ -114,6 +114,22 @@ def test_a_functions_own_threshold_overrides_the_common_one() -> None:
     assert judge.passed(finished({A: 0.5, B: -2.0}))
 
 
+def test_a_run_without_a_score_counts_as_the_lowest_score_of_a_finished_run_and_never_above_zero() -> None:
+    records = [finished({A: -0.5}, 0), finished({B: -9.0}, 1), rolled(2, scores={A: -7.0}), finished({A: 2.0}, 3)]
+
+    assert pass_rule().unscored(records, A) == -0.5
+    assert pass_rule().unscored(records[1:], A) == 0.0
+
+
+@pytest.mark.parametrize("ranges", [{}, {A: (-2.0, 2.0)}], ids=["no range", "a range"])
+def test_a_rule_is_stored_as_json_with_the_ranges_that_it_has(ranges: dict[str, tuple[float, float]]) -> None:
+    rule = PassRule((A, B), 0.5, {B: -2.0}, A, ranges)
+    stored = json.loads(json.dumps(rule.to_json()))
+
+    assert PassRule.of((A, B), stored) == rule
+    assert ("score_ranges" in stored) == bool(ranges)
+
+
 def test_the_reason_names_every_deciding_function_that_was_not_met() -> None:
     record = finished({A: 0.25, B: 0.0})
 
