@@ -218,6 +218,30 @@ def test_what_shards_lost_in_flight_adds_up(tmp_path: Path) -> None:
     assert merged.results.provenance["lost_in_flight"] == 5
 
 
+@pytest.mark.parametrize(
+    ("states", "whole_state"),
+    [
+        ([(None, None), ("a", True)], (None, True)),
+        ([("a", False), ("a", None)], ("a", None)),
+        ([("a", False), ("a", False)], ("a", False)),
+        ([("a", False), ("b", True)], (None, True)),
+    ],
+)
+def test_code_is_that_of_a_commit_if_all_shards_ran_it(tmp_path: Path, states: Any, whole_state: Any) -> None:
+    whole, rules = an_eval()
+    shards = [shard_of(whole, rules, Shard(number, 2)) for number in (1, 2)]
+    shards = [
+        replace(shard, provenance={**shard.provenance, "git_commit": commit and 40 * commit, "git_dirty": dirty})
+        for shard, (commit, dirty) in zip(shards, states, strict=True)
+    ]
+
+    (merged,) = merge(write(tmp_path, shards))
+
+    commit, dirty = whole_state
+    provenance = merged.results.provenance
+    assert (provenance["git_commit"], provenance["git_dirty"]) == (commit and 40 * commit, dirty)
+
+
 def test_the_end_of_a_model_that_any_shard_heard_of_is_kept(tmp_path: Path) -> None:
     whole, rules = an_eval()
     first, second = shard_of(whole, rules, Shard(1, 2)), shard_of(whole, rules, Shard(2, 2))

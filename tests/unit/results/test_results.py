@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.lifecycle import Lifecycle, Status
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.conclude import Rules, judged
 from pytest_osmosis.results.results import Rescored, Results, records_of, runs_for
 from pytest_osmosis.stats import gaffke
@@ -464,3 +466,34 @@ def test_the_comparison_with_the_verdicts_before_a_rescoring_is_published() -> N
         "better": 0,
         "worse": 6,
     }
+
+
+# -- the status at the end --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "stopped", "reason", "status"),
+    [
+        (None, None, None, "finished"),
+        (None, "interrupted", "interrupt", "stopped"),
+        (None, "the key is invalid", "systemic", "failed"),
+        (None, "every gate holds", "decided", "finished"),
+        ("finished", None, None, "finished"),
+        ("failed", None, None, "failed"),
+        ("stopped", "2 runs have no rollout", None, "stopped"),
+        ("finished", "2 runs have no rollout", None, "finished"),
+        ("finished", "interrupted", "interrupt", "stopped"),
+    ],
+)
+def test_an_eval_run_that_is_scored_again_keeps_its_status_unless_the_scoring_is_stopped(
+    before: Status | None, stopped: str | None, reason: StopReason | None, status: Status
+) -> None:
+    results = replace(results_of([finished({A: 1.0})], stopped=stopped), stop_reason=reason)
+    if before is not None:
+        rescored = Rescored("2026-11-20T14:03:59+00:00", 1.0, {}, before=Lifecycle(before, "as it was"))
+        results = replace(results, rescored=rescored)
+
+    end = results.end
+
+    assert (end.status, end.stopped_by) == (status, reason)
+    assert end.reason == (stopped if reason else None if end.status == "finished" else "as it was")

@@ -1,0 +1,155 @@
+"""The files of `prime eval` of a stored eval run, written and read back; and those of another program."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.record.journal import encode
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.results import prime_files
+from pytest_osmosis.results.prime_files import GrowingPrimeFiles, folder_of, write_prime_files
+from pytest_osmosis.results.prime_read import PrimeRun, read_prime_run
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.verdicts.pass_rule import PassRule
+from tests.unit.made import MANIFEST, A
+
+DEADLINE_S = 60.0
+RULE = PassRule((A,))
+MESSAGES = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+METADATA: Mapping[str, Any] = {"env_id": "sums", "model": "m"}
+
+
+def rollout(row: int, run: int = 0, **fields: Any) -> dict[str, Any]:
+    at = {"row": row, "run": run, "attempt": 1}
+    return {"ev": "rollout", **at, "ms": 5.0, "messages": MESSAGES, "n_prompt": 1, **fields}
+
+
+def score(value: float, row: int, run: int = 0) -> dict[str, Any]:
+    return {**rollout(row, run), "ev": "score", "scores": {A: value}, "errors": {}}
+
+
+def eval_run(folder: Path, *events: Mapping[str, Any], **manifest: Any) -> StoredEvalRun:
+    directory = RunDirectory(folder / ".osmosis/runs/x-1")
+    directory.path.mkdir(parents=True)
+    directory.manifest.write_text(json.dumps({**MANIFEST, "pass_rule": RULE.to_json(), **manifest}))
+    directory.journal.write_bytes(b"".join(map(encode, ({"ev": "loaded", "scorers": [A]}, *events))))
+    return stored(directory)
+
+
+def of_another_program(folder: Path, results: str, **metadata: Any) -> PrimeRun:
+    (folder / "results.jsonl").write_text(results)
+    (folder / "metadata.json").write_text(json.dumps({**METADATA, **metadata}))
+    return read_prime_run(folder)
+
+
+# -- written ---------------------------------------------------------------------------------------------
+
+
+def test_a_line_has_the_reward_of_a_run_or_the_reason_why_there_is_none(tmp_path: Path) -> None:
+    told = {"error": "ToolError", "error_chain_repr": "ToolError('no')", "error_chain_str": "ToolError"}
+    broke: dict[str, Any] = {"boundary": "agent", "error": "ValueError: no", "details": ""}
+    events = [rollout(0), score(0.25, 0), rollout(1, **broke), rollout(2, **broke, environment={"error": told})]
+
+    assert write_prime_files(eval_run(tmp_path, *events), tmp_path / "out", Redaction()) == 3
+
+    lines = read_prime_run(tmp_path / "out").lines
+    assert [line.members["reward"] for line in lines] == [0.25, 0.0, 0.0]
+    assert [line.members["error"] for line in lines] == [
+        None,
+        {"error": "ValueError", "error_chain_repr": "ValueError: no", "error_chain_str": "ValueError"},
+        told,
+    ]
+    assert [line.has_failed for line in lines] == [False, True, True]
+    assert lines[0].messages == MESSAGES
+
+
+@pytest.mark.parametrize(("environment", "name"), [({}, "x"), ({"env_id": "owner/word-count"}, "word-count")])
+def test_the_folder_is_named_after_the_environment_or_the_eval(
+    tmp_path: Path, environment: dict[str, Any], name: str
+) -> None:
+    run = eval_run(tmp_path, environment=environment)
+
+    assert folder_of(run, tmp_path) == tmp_path / f"evals/{name}--demo--arithmetic/x-1"
+
+
+def test_a_row_is_written_once_all_of_its_runs_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prime_files, "PAUSE_S", 0.0)
+    run = eval_run(tmp_path, rollout(0, 0), score(1.0, 0, 0), rollout(0, 1), score(0.5, 0, 1), rollout(1))
+    runs = [RunId(0, 0), RunId(0, 1), RunId(0, 0, ModelTag.BASELINE), RunId(1, 0)]
+    folder = folder_of(run, tmp_path)
+    growing = GrowingPrimeFiles(run.directory, tmp_path, runs, lambda: RULE, Redaction())
+
+    growing.run_done(RunId(0, 0))
+    growing.run_done(RunId(0, 0, ModelTag.BASELINE))
+    assert not folder.exists()
+    growing.run_done(RunId(0, 1))
+    wait_until(lambda: (folder / "metadata.json").exists())
+    assert rewards(folder) == {(0, 0): 1.0, (0, 1): 0.5}
+    with run.directory.journal.open("ab") as journal:
+        journal.write(encode(score(0.25, 1)))
+    growing.run_done(RunId(1, 0))
+    wait_until(lambda: len(rewards(folder)) == 3)
+    growing.close()
+
+    assert rewards(folder) == {(0, 0): 1.0, (0, 1): 0.5, (1, 0): 0.25}
+    assert read_prime_run(folder).metadata["avg_reward"] == pytest.approx(1.75 / 3)
+
+
+def rewards(folder: Path) -> dict[tuple[int, int], float]:
+    lines = [line.members for line in read_prime_run(folder).lines]
+    return {(line["example_id"], line["run_index"]): line["reward"] for line in lines}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(int(DEADLINE_S / 0.005)):
+        if condition():
+            return
+        pause.wait(0.005)
+    pytest.fail("it never happened")
+
+
+# -- of another program ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["", '{"example_id": 2, "rew'])
+def test_blank_lines_count_and_a_torn_last_line_is_passed_over(tmp_path: Path, end: str) -> None:
+    found = of_another_program(tmp_path, f'\n{{"example_id": 0}}\n  \n{{"example_id": 1, "reward": 1}}\n{end}')
+
+    assert [(line.number, line.members["example_id"]) for line in found.lines] == [(2, 0), (4, 1)]
+    assert [line.has_failed for line in found.lines] == [True, False]
+    assert found.torn == bool(end)
+
+
+def test_files_without_a_line_are_not_torn(tmp_path: Path) -> None:
+    found = of_another_program(tmp_path, "")
+
+    assert (found.lines, found.torn) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("version_info", "version"),
+    [({"vf_version": "0.1.14"}, "0.1.14"), ({"vf_version": ""}, None), ({"vf_version": 3}, None), (None, None)],
+)
+def test_the_version_of_verifiers_is_a_text_or_unknown(tmp_path: Path, version_info: Any, version: str | None) -> None:
+    assert of_another_program(tmp_path, "", version_info=version_info).verifiers == version
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [({"rollouts_per_example": 0}, "rollouts_per_example: "), ({"env_id": None}, "env_id: ")],
+)
+def test_metadata_of_another_form_is_refused_with_its_place(
+    tmp_path: Path, metadata: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(OsmosisError, match=f"metadata.json: {problem}"):
+        of_another_program(tmp_path, "", **metadata)
