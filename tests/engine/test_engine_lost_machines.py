@@ -117,6 +117,18 @@ def test_a_blocking_function_that_loses_its_machine_three_times_is_not_to_blame(
     check_reported_as_unmeasured(stepped, LOST)
 
 
+def test_a_lost_scorer_leaves_its_place_to_the_next_where_one_may_score_at_once(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 1, scorers=BLOCKING, most_scorings=1)
+    roll_out(stepped)
+    for _ in range(2):
+        scorer = stepped.host("scorer")
+        stepped.is_ready(scorer)
+        assert len(scorer.asked("score")) == 1
+        scorer.is_lost()
+        stepped.turn()
+    stepped.end()
+
+
 def test_a_function_that_ends_two_processes_is_to_blame(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 1, scorers=BLOCKING)
     roll_out(stepped)

@@ -22,7 +22,7 @@ from pytest_osmosis.engine.actor import Actor, Close
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.host_starts import MOST_LOST
-from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, ResumeJob, ScoreInputs, Transcript
+from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, RescoreJob, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.probing import shutdown_text
 from pytest_osmosis.engine.pulse import Silence
@@ -36,6 +36,7 @@ from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord, fold
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
+from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.clocks import SteppedClock
@@ -581,6 +582,17 @@ def test_an_error_that_no_run_survives_ends_a_resumed_eval_unless_an_earlier_run
     rolls(second, RunId(1, 0), "provider", systemic="until_success")
     assert second.engine.stopped is not None
     assert second.engine.stopped.reason == reason
+
+
+def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_again(tmp_path: Path) -> None:
+    why = {RunId(row, 0): f"row {row} has no rollout" for row in range(2)}
+    stepped = SteppedEngine(tmp_path, 2, rescore=RescoreJob(cast(StoredRollouts, None), why, False, False))
+    stepped.begin()
+    assert [(event["row"], event["reason"]) for event in stepped.events("skip")] == [
+        (0, why[RunId(0, 0)]),
+        (1, why[RunId(1, 0)]),
+    ]
+    stepped.end()
 
 
 def test_the_end_of_a_model_is_told_once_whoever_asks_it(tmp_path: Path) -> None:
