@@ -11,12 +11,15 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import pytest_osmosis
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.entry_table import EntryPlace, EntryTable, entry_table
 from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.results import Results
+from pytest_osmosis.results.several_runs import compared_with_first
 from pytest_osmosis.stats import compare, compare_unpaired, holm
 from pytest_osmosis.verdicts.entries import EntryDifference
+from tests.unit import made
 from tests.unit.made import A, B, failed, finished, pending, results_of
 
 SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
@@ -170,3 +173,19 @@ def test_published_and_read_back_it_is_the_same_and_fits_the_schema() -> None:
     assert [error.message for error in Draft202012Validator(schema).iter_errors(data)] == []
     declared = {key for name in ("entries", "entry", "entry_difference") for key in SCHEMA["$defs"][name]["properties"]}
     assert {*data, *data["entries"][1], *data["entries"][1]["difference"]} == declared
+
+
+def test_results_files_of_one_eval_are_told_apart_by_their_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, scores in (("a.json", [1.0, 0.0] * 10), ("b.json", [1.0] * 20)):
+        (tmp_path / name).write_text(json.dumps(made.published(scored(scores))))
+
+    found = compared_with_first(tmp_path, ["a.json", "b.json"])
+
+    assert [results.description.name for results in found] == ["x (a.json)", "x (b.json)"]
+    assert found[1].among is not None
+    assert found[1].among.figures.difference == difference(table_of({"a": FIRST, "b": BETTER}), "b")
+    with pytest.raises(OsmosisError, match=r"^a\.json: is named twice"):
+        compared_with_first(tmp_path, ["a.json", "b.json", "a.json"])

@@ -111,10 +111,10 @@ def rewards(folder: Path) -> dict[tuple[int, int], float]:
 
 def wait_until(condition: Callable[[], bool]) -> None:
     pause = threading.Event()
-    for _ in range(int(DEADLINE_S / 0.005)):
+    for _ in range(int(DEADLINE_S / 0.02)):
         if condition():
             return
-        pause.wait(0.005)
+        pause.wait(0.02)
     pytest.fail("it never happened")
 
 

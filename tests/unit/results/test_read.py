@@ -24,6 +24,7 @@ from pytest_osmosis.results.read import (
     read_earlier_results,
     read_head,
     read_results,
+    read_settings,
 )
 from pytest_osmosis.verdicts.comparison import compare
 from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair, Passes, RowRuns
@@ -331,3 +332,13 @@ def test_a_head_is_read_without_the_rows(stored: Stored) -> None:
     assert (head.status, head.partial, head.total_rows, head.pass_rate) == ("finished", False, 4, 4 / 7)
     assert refusal(stored({"schema_version": 1}), read_head) == "base.json: lacks 'summary'"
     assert refusal(stored("{"), read_head).startswith("base.json: is not JSON: ")
+
+
+def test_settings_need_the_thresholds_and_the_prices(stored: Stored) -> None:
+    settings = read_settings(stored(RESULTS))
+
+    assert settings.pass_rule == read_results(stored(RESULTS)).pass_rule
+    assert settings.prices == {ModelTag.PRIMARY: None, ModelTag.BASELINE: None}
+    assert refusal(stored(changed(("config", "price"), ...)), read_settings) == "base.json: lacks 'price'"
+    assert refusal(stored(changed(("config", "thresholds"), ...)), read_settings) == "base.json: lacks 'thresholds'"
+    assert refusal(stored("{"), read_settings).startswith("base.json: is not JSON: ")
