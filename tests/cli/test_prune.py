@@ -111,6 +111,7 @@ def test_age_number_and_size_choose(tmp_path: Path, stored: Stored) -> None:
     }, "the newest of each plan stays, however old"
     assert [*chosen(tmp_path, older_than=month, keep=3)] == ["last-1"]
     assert [*chosen(tmp_path, keep=1)] == ["old-1", "older-1", "last-1"]
+    assert [*chosen(tmp_path, keep_per_eval=2)] == ["older-1", "last-1"]
     assert chosen(tmp_path, keep=2, keep_per_eval=2)["older-1"] == "not among the newest 2 or 2 of its eval"
     size = prune_plan(tmp_path, PruneRules(keep=9), NOW).n_bytes
     assert size == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
