@@ -54,6 +54,7 @@ REFUSED_AGAIN_S = 0.05
 class RequestTotals:
     """The sum of a rollout's requests. `open` counts those without an answer, even if they wait for a retry.
 
+    `finish_reason` and `model` are those of the answer to `last`, the last turn that has one.
     `held_for` counts those for whose answers a synchronous client seems to hold the event loop.
     `asked` counts all that the rollout wanted to send, and `tool_calls` what the answers asked for. `bound` is the
     first bound for which a request was refused. `failure` is the error of the last request through the endpoint, None
@@ -66,6 +67,7 @@ class RequestTotals:
     usage: Usage | None = None
     answers: int = 0
     retries: int = 0
+    last: int = 0
     finish_reason: str | None = None
     model: str | None = None
     open: int = 0
@@ -79,15 +81,17 @@ class RequestTotals:
     replicas: dict[str, ReplicaUse] = field(default_factory=dict)
     unrecorded: ModelError | None = None
 
-    def add(self, reply: ChatReply) -> None:
+    def add(self, reply: ChatReply, turn: int) -> None:
         if not self.answers:
             self.usage = reply.usage
         elif self.usage is not None:
             self.usage = self.usage + reply.usage if reply.usage is not None else None
         self.answers += 1
         self.tool_calls += len(reply.tool_calls)
-        self.finish_reason = reply.finish_reason
-        self.model = reply.model or self.model
+        if turn >= self.last:  # of requests that were sent together, the first may be answered last
+            self.last = turn
+            self.finish_reason = reply.finish_reason
+            self.model = reply.model or self.model
 
     def count_retry(self) -> None:
         self.retries += 1
@@ -256,7 +260,7 @@ class RolloutChat:
             with self._counting:
                 self.totals.open -= self.deadline.remaining_s() > 0  # one that ends with the deadline stays open
         with self._counting:
-            self.totals.add(reply)
+            self.totals.add(reply, turn)
             if ITEMS in reply.message:
                 self._reasoned = list(request.messages) if _holds_reasoning(reply.message[ITEMS]) else self._reasoned
                 if reply.tool_calls:
