@@ -147,10 +147,14 @@ def test_a_judge_may_see_the_conversation_and_columns(questions: Workspace) -> N
     judge = {"sees": "conversation", "metadata": ["topic", "absent"], "score_range": [0, 10]}
     live, server = judged_by(questions, reply('{"score": 10, "explanation": "great"}'), judge=judge)
 
-    blocks = blocks_in(server.bodies[0]["messages"][1]["content"])
-    messages = [json.loads(line) for line in blocks["CANDIDATE_CONVERSATION"].splitlines()]
-    assert [message["role"] for message in messages] == ["user", "assistant"]
-    assert json.loads(blocks["METADATA"]) == {"topic": "mul"}
+    judged = [blocks_in(body["messages"][1]["content"]) for body in server.bodies]
+    for blocks in judged:
+        messages = [json.loads(line) for line in blocks["CANDIDATE_CONVERSATION"].splitlines()]
+        assert [message["role"] for message in messages] == ["user", "assistant"]
+    assert sorted((json.loads(blocks["METADATA"]) for blocks in judged), key=str) == [
+        {"absent": "here"},
+        {"topic": "mul"},
+    ]
     assert live.record(0).scores["rubric"] == 10.0
 
 
