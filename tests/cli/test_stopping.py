@@ -27,6 +27,7 @@ def test_a_stopped_eval_finishes_what_is_in_flight_and_leaves_the_others_alone(b
         "--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml", "-rs"
     )
     wait_until(lambda: background.begun() == 2, "the first rollouts")
+    wait_until(lambda: len(background.workspace.events("start")) == 2, "the journal to know of them")
     stopping = background.start("runs", "stop", "x", "--yes")
     assert stopping.stdout is not None
     assert stopping.stdout.readline() == "stopping: 2 rollouts in flight (Ctrl-C ends only this command)\n"

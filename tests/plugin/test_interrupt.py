@@ -25,13 +25,18 @@ def make(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval("y", rows=2)
 
 
+def wait_for_three(workspace: Workspace, server: ChatServer) -> None:
+    """Wait until the first run is scored, and the journal knows of the two that the server holds."""
+    wait_until(lambda: len(server.requests) == 3, "three requests")
+    wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
+
+
 @pytest.mark.journey
 def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
         session = workspace.start(CONFIG, "--osmosis-config=configs/eval/y.toml", "--osmosis-no-probe")
-        wait_until(lambda: len(server.requests) == 3, "three requests")
-        wait_until(lambda: workspace.events("score"), "the first score")
+        wait_for_three(workspace, server)
 
         session.interrupt()
         began = time.monotonic()
@@ -57,8 +62,7 @@ def test_sigterm_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
         session = workspace.start(CONFIG, "--osmosis-no-probe")
-        wait_until(lambda: len(server.requests) == 3, "three requests")
-        wait_until(lambda: workspace.events("score"), "the first score")
+        wait_for_three(workspace, server)
 
         session.terminate()
 
@@ -77,8 +81,7 @@ def test_ctrl_c_twice_ends_at_once(workspace: Workspace) -> None:
         make(workspace, server)
         workspace.write("hurry.py", PATIENT)
         session = workspace.start(CONFIG, "--osmosis-no-probe")
-        wait_until(lambda: len(server.requests) == 3, "three requests")
-        wait_until(lambda: workspace.events("score"), "the first score")
+        wait_for_three(workspace, server)
 
         session.interrupt()
         wait_until(lambda: workspace.events("skip"), "the first Ctrl-C to be heeded")

@@ -296,7 +296,7 @@ def test_an_interrupted_session_writes_what_it_has(workspace: Workspace) -> None
         workspace.eval(rows=4, model={"base_url": server.base_url})
         session = workspace.start(CONFIG, "--osmosis-record", "--osmosis-no-probe")
         wait_until(lambda: len(server.requests) == 3)
-        wait_until(lambda: len(workspace.events("score")) == 2)
+        wait_until(lambda: len(workspace.events("score")) == 2 and len(workspace.events("start")) == 3)
         session.interrupt()
         assert session.wait() == 2
 

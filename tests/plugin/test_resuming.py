@@ -102,7 +102,7 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
         workspace.eval("x", rows=5, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
         session = workspace.start(CONFIG, "--osmosis-no-probe", "-k", "row0 or row1 or row2 or row3 or row4")
         wait_until(lambda: len(server.requests) == 3, "three requests")
-        wait_until(lambda: workspace.events("score"), "the first score")
+        wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
         session.interrupt()
         assert session.wait() == 2, session.output
         server.release()
@@ -524,7 +524,7 @@ def test_a_crash_in_a_further_attempt_is_repeated_once_and_only_that_counts_as_a
     workspace.eval("x", rows=2, agent={"agent": "agent:rollout"})
     touch(workspace, "slow-1")
     session = workspace.start(CONFIG, "--osmosis-run=one")
-    wait_until(lambda: (1, 0) in _runs(workspace, "one", "start"), "the second rollout")
+    wait_until(lambda: (1, 0) in _runs(workspace, "one", "start") and calls(workspace)[1], "the second rollout")
     kill(session, workspace)
     remove(workspace, "slow-1")
     touch(workspace, "dies")
