@@ -292,7 +292,8 @@ def interrupted(copy: Copy) -> None:
     )
     copy.write(
         "conftest.py",
-        "import os, pathlib\n\n"
+        "import os, pathlib, pytest\n\n"
+        "@pytest.hookimpl(trylast=True)\n"
         "def pytest_runtest_logreport(report):\n"
         "    if report.when == 'teardown' and 'PYTEST_XDIST_WORKER' not in os.environ:\n"
         "        pathlib.Path('reported').touch()\n",

@@ -356,6 +356,9 @@ TOUCHES_A_FILE_AT_A_FAILURE = """
 import os
 from pathlib import Path
 
+import pytest
+
+@pytest.hookimpl(trylast=True)  # the other plugins have noted the failure
 def pytest_runtest_logreport(report):
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         Path("failed").touch()
