@@ -116,7 +116,7 @@ def on_screen(written: str) -> list[str]:
 def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None:
     """Rollouts begin when the first xdist worker has collected; xdist continues to count the others."""
     workspace.eval(rows=8)
-    workspace.write("rewards.py", SLOW_REWARDS)
+    workspace.write("rewards.py", WAITING_REWARDS)
     late = "import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n    time.sleep(1)\n"
     workspace.write("conftest.py", late)
 
@@ -129,7 +129,7 @@ def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None
 @pytest.mark.slow
 def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
     workspace.eval(rows=4)
-    workspace.write("rewards.py", SLOW_REWARDS)
+    workspace.write("rewards.py", WAITING_REWARDS)
     workspace.write("test_python.py", PYTHON_TEST)
 
     written = on_a_terminal(workspace, "-s", "test_python.py", "configs/eval/x.toml", columns=80)
@@ -149,7 +149,7 @@ def test_wide_characters_do_not_break_the_line(on_50_columns: str) -> None:
 @pytest.mark.parametrize(("option", "shown"), [("-q", True), ("-qq", False)])
 def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace, option: str, shown: bool) -> None:
     workspace.eval(rows=6)
-    workspace.write("rewards.py", SLOW_REWARDS)
+    workspace.write("rewards.py", WAITING_REWARDS if shown else SLOW_REWARDS)
 
     written = on_a_terminal(workspace, option, "--osmosis-config=configs/eval/x.toml", columns=80)
 
@@ -161,13 +161,15 @@ def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspac
 @pytest.mark.slow
 def test_quiet_writes_no_line_to_a_log(workspace: Workspace) -> None:
     workspace.hurry()
-    workspace.eval(rows=16)  # 1.6 s, and a line would be due after one
-    workspace.write("rewards.py", SLOW_REWARDS)
+    workspace.eval(rows=16)
+    workspace.write("rewards.py", WAITING_REWARDS)
+    normal = workspace.start(CONFIG)
+    normal.wait_for("/16, 100% passed")
+    (workspace.root / "shown").touch()
+    assert normal.wait() == 0, normal.output
 
-    normal, quiet = (workspace.run(*options, CONFIG).stdout.str() for options in ([], ["-q"]))
-
-    assert "/16, 100% passed" in normal
-    assert "/16, 100% passed" not in quiet
+    workspace.write("rewards.py", SLOW_REWARDS)  # 1.6 s, and a line would be due after one
+    assert "/16, 100% passed" not in workspace.run("-q", CONFIG).stdout.str()
 
 
 @pytest.mark.slow
