@@ -79,7 +79,7 @@ FATAL = {
     ),
     "exit": "import sys; sys.exit(0)",
     "exit at once": "import os; os._exit(0)",
-    "exit of a thread": "import os, threading, time; threading.Timer(0.2, lambda: os._exit(0)).start(); time.sleep(1)",
+    "exit of a thread": "import os, threading as t; x = t.Thread(target=os._exit, args=(0,)); x.start(); x.join()",
     "group": "import os; os.killpg(0, 9)",
     "memory": "import ctypes; ctypes.string_at(0)",
     "trace": "import sys\ndef bad(*a): raise RuntimeError('trace')\nsys.settrace(bad)\nbad",
