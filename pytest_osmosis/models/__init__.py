@@ -103,7 +103,7 @@ async def _error(model: Model, timeout_s: float, *, bound: str = "max_tokens") -
     return None
 
 
-async def shutdown_date(model: Model, *, timeout_s: float = DESCRIPTION_S) -> date | None:
+async def shutdown_date(model: Model) -> date | None:
     """Return the day on which OpenAI shuts a model down. None without one, from any other server, and for any failure.
 
     OpenAI's `GET /v1/models/{model}` has it as `shutdown_date`.
@@ -115,7 +115,7 @@ async def shutdown_date(model: Model, *, timeout_s: float = DESCRIPTION_S) -> da
     if not isinstance(model, Describing) or not model.target.is_openais:
         return None
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(DESCRIPTION_S):
             description = read(await model.description())
         return day_of(description.get("shutdown_date"))
     except Exception:  # an eval does without it

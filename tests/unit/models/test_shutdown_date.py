@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import date
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.models import create, shutdown_date
+from pytest_osmosis.models import DESCRIPTION_S, create, shutdown_date
 from pytest_osmosis.models.targets import ModelTarget, resolve
+from tests.clocks import LoopClock, ended
 from tests.servers import Behaviour, ChatServer, body, cut_connection, data, html, never, status
 from tests.unit.models.talking import CHAT_CLIENTS, KEY
 
@@ -26,19 +28,19 @@ def openais(server: ChatServer, client: Any, **table: Any) -> ModelTarget:
     return resolve("openai/gpt-5-mini", ModelTable(client=client, **table), environ, where="x.toml:1")
 
 
-async def day_of(target: ModelTarget, **options: Any) -> date | None:
+async def day_of(target: ModelTarget) -> date | None:
     model = create(target, {"OPENAI_API_KEY": KEY}, 4)
     try:
-        return await shutdown_date(model, **options)
+        return await shutdown_date(model)
     finally:
         await model.close()
 
 
-async def told(client: str, answer: Behaviour, **options: Any) -> date | None:
+async def told(client: str, answer: Behaviour) -> date | None:
     """The day that is read from an answer."""
     with ChatServer() as server:
         server.description = answer
-        found = await day_of(openais(server, client), **options)
+        found = await day_of(openais(server, client))
         assert server.descriptions
         assert server.requests == []
     return found
@@ -73,7 +75,13 @@ async def test_an_answer_without_one_says_nothing(client: str, answer: Behaviour
 
 
 async def test_a_server_that_is_silent_is_not_waited_for(client: str) -> None:
-    assert await told(client, never(), timeout_s=0.05) is None
+    with ChatServer() as server:
+        server.description = never()
+        clock = LoopClock()
+        asking = asyncio.create_task(day_of(openais(server, client)))
+        await asyncio.to_thread(server.wait_for, lambda server: len(server.descriptions) == 1)
+        await clock.advance(DESCRIPTION_S)
+        assert await ended(asking) is None
 
 
 async def test_servers_of_others_are_not_asked(client: Any) -> None:
