@@ -16,7 +16,7 @@ from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.mcp import McpAgent, UnusableTools, offered_tools
 from pytest_osmosis.rollouts.output import RolloutOutput
-from tests.servers import ChatServer, by_row, reply, tool_call
+from tests.servers import DEADLINE_S, ChatServer, by_row, reply, tool_call
 from tests.unit.host.core_host import core_host
 
 
@@ -228,9 +228,13 @@ async def test_rollouts_in_flight_share_the_lifespan_of_the_server() -> None:
         yield {}
         events.append("end")
 
+    all_there = asyncio.Event()
+
     async def wait() -> str:
         events.append("call")
-        await asyncio.sleep(0.05)
+        if events.count("call") == 3:
+            all_there.set()
+        await asyncio.wait_for(all_there.wait(), DEADLINE_S)
         return "ok"
 
     mcp = FastMCP("tools", lifespan=lifespan)
