@@ -18,8 +18,8 @@ FATAL = {
 """A statement of a function in the lab's process, and a line of its report."""
 ENDLESS = {
     "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", 200, "it does not return (hang)"),
-    "loops": ("max(itertools.repeat(1))", 1, "it does not return (hang)"),
-    "backtracks": ("re.match('(a+)+$', 'a' * 60 + '!')", 1, "it does not return (hang)"),
+    "loops": ("max(itertools.repeat(1))", 2, "it does not return (hang)"),
+    "backtracks": ("re.match('(a+)+$', 'a' * 60 + '!')", 2, "it does not return (hang)"),
 }
 """Statements that never end, each with a budget of its own, and a line of its report."""
 HARMLESS = {
