@@ -11,7 +11,7 @@ from tests.browser.canary import Canary
 
 Theme = Literal["light", "dark"]
 WIDE, NARROW = 1280, 400
-DEADLINE_MS = 30_000
+DEADLINE_MS = 60_000
 """The time that a page may take on a loaded machine."""
 
 expect.set_options(timeout=DEADLINE_MS)

@@ -27,7 +27,7 @@ from pytest_osmosis.models.embedded import ArithmeticModel
 from tests.hostile.fuzzing import Fuzzer
 from tests.hostile.test_fuzz_http import SCRAPS, VALUES, changed, written
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "What is 6 * 7?"}]}
 TOOL = {"name": "f", "description": "d", "input_schema": {"type": "object"}}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}

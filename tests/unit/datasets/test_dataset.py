@@ -296,7 +296,7 @@ def test_many_threads_can_read_rows_at_once(tmp_path: Path) -> None:
     start = threading.Barrier(8)
 
     def read_all(_: int) -> list[str]:
-        start.wait(timeout=30)
+        start.wait(timeout=60)
         return prompts(opened)
 
     with ThreadPoolExecutor(8) as pool:

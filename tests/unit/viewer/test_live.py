@@ -90,7 +90,7 @@ def test_browsers_that_ask_without_a_pause_are_shown_what_is_new(going_on: RunIn
     live.page()
     going_on.append()
     going_on.finish()
-    end = time.monotonic() + 150 * LOOK_S
+    end = time.monotonic() + 300 * LOOK_S
     while live.page()["head"]["row"]["status"] == "running":
         assert time.monotonic() < end
 
