@@ -26,7 +26,8 @@ START_S = 300.0
 LATE_S = 5.0
 """A host without a place leaves its share to others this long after the first one is ready: it may wait for hours."""
 SILENCE_SLACK_S = 10.0
-"""A host that is silent for longer than its code may take, and this, is ended: none of its deadlines worked."""
+"""A host that is silent for longer than its code may take, and this, is ended: none of its deadlines worked, or it
+does not close."""
 PROBE_S = 95.0
 """The longest that a probe takes: three tries, a pause, and a look at the date on which the model ends."""
 BEHIND_S = 0.5
@@ -224,8 +225,8 @@ class Hosts:
 
     def _allowed_silence_s(self, host: Host, probes: bool) -> float:
         setup = self._job.setup
-        if host.retired:
-            return CLOSE_S + setup.teardown_s
+        if host.retired:  # nobody waits for its end
+            return SILENCE_SLACK_S + setup.teardown_s
         if not host.ready:
             return START_S
         if host.role == "scorer":

@@ -338,6 +338,25 @@ def test_a_paused_host_does_not_count_as_silent(tmp_path: Path) -> None:
     stepped.end()
 
 
+def test_a_quarantine_that_has_nothing_left_to_do_may_end_as_slowly_as_a_busy_machine_lets_it(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 1)
+    stepped.begin()
+    stepped.host("host").say("start", stepped.runs[0])
+    stepped.host("host").die()
+    stepped.turn()
+    quarantine = stepped.host("quarantine")
+    stepped.is_ready(quarantine)
+    quarantine.say("start", stepped.runs[0], 2)
+    quarantine.rolls(stepped.runs[0], 2)
+    stepped.turn()
+    assert quarantine.asked("close")
+    for seconds, killed in ((2 * engine_hosts.CLOSE_S, False), (engine_hosts.SILENCE_SLACK_S, True)):
+        stepped.clock.advance(seconds)
+        stepped.turn()
+        assert quarantine.killed == killed
+    stepped.end()
+
+
 @pytest.mark.parametrize("name", ["host", "quarantine"])
 def test_a_host_that_starts_during_a_servers_pause_keeps_the_pause(tmp_path: Path, name: str) -> None:
     stepped = SteppedEngine(tmp_path)
