@@ -35,6 +35,7 @@ They hold for environments alone. Evals with rows and code of your own keep [the
 | rows | 5 | all, or a 10% sample of them with a TOML |
 | runs of every row | 3 | 1 |
 | rollouts at once | 32 | 1 |
+| the model, if none is named | that of `prime eval`, if `PRIME_API_KEY` is set | none |
 | lowest reward that passes | the environment's `pass_threshold`, 0.5 in most | 1.0 |
 
 `[tool.verifiers.eval]` in the environment's own pyproject.toml can hold other defaults for rows and runs,

@@ -103,6 +103,10 @@ class Draft:
         """Return True if the value comes from pyproject.toml or pytest's ini, where it may be meant for other evals."""
         return self._level_of(table, key) in ("ini", *PROJECT_LEVELS)
 
+    def is_default(self, table: str, key: str) -> bool:
+        """Return True if the value is that of `set_default`."""
+        return self._level_of(table, key) == "package"
+
     def table(self, name: str) -> dict[str, Any]:
         return {key: value for (table, key), value in self.values.items() if table == name}
 

@@ -14,6 +14,8 @@ from pytest_osmosis.text.paths import absolute
 
 BUILT_IN: dict[TableKey, int] = {("evaluation", "limit"): 5, ("evaluation", "n"): 3, ("evaluation", "batch_size"): 32}
 """The defaults of `prime eval`, which hold for environments only."""
+PRIME_MODEL = "openai/gpt-4.1-mini"
+"""The model that `prime eval` asks if none is named, at Prime's own service."""
 _OF_PACKAGE: dict[str, TableKey] = {
     "num_examples": ("evaluation", "limit"),
     "rollouts_per_example": ("evaluation", "n"),
@@ -63,6 +65,8 @@ def environment_of(draft: Draft, workspace: Path) -> EnvironmentModule | None:
             place = _OF_PACKAGE[name]
             values[place] = value
             origins[place] = Origin("package", module.document, (*DEFAULTS, name))
+    if not draft.is_set("model", "endpoint_id"):
+        draft.set_default("experiment", "model_path", PRIME_MODEL)
     for place, value in values.items():
         draft.set_default(*place, value, origins.get(place))
     return module

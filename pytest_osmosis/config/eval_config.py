@@ -225,6 +225,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
             **from_current_folder(draft, draft.table("environment"), "environment", "env_dir_path")
         ),
         own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
+        names_model=not draft.is_default("experiment", "model_path"),
         data=Data(**from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
         execution=execution_of(draft, workspace),
         gates=gates_of(draft),

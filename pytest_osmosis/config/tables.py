@@ -378,7 +378,8 @@ class EvalConfig:
     from `workspace`. Keys of `prices` are models, as typed or as sent. `overridden` lists values of the command line
     and the environment, like "n = 5 (--osmosis-n)". `preset` lists values of pyproject.toml and pytest's ini that the
     TOML does not set. The header prints `notes`. `environment_module` is the module of `[environment] env_id`, None
-    without one; with `own_threshold` the pass threshold is that environment's own.
+    without one; with `own_threshold` the pass threshold is that environment's own. Unless it `names_model`, the
+    model is that of `prime eval`.
     """
 
     path: Path
@@ -410,6 +411,7 @@ class EvalConfig:
     training: Training | None = None
     environment_module: EnvironmentModule | None = None
     own_threshold: bool = False
+    names_model: bool = True
     entry: str | None = None
 
     @property

@@ -13,9 +13,10 @@ from typing import Any, Literal, NamedTuple
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.endpoints import Registry, load_registry
 from pytest_osmosis.config.environment_module import EnvironmentModule
+from pytest_osmosis.config.environment_rules import PRIME_MODEL
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.secrets import MOST_BYTES
-from pytest_osmosis.config.tables import Baseline
+from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
@@ -278,15 +279,27 @@ def _target(config: EvalConfig, environ: Mapping[str, str], origin: str, registr
         return recorded(name)
     of_environment = config.environment.env_id is not None
     target = resolve_model(name, config.model, environ, where=origin, registry=registry, of_environment=of_environment)
+    if not config.names_model and target.endpoint is None and not is_at_prime(target):
+        raise ConfigError([_missing_model(config)])
     is_of_prime = config.entry is not None and target.api == "auto"
     return replace(target, api="chat_completions") if is_of_prime else target
+
+
+def _missing_model(config: EvalConfig) -> Problem:
+    """Return the problem of an environment for which nothing names a model, or the key of the one at Prime."""
+    where, key = (
+        (shown(config.path), "[experiment] model_path: ") if config.text is not None else ("--osmosis-model", "")
+    )
+    at_prime = f"{PRIME_MODEL} is asked at {PRIME_URL}, as prime eval does, if {PRIME_KEY} is set"
+    return Problem(where, f"{key}missing; name the model, like {toml(EXAMPLE_MODEL)}; without one, {at_prime}")
 
 
 def prime_notes(config: EvalConfig, target: ModelTarget | None) -> list[str]:
     """Return the note that an environment's model is asked at Prime, though the config names no server."""
     if target is None or not is_at_prime(target) or target.endpoint is not None or config.model.base_url is not None:
         return []
-    return [f"{PRIME_KEY} is set and the config names no server, so {target.model} is asked at {PRIME_URL}"]
+    nothing = "no server" if config.names_model else "neither model nor server"
+    return [f"{PRIME_KEY} is set and the config names {nothing}, so {target.model} is asked at {PRIME_URL}"]
 
 
 def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | None:

@@ -209,7 +209,11 @@ ENDING = {
 }
 """Models of OpenAI, and the days on which they are shut down."""
 SHOWN = ("README.md", "docs/", "examples/", "configs/", "rollouts/", "pytest_osmosis/")
-FACTS = ("docs/reference/verifiers-differences.md", "pytest_osmosis/judges/evaluate_rubric.py")
+FACTS = (
+    "docs/reference/verifiers-differences.md",
+    "pytest_osmosis/config/environment_rules.py",
+    "pytest_osmosis/judges/evaluate_rubric.py",
+)
 """Files that say what another system does with such a model."""
 
 

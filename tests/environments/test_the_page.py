@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from pytest_osmosis.models import endpoint_targets
 from tests.environments import page_environments
 from tests.plugin.workspaces import DEADLINE_S, Workspace, read_json
 from tests.servers import Behaviour, ChatServer, Exchange, Seen, answered, held
@@ -380,12 +381,34 @@ def test_several_environments(page: Workspace, server: ChatServer) -> None:
     assert len(prompts(server)) == 6
 
 
-def test_a_minimal_config(page: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A minimal config requires only a single [[eval]] section"""
+def test_a_minimal_config(page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minimal config requires only a single [[eval]] section; the model is openai/gpt-4.1-mini, at Prime."""
     page.write("configs/eval/gsm8k.toml", MINIMAL)
-    monkeypatch.setenv("PYTEST_OSMOSIS_MODEL", "openai/gpt-4.1-mini")
+    monkeypatch.delenv("PYTEST_OSMOSIS_BASE_URL")
+    at_prime = "openai/gpt-4.1-mini is asked at https://api.pinference.ai/api/v1"
 
+    refused = page.run("configs/eval/gsm8k.toml")
+    assert refused.ret == 4
+    missing = 'missing; name the model, like "openai/gpt-5.4-mini"; without one, '
+    as_prime = f"{missing}{at_prime}, as prime eval does, if PRIME_API_KEY is set"
+    assert refused.errlines == [f"ERROR: configs/eval/gsm8k.toml: [experiment] model_path: {as_prime}", ""]
+    assert f"ERROR: --osmosis-model: {as_prime}" in page.run("--osmosis-env=gsm8k").errlines
+
+    monkeypatch.setenv("PRIME_API_KEY", "key-of-prime-0123456789")
+    shown = page.run("configs/eval/gsm8k.toml", "--osmosis-dry-run")
+    shown.stdout.fnmatch_lines(
+        [
+            "  model: openai/gpt-4.1-mini at https://api.pinference.ai/api/v1; *",
+            f"  note: PRIME_API_KEY is set and the config names neither model nor server, so {at_prime}",
+        ]
+    )
+    elsewhere = page.run("configs/eval/gsm8k.toml", f"--osmosis-base-url={server.base_url}")
+    assert (elsewhere.ret, len(elsewhere.errlines)) == (4, 2)  # a server that has no such model
+
+    monkeypatch.setattr(endpoint_targets, "PRIME_URL", server.base_url)
     page.run("configs/eval/gsm8k.toml").assert_outcomes(passed=9, failed=6)
+    assert {seen.body["model"] for seen in asked(server)} == {"openai/gpt-4.1-mini"}
+    assert {seen.headers["authorization"] for seen in asked(server)} == {"Bearer key-of-prime-0123456789"}
 
 
 def test_env_args_of_a_config(page: Workspace, server: ChatServer) -> None:
