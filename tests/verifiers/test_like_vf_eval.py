@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.plugin.workspaces import DEADLINE_S
 from tests.servers import ChatServer, Exchange, completion, data
 
 OWN = Path(__file__).parent / "environments"
@@ -89,8 +90,6 @@ def rows_in(folder: Path) -> Mapping[int, Sequence[str]]:
     for line in file.read_text(encoding="utf-8").split("\n"):
         if line:
             row = json.loads(line)
-            if version("verifiers").startswith("0.1.13"):  # it does not tell the tokens of the last context
-                row["token_usage"] = {key: n for key, n in row["token_usage"].items() if not key.startswith("final_")}
             rows.setdefault(row["example_id"], []).append(json.dumps({name: row.get(name) for name in EQUAL}, indent=1))
     return {example: sorted(runs) for example, runs in rows.items()}
 
@@ -108,7 +107,13 @@ def evaluated(command: Sequence[str], environ: Mapping[str, str], folder: Path) 
     """Run a command in a folder of its own, and return the rows of its results."""
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *command],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     assert done.returncode in (0, 1), f"{done.stdout}\n{done.stderr}"  # 1: runs that do not pass
     assert list(folder.rglob("results.jsonl")), f"{done.stdout}\n{done.stderr}"
