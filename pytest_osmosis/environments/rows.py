@@ -1,7 +1,8 @@
 """The child process that loads an environment once, to ask for its rows and for the facts about it.
 
 It reads one request from stdin (`RowsRequest`), and leaves files in the folder of the request: `ROWS`, and then
-`FACTS`, or `FAILURE` if the environment does not load. A row is one line of JSON, which a dataset reads as usual:
+`FACTS`, or `FAILURE` if the environment does not load; meanwhile `STEP` has what it is at. A row is one line of JSON,
+which a dataset reads as usual:
 
 - `messages` or `user_prompt`, if the row has a prompt that is a chat or a text
 - `ground_truth`, the row's `answer`
@@ -31,7 +32,7 @@ from pytest_osmosis.text.user_objects import error_in_words, type_name
 if TYPE_CHECKING:
     from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment
 
-ROWS, FACTS, FAILURE = "rows.jsonl", "facts.json", "failure.json"
+ROWS, FACTS, FAILURE, STEP = "rows.jsonl", "facts.json", "failure.json", "step.txt"
 PASS_THRESHOLD = 0.5
 """The lowest reward that passes, in verifiers."""
 TEAR_DOWN_S = 30.0
@@ -64,8 +65,13 @@ def main() -> None:
         request["env_id"], request["module"], request["folder"], request["args"], request["kwargs"]
     )
     loaded: LoadedEnvironment | None = None
+
+    def begins(step: str) -> None:
+        private.write(folder / STEP, [step])
+
     try:
-        loaded = load(source)
+        loaded = load(source, begins)
+        begins("get_eval_dataset()")
         name, answer = FACTS, _answer(source, loaded, folder / ROWS)
     except CodeError as error:
         name, answer = FAILURE, {"error": str(error), "details": error.details}

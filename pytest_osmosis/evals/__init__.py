@@ -12,7 +12,7 @@ from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
 from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, write_comparison
 from pytest_osmosis.evals.preflight import prepare_training
-from pytest_osmosis.evals.prepare import SecretsFile, prepare
+from pytest_osmosis.evals.prepare import NotLoaded, SecretsFile, check, prepare
 from pytest_osmosis.evals.prepared import Preflight, Prepared
 from pytest_osmosis.evals.request_settings import model_text, rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path, comparison_path
@@ -28,6 +28,7 @@ __all__ = [
     "EvalRun",
     "FinishedEval",
     "GitQueries",
+    "NotLoaded",
     "Preflight",
     "Prepared",
     "RescoreSource",
@@ -39,6 +40,7 @@ __all__ = [
     "Worktrees",
     "baseline_path",
     "cassette_line",
+    "check",
     "comparison_path",
     "error_text",
     "finish",

@@ -1,4 +1,7 @@
-"""`prepare` checks and plans an eval. It reports every problem at once and asks no model."""
+"""`check` checks an eval, and returns what plans it; `prepare` does both. All problems are reported at once.
+
+No model is asked.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, ParamSpec
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.endpoints import Registry, load_registry
@@ -45,6 +48,11 @@ from pytest_osmosis.text.paths import shown
 
 SecretsFile = Path | Literal["-"] | None
 
+
+class NotLoaded(ConfigError):
+    """The environment of an eval does not load."""
+
+
 DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns", "agent.agent")
 MODEL_KEYS = ("experiment.model_path", "model")
 CODE_KEYS = ("experiment.commit_sha", "experiment.branch", "experiment.rollout", "experiment.entrypoint")
@@ -55,7 +63,7 @@ def _stdin() -> str:
     return read_stdin(MOST_BYTES)
 
 
-def prepare(
+def check(
     path: Path | None,
     overrides: Sequence[Override],
     *,
@@ -72,8 +80,10 @@ def prepare(
     entry: str | None = None,
     shared: SharedChecks | None = None,
     environments: Environments | None = None,
-) -> Prepared:
-    """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
+) -> Callable[[], Prepared]:
+    """Check the eval in `path`, and return the function that plans it.
+
+    Without a path, it is the eval that `overrides` describe, with `folder` as workspace.
 
     `entry` is its name in a config with several. Evals that are prepared with the same `shared` check equal rows once.
     With `listing` nothing will run, so secrets and keys are not read. With `updating` the baseline's file may be
@@ -81,26 +91,27 @@ def prepare(
     With `answers` the models' answers come from there, as far as it has them. If all of them do, no key is needed.
     `named_rows` are added to the selected rows, because node ids name them. `outlet` learns the eval's secrets before
     anything else happens. The code of an environment, which alone knows its rows, is run in a process of its own, if
-    everything else is right; `environments` keep what they loaded. Raises `ProblemsError` with all problems.
+    everything else is right: once the first eval is planned, together with those of all evals that were checked with
+    the same `environments`, which keep what they loaded. Raises `ProblemsError` with all problems; the function raises
+    `NotLoaded` if the environment does not load.
     """
     read_stdin = once(read_stdin)
     hidden = hide_secrets(
         outlet, path, overrides, folder=folder, environ=environ, secrets_file=secrets_file,
         read_stdin=None if listing else read_stdin,
     )  # fmt: skip
-    checks, shared = Checks(), shared or SharedChecks()
+    checks, known_rows = Checks(), shared or SharedChecks()
     config = checks.config(
         lambda: load_eval_config(path, overrides, entry) if path else typed_eval_config(folder.absolute(), overrides)
     )
     config = config if compared else replace(config, baseline=Baseline())
     model_origin, baseline_origin = (origin_of(config, overrides, table) for table in ("experiment", "baseline"))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
-    environment: EnvironmentFacts | None = None
     dataset: Any = None
     if config.environment.env_id is None:
-        dataset = checks.made(lambda: configured_dataset(config, shared), *DATASET_KEYS)
+        dataset = checks.made(lambda: configured_dataset(config, known_rows), *DATASET_KEYS)
     data = checks.made(
-        lambda: None if dataset is None else _data(config, dataset, named_rows, shared),
+        lambda: None if dataset is None else _data(config, dataset, named_rows, known_rows),
         *("data", "evaluation.limit", "evaluation.n"),
     )
     known = checks.made(lambda: known_endpoints(config), "model.endpoints_path")
@@ -139,46 +150,70 @@ def prepare(
     baseline_results = checks.made(lambda: stored_baseline(config, updating), "baseline")
     checks.raise_problems()
     assert target is not None, "its problem would have been raised"
-    if config.environment_module is not None:
-        if listing and secrets_file != "-":  # the environment may need them to say what its rows are
-            secrets_known = resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False)
-        else:
-            secrets_known = secrets or {}
-        visible = {**environ, **config.env, **secrets_known}
-        environment = loaded_environment(config, config.environment_module, visible, environments)
-        config = with_threshold(config, environment)
-        dataset = shared.once(environment.rows, functools.partial(rows_of, environment))
-        data = _data(config, dataset, named_rows, shared)
-    prepared = Prepared(
-        config=config,
-        dataset=dataset,
-        plan=data.plan,
-        target=target,
-        secrets=secrets,
-        hidden=hidden,
-        notes=(
-            *secret_notes(missing, "the agent or a reward function"),
-            *prime_notes(config, target),
-            *(environment.notes if environment is not None else ()),
-            *data.notes,
-        ),
-        row_digests=data.row_digests,
-        contents=data.contents,
-        human=data.human,
-        baseline_model=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
-        baseline_results=baseline_results,
-        judge=judge,
-        typed=tuple(override for override in overrides if override.level == "command"),
-        commit=commit,
-        cassette=cassette,
-        environment=environment,
-    )
-    if not listing:
-        prepared = with_prices(prepared, datetime.now(UTC))
-    prepared = with_digest(prepared)
-    last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
-    ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
-    return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
+
+    def planned(config: EvalConfig, dataset: Any, data: _Data, environment: EnvironmentFacts | None = None) -> Prepared:
+        prepared = Prepared(
+            config=config,
+            dataset=dataset,
+            plan=data.plan,
+            target=target,
+            secrets=secrets,
+            hidden=hidden,
+            notes=(
+                *secret_notes(missing, "the agent or a reward function"),
+                *prime_notes(config, target),
+                *(environment.notes if environment is not None else ()),
+                *data.notes,
+            ),
+            row_digests=data.row_digests,
+            contents=data.contents,
+            human=data.human,
+            baseline_model=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
+            baseline_results=baseline_results,
+            judge=judge,
+            typed=tuple(override for override in overrides if override.level == "command"),
+            commit=commit,
+            cassette=cassette,
+            environment=environment,
+        )
+        if not listing:
+            prepared = with_prices(prepared, datetime.now(UTC))
+        prepared = with_digest(prepared)
+        last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
+        ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
+        return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
+
+    if config.environment_module is None:
+        return lambda: planned(config, dataset, data)
+    if listing and secrets_file != "-":  # the environment may need them to say what its rows are
+        secrets_known = resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False)
+    else:
+        secrets_known = secrets or {}
+    module, visible = config.environment_module, {**environ, **config.env, **secrets_known}
+    loading = environments or Environments()
+    loading.announce(config, module, visible)
+
+    def planned_once_loaded() -> Prepared:
+        environment = loaded_environment(config, module, visible, loading)
+        own = with_threshold(config, environment)
+        rows = known_rows.once(environment.rows, functools.partial(rows_of, environment))
+        return planned(own, rows, _data(own, rows, named_rows, known_rows), environment)
+
+    return planned_once_loaded
+
+
+_P = ParamSpec("_P")
+
+
+def _at_once(check: Callable[_P, Callable[[], Prepared]]) -> Callable[_P, Prepared]:
+    def prepare(*args: _P.args, **kwargs: _P.kwargs) -> Prepared:
+        """Check and plan an eval, as `check` describes it. Raises `ProblemsError`."""
+        return check(*args, **kwargs)()
+
+    return prepare
+
+
+prepare = _at_once(check)
 
 
 def hide_secrets(
@@ -237,15 +272,15 @@ def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -
 
 
 def loaded_environment(
-    config: EvalConfig, module: EnvironmentModule, environ: Mapping[str, str], environments: Environments | None
+    config: EvalConfig, module: EnvironmentModule, environ: Mapping[str, str], environments: Environments
 ) -> EnvironmentFacts:
-    """Return the facts about the environment of an eval. Raises `ConfigError` if it does not load, or does not fit."""
+    """Return the facts about the environment of an eval. Raises `NotLoaded`, or `ConfigError` if it does not fit."""
     where = shown(config.path) if config.text is not None else "--osmosis-env"
     try:
-        facts = (environments or Environments()).loaded(config, module, environ)
+        facts = environments.loaded(config, module, environ)
     except CodeError as error:
         text = "\n".join(filter(None, [str(error), error.details.rstrip()]))
-        raise ConfigError([Problem(where, text)]) from None
+        raise NotLoaded([Problem(where, text)]) from None
     if facts.grouped and config.environment.independent_scoring:
         text = f"environment {facts.env_id} has a reward function that needs all runs of a row"
         raise ConfigError([Problem(where, f"{text}; leave out independent_scoring")])

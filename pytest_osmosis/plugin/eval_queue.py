@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,19 +103,22 @@ class EvalQueue:
     def start(self) -> None:
         """Wait until the code of all hosts that started is loaded, then start the first evals.
 
-        Raise `pytest.UsageError` if code does not load.
+        Raise `pytest.UsageError` if code does not load, unless it is only that of some environments.
         """
         started = {eval_id: run for eval_id, run in self.runs.items() if eval_id not in self._later}
         for eval_id in started:
             if self._inline is not None:
                 self._inline.host(eval_id).load()
         errors: dict[str, list[str]] = {}
-        for run in started.values():
+        for eval_id, run in started.items():
             if error := _load_error(run):
-                errors.setdefault(error, []).append(run.prepared.config.name)
-        if errors:
+                errors.setdefault(error, []).append(eval_id)
+        failed = {eval_id for eval_ids in errors.values() for eval_id in eval_ids}
+        if failed and not self._are_left_out(failed):
+            texts = [f"{', '.join(map(self._name, eval_ids))}: {error}" for error, eval_ids in errors.items()]
             self.discard()
-            raise pytest.UsageError(*(f"{', '.join(names)}: {error}" for error, names in errors.items()))
+            raise pytest.UsageError(*texts)
+        self._later |= failed  # they are not measured, as those that do not load when it is their turn
         if self._inline is None:
             with self._lock:
                 self._begin_next()
@@ -123,6 +126,14 @@ class EvalQueue:
         for eval_id, run in self.runs.items():
             if not self._n_left[eval_id]:  # no test will perform anything
                 run.go()
+
+    def _name(self, eval_id: str) -> str:
+        return self.runs[eval_id].prepared.config.name
+
+    def _are_left_out(self, failed: Collection[str]) -> bool:
+        """Return True if the others run without the evals that failed to load, because these are environments."""
+        of_environments = all(self.runs[eval_id].prepared.environment is not None for eval_id in failed)
+        return of_environments and len(failed) < len(self.runs) and self._inline is None
 
     def run_done(self, eval_id: str) -> None:
         """Count a run of `eval_id` as done; after its last one another eval starts. Called in the engine's thread."""

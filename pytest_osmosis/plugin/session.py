@@ -19,6 +19,7 @@ from pytest_osmosis.errors import CassetteError, ClusterError, CodeError, Config
 from pytest_osmosis.evals import (
     EvalRun,
     GitQueries,
+    NotLoaded,
     Prepared,
     RunSettings,
     SelectedRuns,
@@ -58,7 +59,8 @@ class EvalSession:
     `by_id` holds all that were prepared, `named` those that the command names, `selected` those with a selected run,
     `runs` the same ones once they have started. `plans` are what pytest collects, by file; `n_selected` is how many
     tests of ours were selected and will run, `kept_back` the units of those that marks keep from running. The evals
-    `withheld` are collected, but not started. The first host that an eval needs is `prestarted`, if there is one.
+    `withheld` are collected, but not started; those `not_loaded` are not even collected. The first host that an eval
+    needs is `prestarted`, if there is one.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class EvalSession:
         self.by_id: dict[str, SessionEval] = {}
         self.plans: dict[Path, list[Plan]] = {}
         self.not_listed: list[str] = []
+        self.not_loaded: dict[str, NotLoaded] = {}
         self.selected: dict[str, SelectedRuns] = {}
         self.n_selected = 0
         self._has_selected = False
@@ -98,6 +101,7 @@ class EvalSession:
             self.kept_back,
             self.withheld,
             self.selected,
+            self.not_loaded,
         )
         self._naming = naming
         self._prestarted = prestarted
@@ -111,11 +115,13 @@ class EvalSession:
         """Check every named eval, and let pytest collect it. Raise `pytest.UsageError` with all problems."""
         evals = preparation.EvalPreparer(self.config, self._naming, self.options).prepare_all()
         self.not_listed = evals.not_listed
+        self.not_loaded.update(evals.not_loaded)
         self.named = {key: NamedEval(key, each, self.config, self.options) for key, each in evals.prepared.items()}
         self.by_id.update(self.named)
         self.withheld.update(evals.withheld)
         self.plans = by_file(each.collected for each in (*evals.prepared.values(), *evals.withheld.values()))
-        arguments = session_arguments(self.config, self._naming, evals.files)
+        explicit = tuple(path for path in self._naming.explicit if path is None or path in self.plans)
+        arguments = session_arguments(self.config, self._naming._replace(explicit=explicit), evals.files)
         set_arguments(self.config, arguments, as_typed=bool(self._naming.explicit))
 
     def prepare_test_evals(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, write_comparison
+from pytest_osmosis.evals import FinishedEval, NotLoaded, SelectedRuns, comparison_path, write_comparison
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.eval_queue import EvalQueue
 from pytest_osmosis.plugin.hooks.caller import HookCaller
@@ -40,6 +40,7 @@ class SessionEnd:
         kept_back: Collection[UnitKey],
         withheld: Collection[str],
         selected: Mapping[str, SelectedRuns],
+        not_loaded: Mapping[str, NotLoaded],
     ) -> None:
         self._options = options
         self._outlet = outlet
@@ -50,6 +51,7 @@ class SessionEnd:
         self._kept_back = kept_back
         self._withheld = withheld
         self._selected = selected
+        self._not_loaded = not_loaded
         self.reported: set[str] = set()
         self.unreported: list[str] = []
         self._markdown_is_written = False
@@ -69,6 +71,8 @@ class SessionEnd:
             gate_reports.report(session, eval_id, finished, gated=self._evals[eval_id].decides(finished.run))
         for eval_id, error in self._queue.failures.items():
             gate_reports.report_no_results(session, eval_id, self._queue.runs[eval_id], error)
+        for eval_id, not_loaded in self._not_loaded.items():
+            gate_reports.report_not_loaded(session, eval_id, not_loaded)
         gate_reports.report_hook_errors(session, self._hook_caller.take_errors())
         unwritten = self._write_markdown()
         if unwritten is not None:
@@ -97,6 +101,7 @@ class SessionEnd:
         if (
             self.skipped_whole
             or self.unreported
+            or self._not_loaded
             or any(self._not_measured(*each) for each in self._queue.finished.items())
         ):
             exit_status.set_not_measured(session, self._options.not_measured_exit)
@@ -117,7 +122,7 @@ class SessionEnd:
         finished = {
             eval_id: each for eval_id, each in self._queue.finished.items() if self._evals[eval_id].reports_units
         }
-        self._failed_tests.correct(finished, self._evals.keys(), self._withheld)
+        self._failed_tests.correct(finished, {*self._evals, *self._not_loaded}, self._withheld)
 
     def _write_results(self) -> None:
         for eval_id, finished in self._queue.finished.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.evals import environments
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_until
 
 SOURCE = """
@@ -248,6 +249,104 @@ def test_evals_with_the_same_environment_load_it_once(workspace: Workspace) -> N
     assert n_loads(workspace) == 2
 
 
+MEET = """
+import time
+Path("MINE.begun").touch()
+end = time.monotonic() + 60
+while not Path("OTHER.begun").exists() and time.monotonic() < end:
+    time.sleep(0.01)
+"""
+
+
+def write_two(workspace: Workspace, one: str, two: str) -> None:
+    """Write a config with an eval of the environment `one` and one of `two`, whose sources these are."""
+    for name, source in (("one", one), ("two", two)):
+        workspace.write(f"environments/{name}/{name}.py", source)
+    evals = '[[eval]]\nenv_id = "one"\n[[eval]]\nenv_id = "two"\n'
+    workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 2\n{evals}')
+
+
+def test_the_environments_of_a_command_load_at_once_each_with_a_line(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = SOURCE + MEET.replace("MINE", "one").replace("OTHER", "two")
+    write_two(workspace, one, SOURCE + MEET.replace("MINE", "two").replace("OTHER", "one"))
+    monkeypatch.setattr(environments, "LONG_S", 0.0)
+
+    result = workspace.run("configs/eval/x.toml", "--co")
+
+    assert result.ret == 0
+    assert n_loads(workspace) == 2
+    for name in ("one", "two"):
+        lines = [f"osmosis: loading environment {name}: waits for *", f"osmosis: loaded environment {name}: 8 rows (*"]
+        result.stdout.fnmatch_lines_random(lines)
+
+
+@PLAIN_AND_XDIST
+def test_an_environment_that_does_not_load_leaves_the_others_running(workspace: Workspace) -> None:
+    write_two(workspace, SOURCE.replace("return Environment(rows)", "return 1 // 0"), SOURCE)
+
+    result = workspace.run("configs/eval/x.toml")
+
+    assert result.ret == 9
+    result.assert_outcomes(passed=6, errors=1)
+    said = "environment one does not load: load_environment() failed: ZeroDivisionError: *"
+    result.stdout.fnmatch_lines(
+        [
+            f"osmosis: not measured: configs/eval/x.toml: {said}",
+            "*ERROR at setup of one[[]environment] *",
+            f"not measured: {said}",
+            '  File "*/environments/one/one.py", line *, in load_environment',
+            "ERROR configs/eval/x.toml::one[[]environment] - *",
+        ]
+    )
+    assert len(workspace.results("two")["rows"]) == 2
+
+
+def test_an_environment_that_loads_only_for_its_rows_leaves_the_others_running(workspace: Workspace) -> None:
+    once = 'assert not Path("was.here").exists(), "loads but once"\n    Path("was.here").touch()\n    return'
+    write_two(workspace, SOURCE.replace("return Environment", f"{once} Environment"), SOURCE)
+
+    result = workspace.run("configs/eval/x.toml")
+
+    assert result.ret == 9
+    result.assert_outcomes(passed=6, skipped=6, errors=1)
+    result.stdout.fnmatch_lines(["*environment one does not load: load_environment() failed: AssertionError: loads *"])
+
+
+def test_an_environment_that_does_not_load_may_be_alone_in_its_file(workspace: Workspace) -> None:
+    write(workspace)
+    workspace.write("environments/one/one.py", "1 // 0\n")
+    for name, env_id in (("a", "one"), ("b", "double-it")):
+        workspace.write(
+            f"configs/eval/{name}.toml",
+            f'[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "{env_id}"\n'
+            "[secrets]\nrequired = []\n",
+        )
+    both = ("configs/eval/a.toml", "configs/eval/b.toml")
+
+    listed = workspace.run(*both, "--co")
+    assert listed.ret == 9
+    listed.stdout.fnmatch_lines(["osmosis: not measured: configs/eval/a.toml: environment one does not load: *"])
+    assert workspace.run(*both, "--osmosis-dry-run").ret == 9
+    workspace.run(*both, "--osmosis-limit=1").assert_outcomes(passed=3, errors=1)
+    assert "a.toml" not in (workspace.root / ".pytest_cache/v/cache/lastfailed").read_text()
+    named = workspace.run("configs/eval/a.toml::a[row0-run0]", "configs/eval/b.toml")
+    assert (named.ret, named.errlines[0]) == (
+        4, "ERROR: configs/eval/a.toml: environment one does not load: its module \"one\" cannot be imported: "
+        "ZeroDivisionError: integer division or modulo by zero",
+    )  # fmt: skip
+
+
+def test_a_command_of_which_no_environment_loads_is_a_usage_error(workspace: Workspace) -> None:
+    write_two(workspace, "1 // 0\n", "1 // 0\n")
+
+    result = workspace.run("configs/eval/x.toml")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: *: environment {name} does not load: *" for name in ("one", "two")])
+
+
 @pytest.mark.parametrize(
     ("source", "lines"),
     [
@@ -289,7 +388,7 @@ def test_an_environment_that_does_not_load_is_a_usage_error(
 def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(workspace: Workspace) -> None:
     write(workspace, f"{SOURCE}\nimport time\ntime.sleep(1000)\n")
     session = workspace.start(*COMMAND)
-    session.wait_for("osmosis: loading environment me/double-it, which alone knows its rows ...")
+    session.wait_for("osmosis: loading environment me/double-it: waits for import double_it (")
     loads = workspace.root / "loads.txt"
     wait_until(lambda: loads.exists() and loads.read_text().endswith("\n"), "the environment's process to begin")
 

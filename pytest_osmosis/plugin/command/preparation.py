@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.training_config import NOT_OF_TRAINING
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
-from pytest_osmosis.evals import Prepared, baseline_path, prepare, prepare_training
+from pytest_osmosis.evals import NotLoaded, Prepared, baseline_path, check, prepare_training
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.evals.prepare import hide_secrets
 from pytest_osmosis.evals.prime_import import resumed_from
@@ -40,7 +40,7 @@ from pytest_osmosis.plugin.command.options import (
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
 from pytest_osmosis.plugin.command.session_options import SessionOptions
-from pytest_osmosis.plugin.items.node_ids import eval_id
+from pytest_osmosis.plugin.items.node_ids import eval_id, file_id
 from pytest_osmosis.plugin.many_objects import uncollected
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
@@ -52,13 +52,15 @@ class PreparedEvals(NamedTuple):
     """Evals by id, in the order of the command line.
 
     `not_listed` are lines about evals that have problems and were only to be shown, `files` what pytest must collect.
-    `withheld` are not started, but their tests are collected.
+    `withheld` are not started, but their tests are collected. `not_loaded` have environments that do not load; their
+    tests are not known.
     """
 
     prepared: dict[str, Prepared]
     withheld: dict[str, Prepared]
     not_listed: list[str]
     files: list[Path]
+    not_loaded: dict[str, NotLoaded]
 
 
 class EvalPreparer:
@@ -76,21 +78,24 @@ class EvalPreparer:
             return self._prepare_all()
 
     def _prepare_all(self) -> PreparedEvals:
-        evals = PreparedEvals({}, {}, [], [])
+        evals = PreparedEvals({}, {}, [], [], {})
         running: list[Prepared] = []
         by_path: dict[Path | None, list[Problem]] = {}
         names = self._names(evals, by_path)
         n_evals = sum(1 for name in names if name.path not in self._named.withheld)
         n_run = sum(1 for name in names if name.path not in self._named.listed)
-        for name in names:
+        not_loaded: list[tuple[NamedEntry, NotLoaded]] = []
+        for name, planned in [(name, self._checked(name, n_run)) for name in names]:  # all before an environment loads
             path, listed = name.path, name.path in self._named.listed
             problems = by_path.setdefault(path, [])
             try:
-                prepared = self._outputs.with_output(self._prepare_named(name, n_run), n_evals)
+                prepared = self._outputs.with_output(planned(), n_evals)
                 id = eval_id(self._config, prepared.plan)
             except ProblemsError as error:
                 if listed:
                     evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in error.problems)
+                elif isinstance(error, NotLoaded) and not units_in_arguments(self._config, path, name.entry):
+                    not_loaded.append((name, error))
                 else:
                     problems += [problem for problem in error.problems if problem not in problems]
                 continue
@@ -112,11 +117,20 @@ class EvalPreparer:
             problems += [each for each in in_order(found, shown(path or Path())) if each not in problems]
         problems += self._baseline_problems(running) if not problems else []
         problems += self._outputs.problems(running)
+        if running and not problems:  # they need not wait for an environment that does not load
+            evals.not_loaded.update((self._id_of(name), error) for name, error in not_loaded)
+        else:
+            problems += dict.fromkeys(problem for _, error in not_loaded for problem in error.problems)
         if problems:
             raise pytest.UsageError(*map(str, problems))
         if evals.not_listed and not evals.prepared and not self._collects_more(evals):
             raise pytest.UsageError(*evals.not_listed)
         return evals
+
+    def _id_of(self, name: NamedEntry) -> str:
+        """Return the id of an eval that has no plan."""
+        path = name.path or Path()
+        return f"{file_id(self._config, path)}::{name.entry or path.stem}"
 
     def _names(self, evals: PreparedEvals, by_path: dict[Path | None, list[Problem]]) -> list[NamedEntry]:
         """Return the evals that the command names, or that are only shown. Adds problems, or lines on those shown."""
@@ -162,23 +176,29 @@ class EvalPreparer:
             not is_eval_toml(arg) or path_of(self._config, arg) in evals.files for arg in arguments
         )
 
-    def _prepare_named(self, name: NamedEntry, n_evals: int) -> Prepared:
-        """Prepare one of `n_evals`, with the rows that node ids name; as a smoke test if the options say so."""
-        path = name.path
-        if self._named.stored is not None and path not in self._named.listed:
-            return self._prepare_rescore(self._named.stored, name)
+    def _checked(self, name: NamedEntry, n_evals: int) -> Callable[[], Prepared]:
+        """Check one of `n_evals`. Return the function that plans it, or raises the problems."""
+        path, listed = name.path, name.path in self._named.listed
+        stored = None if listed else self._named.stored
         rows = [unit.row for unit in units_in_arguments(self._config, path, name.entry).values()]
+        if stored is not None:
+            return lambda: self._prepare_rescore(stored, name)
         if path is not None and is_training_config(path):
-            return self._prepare_training(path, rows)
-        prepared, smoke = (
-            self.prepare(path, entry=name.entry, rows=rows, listed=path in self._named.listed),
-            self._options.smoke,
-        )
+            return lambda: self._prepare_training(path, rows)
+        try:
+            planned = self.checked(path, entry=name.entry, rows=rows, listed=listed)
+        except ProblemsError as error:
+            return functools.partial(_raise, error)
+        return lambda: self._as_asked(planned(), rows, n_evals, listed=listed)
+
+    def _as_asked(self, prepared: Prepared, rows: Sequence[int], n_evals: int, *, listed: bool) -> Prepared:
+        """Return one of `n_evals` as a shard, as a smoke test or as one that goes on, if the options say so."""
+        smoke = self._options.smoke
         if self._options.shard is not None:
             prepared = prepared.as_shard(self._options.shard)
         elif smoke is not None:
             prepared = prepared.as_smoke(smoke, rows)
-        return prepared if path in self._named.listed else self.resumed(prepared, n_evals)
+        return prepared if listed else self.resumed(prepared, n_evals)
 
     def resumed(self, prepared: Prepared, n_evals: int) -> Prepared:
         """Return an eval that goes on with a run, or whose new run has a name, if the options say so."""
@@ -190,7 +210,7 @@ class EvalPreparer:
             return resumed_from(prepared, folder, None if request is None else request.name)
         return prepared if request is None else resumed(prepared, request, n_evals=n_evals)
 
-    def prepare(
+    def checked(
         self,
         path: Path | None,
         test_overrides: Sequence[Override] = (),
@@ -199,13 +219,15 @@ class EvalPreparer:
         entry: str | None = None,
         compared: bool = True,
         listed: bool = False,
-    ) -> Prepared:
-        """Prepare one eval, without a baseline unless `compared`. Raises `ProblemsError`.
+    ) -> Callable[[], Prepared]:
+        """Check one eval, without a baseline unless `compared`, and return the function that plans it.
+
+        Both raise `ProblemsError`.
 
         `entry` is its name in a TOML with several.
         `test_overrides` are those of tests over rollouts. An eval that is only `listed` needs no secrets.
         """
-        prepared = prepare(
+        planned = check(
             path,
             [*self._overrides(path), *test_overrides],
             folder=self._config.invocation_params.dir,
@@ -222,7 +244,12 @@ class EvalPreparer:
             shared=self._shared,
             environments=environments_of(self._config),
         )
-        return replace(prepared, config=self._limited(prepared))
+
+        def limited() -> Prepared:
+            prepared = planned()
+            return replace(prepared, config=self._limited(prepared))
+
+        return limited
 
     def _prepare_training(self, path: Path, rows: Sequence[int]) -> Prepared:
         """Prepare the preflight of a training config: a smoke test, without rows if there is no model to ask."""
@@ -337,3 +364,7 @@ def _bounded(config: EvalConfig, n_rollouts: int) -> EvalConfig:
             max_concurrent_scoring=scoring and every.get(scoring, scoring),
         ),
     )
+
+
+def _raise(error: ProblemsError) -> Prepared:
+    raise error

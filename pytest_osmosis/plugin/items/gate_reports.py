@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from pytest_osmosis.evals import EvalRun, FinishedEval, error_text
+from pytest_osmosis.evals import EvalRun, FinishedEval, NotLoaded, error_text
 from pytest_osmosis.plugin.hooks.caller import HookError
 from pytest_osmosis.plugin.items.item import Answer, skip_at
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
@@ -65,6 +65,13 @@ def report_no_results(session: pytest.Session, eval_id: str, run: EvalRun, error
     journal = shown(run.directory.journal)
     text = f"no results: {error_text(error)}\nthe journal {journal} holds what ran"
     _send(session, node_id(eval_id, "results"), run.prepared.plan.path, "error", text)
+
+
+def report_not_loaded(session: pytest.Session, eval_id: str, error: NotLoaded) -> None:
+    """Report an eval whose environment does not load, so that nobody knows its tests."""
+    text = "\n".join(problem.text for problem in error.problems)
+    if not session.config.option.collectonly:
+        _send(session, node_id(eval_id, "environment"), eval_id.rpartition("::")[0], "error", f"not measured: {text}")
 
 
 def unrecorded_lines(finished: FinishedEval) -> str:

@@ -40,6 +40,7 @@ from pytest_osmosis.verdicts.gates import title_of
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
 
+NEW_LINE = "\n"
 MOST_FUNCTIONS = 6
 MANY_TESTS = 20_000
 """Above this many tests, the header suggests `--osmosis-granularity=row`."""
@@ -54,6 +55,7 @@ def header(evals: EvalSession) -> list[str]:
         lines = _compact_lines(prepared, evals)
     else:
         lines = [line for each in prepared for line in _eval_lines(each, evals)]
+    lines += [f"osmosis: not measured: {str(error).partition(NEW_LINE)[0]}" for error in evals.not_loaded.values()]
     return [*lines, *evals.not_listed, *other_plugins.notes(evals.config)]
 
 

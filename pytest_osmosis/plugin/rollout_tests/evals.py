@@ -192,7 +192,7 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
     It has no gates and no baseline, and `max_errors` does not apply: each test reports its own error.
     """
     file, entry = file_and_entry(path)
-    prepared = preparer.prepare(file, _union(plans), entry=entry, compared=False)
+    prepared = preparer.checked(file, _union(plans), entry=entry, compared=False)()
     config, plan = prepared.config, prepared.plan
     name = f"{config.name}{TEST_EVAL}"
     config = replace(
