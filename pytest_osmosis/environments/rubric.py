@@ -159,6 +159,7 @@ def _member_of(environment: Any, state: Any) -> Any:
     """
     info = state.get("info")
     route = info.get(ROUTE) if isinstance(info, Mapping) else None
+    route = state.get("task") if route is None else route  # 0.1.13 knows no other
     for name in [route] if isinstance(route, str) else route or ():
         member = getattr(environment, "env_map", {}).get(name)
         environment = environment if member is None else member
@@ -170,12 +171,14 @@ def _without_route(states: Sequence[Any]) -> Iterator[None]:
     """A context in which the info of states lacks the name of their environment, as its functions expect it."""
     infos = [state.get("info") for state in states]
     for state, info in zip(states, infos, strict=True):
-        state["info"] = {name: value for name, value in info.items() if name != ROUTE}
+        if isinstance(info, Mapping):
+            state["info"] = {name: value for name, value in info.items() if name != ROUTE}
     try:
         yield
     finally:
         for state, info in zip(states, infos, strict=True):
-            state["info"] = info
+            if isinstance(info, Mapping):
+                state["info"] = info
 
 
 async def _refuse(*_: object) -> ChatReply:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, Shell, Workspace, read_json
+from tests.plugin.workspaces import Shell, Workspace, read_json
 from tests.servers import ChatServer, answered, never
 
 RELEASE = ".".join(version("verifiers").split(".")[:2]) if find_spec("verifiers") else ""
@@ -85,11 +85,12 @@ class Evals:
             cwd=self.root,
             capture_output=True,
             text=True,
-            timeout=DEADLINE_S,
+            timeout=900,  # it imports hundreds of modules
             check=False,
         )
         if HAS_OLD_TABLE and "--resume" in args:
-            assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "KeyError: 'generation_ms'"), done.stderr
+            assert done.returncode == 1, done.stderr
+            assert "in print_timing" in done.stderr, done.stderr
         else:
             assert done.returncode == 0, done.stderr
         return done.stdout
