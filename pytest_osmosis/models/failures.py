@@ -188,11 +188,11 @@ class Failures:
             case "retried":
                 return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
             case "wrong" if status == 400 and (hint := self._responses_hint(error)):
-                return ModelError(answered + detail + hint, status=status, systemic="until_success")
+                return ModelError(answered + detail.removesuffix(".") + hint, status=status, systemic="until_success")
             case "wrong" if status == 400 and error.refused_key is not None:
                 key = OF_REQUESTS.get(error.refused_key, error.refused_key)
                 hint = f"; leave out {key}: in [sampling], in [judge] or in the agent's own request, whichever sets it"
-                return ModelError(answered + detail + hint, status=status, systemic="until_success")
+                return ModelError(answered + detail.removesuffix(".") + hint, status=status, systemic="until_success")
             case "wrong":
                 at = f" at {self._shown_url()}" if status == 405 else ""
                 return ModelError(answered + at + detail, status=status, boundary="model")

@@ -95,7 +95,8 @@ def lacks(keys: Sequence[str]) -> str:
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     """Return the body of a request. One that came in the form of this API is passed on.
 
-    Raises `TypeError` or `ValueError` for messages, tools or sampling that JSON or the API cannot represent.
+    Raises `TypeError` or `ValueError` for messages, tools or sampling that JSON or the API cannot represent, and
+    `ModelError` for a key that only chat completions have: whoever sends it does so in each run.
     """
     body: dict[str, Any] = {"store": False, "include": [REASONING], **_sampling(request.sampling)}
     if request.native is None:
@@ -110,10 +111,11 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
 
 
 def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling under the names of this API, and unknown names. Raises `ValueError` for one that it lacks."""
+    """Return the sampling under the names of this API, and unknown names. Raises `ModelError` for one that it lacks."""
     lacking = chat_only(sampling)
     if lacking:
-        raise ValueError(f"the model is asked by OpenAI's Responses API, {lacks(lacking)}")
+        text = f"no request was sent: the model is asked by OpenAI's Responses API, {lacks(lacking)}"
+        raise ModelError(text, systemic="until_success")
     body: dict[str, Any] = {}
     for name, value in sampling.items():
         if name in NESTED:

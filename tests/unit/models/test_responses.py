@@ -148,9 +148,10 @@ async def test_sampling_gets_the_names_of_the_api() -> None:
 
 @pytest.mark.parametrize("key", ["stop", "frequency_penalty", "presence_penalty", "logit_bias", "logprobs"])
 async def test_a_key_that_the_api_lacks_is_named(key: str) -> None:
-    with ChatServer() as server, pytest.raises(ValueError, match=f"has no {key}: leave it out, or set "):
+    with ChatServer() as server, pytest.raises(ModelError, match=f"has no {key}: leave it out, or set ") as caught:
         await ask(server, sampling={key: 1})
     assert server.requests == []
+    assert kind(caught.value) == ("provider", False, "until_success", None), "no run says anything about the model"
 
 
 async def test_the_seed_of_a_run_is_left_out() -> None:
@@ -337,7 +338,7 @@ async def test_openais_refusal_of_chat_completions_says_what_to_set(code: int, m
     ):
         error = await refused(code, message, target)
         assert kind(error) == ("provider", False, "until_success", code)
-        assert str(error).endswith(f'{message}; set [model] api_client_type = "openai_responses"')
+        assert str(error).endswith(f'{message.removesuffix(".")}; set [model] api_client_type = "openai_responses"')
 
 
 async def test_who_asks_responses_is_not_told_to_do_so() -> None:
