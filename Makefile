@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all types-beside tests-unmarked tests-most tests-ray nightly nightly-stress nightly-packages nightly-wheel nightly-pytests nightly-oldest nightly-rays nightly-mutation test-litellm test-mcp test-frameworks test-verifiers test-cluster browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
+.PHONY: help setup demo test test-all types-beside tests-unmarked tests-most tests-ray nightly nightly-stress nightly-packages nightly-wheel nightly-pytests nightly-oldest nightly-rays nightly-mutation test-litellm test-mcp test-frameworks test-verifiers test-osmosis test-cluster browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -65,7 +65,7 @@ nightly: $(addprefix nightly-,$(or $(PART),$(NIGHTLY))) ## test what takes too l
 nightly-stress: $(STAMP)
 	$(PYTEST) $(IN_PARALLEL) --durations=10 -m "nightly or hypothesis" --hypothesis-profile=new
 
-nightly-packages: test-litellm test-mcp test-frameworks test-verifiers
+nightly-packages: test-litellm test-mcp test-frameworks test-verifiers test-osmosis
 
 # nox finds interpreters on PATH. This adds pyenv's, even if none is active.
 PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
@@ -109,6 +109,11 @@ test-verifiers: $(STAMP) $(addprefix test-verifiers-,$(VERIFIERS)) ## test envir
 test-verifiers-%: $(STAMP)
 	test -d $(VENV)/verifiers-$*/verifiers || $(BIN)/python -m pip install --quiet --target $(VENV)/verifiers-$* "verifiers==$*" reasoning-gym
 	PYTHONPATH=$(abspath $(VENV))/verifiers-$* $(BIN)/python -m pytest tests/verifiers
+
+# osmosis-ai needs Python 3.12, which .venv may not be.
+test-osmosis: $(STAMP) ## test workspaces with the newest SDK of Osmosis, in an environment of nox
+	$(BIN)/python -m pip install --quiet --group matrix
+	PATH="$(PYENV_BINS):$$PATH" $(BIN)/nox -s osmosis
 
 # .venv has the newest Ray, with which `make test-all` tests clusters.
 test-cluster: $(STAMP) ## test clusters with the oldest Ray that is admitted, in an environment of nox

@@ -2,7 +2,7 @@
 
 These tests run with every minor of pytest on the oldest Python, and on every Python with the newest pytest and with the
 oldest release of every requirement. The tests of clusters run with the oldest Ray and with the newest. Frameworks for
-agents are resolved together with this package, and not installed.
+agents are resolved together with this package, and not installed. `make test-osmosis` runs the session `osmosis`.
 
 `nox -s wheel` or `nox -s "tests(python='3.11', pytest='9.0')"` run one session. Arguments after `--` go to pytest.
 """
@@ -25,6 +25,7 @@ PAIRS = [*((PYTHONS[0], pytest) for pytest in PYTESTS), *((python, PYTESTS[-1]) 
 FACING_PYTEST = ["tests/plugin", "tests/contract"]
 FACING_LIBRARIES = ["tests/unit", "tests/host"]
 FACING_RAY = ["tests/cluster"]
+FACING_OSMOSIS = ["tests/plugin/test_osmosis_release.py", "tests/host/test_sdk_workflows.py", "tests/unit/compat"]
 
 FRAMEWORKS = ["crewai", "strands-agents[anthropic]", "browser-use", "agent-framework", "openhands-ai"]
 """They bound tomli, openai, anthropic or aiohttp tightly."""
@@ -80,6 +81,15 @@ def beside(session: nox.Session) -> None:
         changed[framework] = sorted(alone - _resolved(session, framework, f"pytest-osmosis @ {Path.cwd().as_uri()}"))
     if any(changed.values()):
         session.error(f"releases that cannot be installed beside pytest-osmosis: {changed}")
+
+
+@nox.session(python="3.12", reuse_venv=False)
+def osmosis(session: nox.Session) -> None:
+    """Run workspaces with the SDK of Osmosis, which needs Python 3.12: without its extras, and beside a framework."""
+    _install(session, [], "osmosis-ai==0.3.8")
+    _test(session, FACING_OSMOSIS)
+    session.install("openai-agents")
+    _test(session, ["tests/endpoint/test_sdk_example.py"])
 
 
 @nox.session(python=[PYTHONS[0], PYTHONS[-1]])

@@ -19,12 +19,18 @@ needs_no_sdk = pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is not None,
 
 @pytest.fixture(autouse=True)
 def imports() -> Iterator[None]:
-    """Forget what a test imported of `osmosis_ai`."""
-    path, modules = list(sys.path), set(sys.modules)
+    """Let a test import `osmosis_ai` anew, and forget that."""
+    path = list(sys.path)
+    before = forgotten()
     yield
     sys.path[:] = path
-    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE and name not in modules]:
-        del sys.modules[name]
+    forgotten()
+    sys.modules.update(before)
+
+
+def forgotten() -> dict[str, types.ModuleType]:
+    """Remove the modules of `osmosis_ai`, and return them."""
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == PACKAGE}
 
 
 @pytest.fixture
