@@ -82,7 +82,7 @@ matrix: nightly-wheel nightly-pytests nightly-oldest nightly-rays ## test the wh
 nightly-mutation: $(STAMP)
 	$(BIN)/python -m tests.mutation
 
-# LiteLLM requires openai 2, so it is installed beside .venv's packages, where only these tests see it.
+# LiteLLM brings packages that only these tests see. They also run with openai 2 here, which some frameworks require.
 test-litellm: $(STAMP) ## test the client of LiteLLM
 	test -d $(VENV)/litellm/litellm || $(BIN)/python -m pip install --quiet --target $(VENV)/litellm "litellm>=1.100" "mcp>=2.2" "openai<3"
 	PYTHONPATH=$(VENV)/litellm $(BIN)/python -m pytest -W ignore::DeprecationWarning tests/unit/models/test_litellm.py tests/unit/models/test_answer_bodies.py tests/unit/models/test_clients.py tests/unit/models/test_known_servers.py tests/unit/models/test_retry.py

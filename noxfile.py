@@ -121,7 +121,8 @@ def _install(session: nox.Session, constraints: list[str], *more: str) -> None:
 
 
 def _test(session: nox.Session, folders: list[str], how: Sequence[str] = ("-n", "2", "--dist", "worksteal")) -> None:
-    session.run("python", "-m", "pytest", *how, "-m", "not nightly", *(session.posargs or folders))
+    outside = {"TMPDIR": tempfile.gettempdir()}  # nox sets one in this project, whose settings of pytest would apply
+    session.run("python", "-m", "pytest", *how, "-m", "not nightly", *(session.posargs or folders), env=outside)
 
 
 def _oldest_admitted() -> list[str]:
