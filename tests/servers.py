@@ -83,10 +83,12 @@ Behaviour = Callable[[Exchange], Awaitable[web.StreamResponse]]
 class ChatServer:
     """A server of scripted behaviours, over HTTPS with `tls`. `requests` and `max_in_flight` record what it got.
 
+    It has any free port, unless one is given.
+
     What it says about a model is `description`, 404 at first. Who asks for that is in `descriptions` alone.
     """
 
-    def __init__(self, *script: Behaviour, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *script: Behaviour, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self._tls = tls
         self.requests: list[Seen] = []
         self.description: Behaviour = status(404)
@@ -99,7 +101,7 @@ class ChatServer:
         self._loop: asyncio.AbstractEventLoop
         self._stopped: asyncio.Event
         self._released: asyncio.Event
-        self.port = 0
+        self.port = port
 
     def __enter__(self) -> ChatServer:
         self._thread.start()
@@ -149,7 +151,7 @@ class ChatServer:
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01, handler_cancellation=True)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls)
+        site = web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self._tls)
         await site.start()
         self.port = runner.addresses[0][1]
         self._ready.set()

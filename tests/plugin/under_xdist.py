@@ -99,10 +99,14 @@ class Copy(Workspace):
             if path not in after:
                 self.shown.append(f"removed: {path}")
             elif before.get(path) != after[path]:
-                self.shown += [f"written: {path}", *(f"    {line}" for line in content(self.root / path))]
+                self.shown += [f"written: {path}", *(f"    {line}" for line in self.content(self.root / path))]
         bodies = sorted(json.dumps(body, sort_keys=True) for body in self.server.bodies[self._asked :])
         self._asked += len(bodies)
         self.shown += [f"{len(bodies)} requests", *(f"    {body}" for body in bodies)]
+
+    def content(self, path: Path) -> list[str]:
+        """Return what a file holds, in lines."""
+        return content(path)
 
     def _files(self) -> dict[str, bytes]:
         paths = (path for path in self.root.rglob("*") if path.is_file())

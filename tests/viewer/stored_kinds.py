@@ -85,9 +85,9 @@ def test_rollout(rollout):
 """
 
 
-def make_kinds(root: Path) -> Mapping[str, Path]:
+def make_kinds(root: Path, workspace: Workspace | None = None) -> Mapping[str, Path]:
     """Return the run directories by kind: those of `KINDS`, and others that were made of these."""
-    workspace = Workspace(Shell(root), [])
+    workspace = workspace or Workspace(Shell(root), [])
     workspace.write("rewards.py", REWARDS)
     functions = {"eval_fns": ["rewards:score", "rewards:short"], "decide": "rewards:score"}
     common: dict[str, Any] = {"scoring": functions, "evaluation": {"n": 2}, "limits": {"max_errors": 99}}

@@ -1,0 +1,81 @@
+"""Texts and files without what differs between two recordings: times, ids, ports, sizes and digests of paths."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.plugin import under_xdist
+from tests.plugin.under_xdist import masked
+
+MASKS = (
+    *under_xdist.MASKS,
+    (re.compile(r"\b0x[0-9a-f]{6,}\b"), "ADDRESS"),
+    (re.compile(r"-\d{8}T\d{6}Z-[0-9a-f]{6}\b"), "-RUN"),
+    (re.compile(r"\bpid \d+"), "pid PID"),
+    (re.compile(r'"(crc|pid|nonce|salt)": ?("[^"]*"|\d+)'), r'"\1": "ID"'),
+)
+MOST_LINES = 3000
+"""Longer texts are kept as their first lines and a digest."""
+COUNTED = {"handed_out"}
+"""Events that say how far ahead an engine was, which is a matter of time."""
+
+
+def masked_text(text: str) -> str:
+    """Return a text with words in place of all that varies."""
+    for mask, word in MASKS:
+        text = mask.sub(word, text)
+    return text
+
+
+def content(path: Path) -> list[str]:
+    """Return what a file holds, in lines: a journal run by run, whatever cannot be read as the bytes that it has."""
+    try:
+        found = journal(path.read_bytes()) if path.name == "journal.jsonl" else under_xdist.content(path)
+    except (ValueError, LookupError, SyntaxError) as error:
+        raw = path.read_bytes()
+        found = [f"not read ({type(error).__name__}): {masked_text(raw.decode('utf-8', 'backslashreplace'))[:2000]}"]
+    return shortened(found)
+
+
+def shortened(lines: Iterable[str]) -> list[str]:
+    """Return the lines, or the first of very many and a digest of all."""
+    found = list(lines)
+    if len(found) <= MOST_LINES:
+        return found
+    digest = hashlib.sha256(masked_text("\n".join(found)).encode("utf-8", "replace")).hexdigest()[:16]
+    return [*found[:200], f"... {len(found)} lines with the digest {digest}"]
+
+
+def journal(raw: bytes) -> list[str]:
+    """Return the events of a journal, those of each run together in their order, without the package's own reader.
+
+    What does not belong to a run comes first. Lines that are no JSON are shown as they are.
+    """
+    whole: list[str] = []
+    runs: defaultdict[tuple[int, int, str], list[str]] = defaultdict(list)
+    for line in raw.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            whole.append(f"no event: {line[:200]!r}")
+            continue
+        if not isinstance(event, Mapping):
+            whole.append(f"no event: {event!r}")
+        elif event.get("ev") not in COUNTED:
+            shown = json.dumps(masked({key: value for key, value in event.items() if key != "crc"}), sort_keys=True)
+            at = _run(event)
+            (whole if at is None else runs[at]).append(shown)
+    return [*whole, *(shown for _, events in sorted(runs.items()) for shown in events)]
+
+
+def _run(event: Mapping[str, Any]) -> tuple[int, int, str] | None:
+    match event:
+        case {"row": int(row), "run": int(run)}:
+            return row, run, str(event.get("model", "")) if event.get("ev") != "rollout" else ""
+    return None

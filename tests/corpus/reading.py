@@ -1,0 +1,148 @@
+"""What commands make of stored eval runs: all that look at them, and those that go on with them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.cli.dashboards import dashboard
+from tests.corpus.normalise import shortened
+from tests.corpus.place import DEADLINE_S, Place
+from tests.plugin.under_xdist import html, json_lines
+
+IN_ONE_PROCESS = """
+import io, json, runpy, sys, traceback
+for words in json.loads(sys.stdin.read()):
+    sys.argv = ["pytest-osmosis", *words]
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in "oe"]
+    screens = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = streams
+    try:
+        status = runpy.run_module("pytest_osmosis", run_name="__main__") and 0
+    except SystemExit as ended:
+        status = ended.code
+    except BaseException:
+        status = 1
+        traceback.print_exc()
+    finally:
+        sys.stdout, sys.stderr = screens
+    print(json.dumps([status, *(stream.buffer.getvalue().decode() for stream in streams)]))
+"""
+"""Runs commands of ours one after the other: starting Python costs more than most of them do."""
+OF_ONE = (
+    *(["show", "{run}"], ["show", "{run}", "--all", "--json"], ["show", "{run}", "row0"]),
+    *(["show", "{run}", "row0-run0", "--full"], ["show", "{run}", "row1-run0", "--json"]),
+    *(["runs", "info", "{run}"], ["runs", "info", "{run}", "--json"], ["runs", "export", "{run}"]),
+    *(["runs", "export", "{run}", "--format=jsonl"], ["runs", "export", "{run}", "--format=prime", "-o", "prime"]),
+    ["html", "{run}", "-o", "report.html"],
+)
+"""Commands that look at one eval run."""
+OF_ALL = (
+    *(["runs", "list"], ["runs", "list", "--all", "--json"], ["runs", "list", "--status=failed"]),
+    *(["runs", "compare", "latest~1", "latest", "--all"], ["runs", "compare", "latest~1", "latest", "--json"]),
+    ["runs", "prune", "--keep=1", "--dry-run"],
+)
+"""Commands that look at all eval runs of a workspace."""
+MOST_RUNS = 4
+"""Eval runs of one workspace that are read one by one: the newest."""
+
+
+def read_runs(place: Place, stored: Path) -> None:
+    """Look at each eval run that a story left, show its pages, score it again and go on with it."""
+    shutil.copytree(stored, place.root, symlinks=True, dirs_exist_ok=True)
+    for folder in sorted({path.parent.parent for path in place.root.rglob(".osmosis/runs")}):
+        runs = sorted((path for path in (folder / ".osmosis/runs").iterdir() if path.is_dir()), key=_age)[-MOST_RUNS:]
+        names = [run.name for run in runs]
+        _look(place, folder, [[word.format(run=name) for word in words] for name in names for words in OF_ONE])
+        _look(place, folder, OF_ALL)
+        _browse(place, folder, names)
+        for run in runs:
+            _go_on(place, folder, run)
+
+
+def _age(run: Path) -> tuple[str, str]:
+    """Return the moment at which an eval run began, which its manifest holds, and its name."""
+    manifest = run / "manifest.json"
+    text = manifest.read_text(encoding="utf-8", errors="replace") if manifest.is_file() else ""
+    found = re.search(r"\d{4}-\d\d-\d\dT[\d:.]+", text)
+    return (found[0] if found else "", run.name)
+
+
+def _look(place: Place, folder: Path, commands: Sequence[Sequence[str]]) -> None:
+    words = [sys.executable, "-c", IN_ONE_PROCESS]
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    place.shown += [f"died: {line}" for line in done.stderr.splitlines()]
+    for command, (status, out, err) in zip(commands, answers, strict=False):
+        place.shown += [f"$ pytest-osmosis {' '.join(command)}", f"exit status {status}"]
+        place.shown += shortened(_printed(command, out))
+        place.shown += [f"stderr: {line}" for line in err.splitlines()]
+    for written in ("report.html", "prime"):
+        place.shown += shortened(_written(place, folder / written))
+
+
+def _printed(command: Sequence[str], out: str) -> list[str]:
+    """Return what a command printed, and JSON line by line."""
+    if "--json" in command or command[:2] == ["runs", "export"]:
+        try:
+            return [line for part in _parts(command, out) for line in json_lines(json.loads(part))]
+        except ValueError:
+            pass
+    return [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in out.splitlines()]
+
+
+def _parts(command: Sequence[str], out: str) -> Sequence[str]:
+    return out.splitlines() if "--format=jsonl" in command else [out]
+
+
+def _written(place: Place, path: Path) -> Iterator[str]:
+    if path.name == "report.html" and path.is_file():
+        yield "written: report.html"
+        yield from html(path)
+    for file in sorted(path.rglob("*")) if path.is_dir() else ():
+        if file.is_file():
+            yield f"written: {file.relative_to(place.root)}"
+            yield from place.content(file)
+
+
+def _browse(place: Place, folder: Path, names: Sequence[str]) -> None:
+    """Note the pages of the dashboard."""
+    with dashboard(folder) as running:
+        for path in ("runs", *(f"runs/{name}" for name in names), *(f"runs/{name}/conversations/0" for name in names)):
+            answer = running.api(path)
+            place.shown += [f"$ GET /api/{path}", f"status {answer.status}"]
+            place.shown += shortened(_page(answer.text))
+
+
+def _page(text: str) -> list[str]:
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        return text.splitlines()
+    return json_lines(value)
+
+
+def _go_on(place: Place, folder: Path, run: Path) -> None:
+    """Score an eval run again, and go on with it by the config of the same name."""
+    within = str(folder.relative_to(place.root))
+    place.command(0, f"--osmosis-from={run.name}", folder=within)
+    name = re.sub(r"-\d{8}T\d{6}Z-\w+$", "", run.name)
+    configs = sorted(folder.glob("configs/eval/*.toml"))
+    config = next((each for each in configs if each.stem == name), configs[0] if len(configs) == 1 else None)
+    if config is not None:
+        words = (f"--osmosis-config={config.relative_to(folder)}", f"--osmosis-run={run.name}", "--osmosis-no-probe")
+        place.command(0, *words, folder=within)

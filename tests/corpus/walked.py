@@ -1,0 +1,54 @@
+"""Pages of the documentation, walked as `tests/docs` does, with all that their commands show and leave."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.corpus.place import DEADLINE_S, Place
+from tests.docs import blocks
+from tests.docs.blocks import REPOSITORY, blocks_of
+from tests.docs.walk import Page, environment
+
+NOT_WALKED = ("docs/zh/README.md",)
+"""Pages that say what others say."""
+PAGES: Sequence[str] = [
+    name
+    for path in blocks.PAGES
+    if (name := path.relative_to(REPOSITORY).as_posix()) not in NOT_WALKED
+    and any(block.way == "run" and block.language == "console" for block in blocks_of(path))
+]
+"""The pages that run commands."""
+
+
+class NotedPage(Page):
+    """A page whose commands are noted in a place, and under xdist if the place's are."""
+
+    def __init__(self, path: Path, place: Place) -> None:
+        super().__init__(path, place.root)
+        self._place = place
+        if place.distributed:
+            self._env["PYTEST_ADDOPTS"] = " ".join(place.arguments)
+
+    def _subprocess(self, words: Sequence[str]) -> tuple[int, str]:
+        before = self._place._files()
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+        printed = self._as_on_the_page(done.stdout)
+        self._place._note((" ".join(words).replace("\n", " ; "),), done.returncode, printed, "", before)
+        return done.returncode, printed
+
+
+def walk(place: Place, page: str) -> None:
+    """A page of the documentation, whose files are written and whose commands are typed."""
+    assert environment()
+    NotedPage(REPOSITORY / page, place).walk()
