@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,6 +20,7 @@ from tests.plugin.workspaces import PYTEST, Session
 from tests.servers import ChatServer
 
 DEADLINE_S = 180.0
+RANDOM = re.compile(r"-\d{8}T\d{6}Z-\w+$")
 HEADERS = ("x-", "authorization", "anthropic")
 """The beginnings of names of headers that are shown with a request."""
 
@@ -38,7 +41,11 @@ class Place(Copy):
         before = self._files()
         session = self.start(*args)
         until(session)
-        self._note(("pytest", *args), session.wait(), session.output, "", before)
+        try:
+            ended = session.wait()
+        except ValueError:  # it was killed, and its output closed
+            ended = -signal.SIGKILL
+        self._note(("pytest", *args), ended, session.output, "", before)
 
     def typed(
         self,
@@ -86,6 +93,11 @@ class Place(Copy):
         self._headers += len(asked)
         seen = sorted({f"{each.path} {json.dumps(_shown(each.headers), sort_keys=True)}" for each in asked})
         self.shown += [f"    to {line}" for line in normalise.shortened(seen)]
+
+    def _name_runs(self) -> None:
+        """Name new run directories, but those whose names a story chose, which may be short words."""
+        super()._name_runs()
+        self._names = {run: name for run, name in self._names.items() if RANDOM.search(run)}
 
     def text(self) -> list[str]:
         """Return all that was noted, without what varies."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.corpus import recording
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MODES = ("plain", "read")
+MODES = ("plain",)
 
 
 class Planted(NamedTuple):
@@ -53,7 +53,13 @@ PLANTED: Sequence[Planted] = (
         *("None", "table two hosts"),
     ),
     Planted("a default", "config/tables.py", "batch_size: int = 1\n", "batch_size: int = 2\n", "option -ra"),
-    Planted("an order", "record/find_run.py", "key=began_at, reverse=True)", "key=began_at)", "story parts"),
+    Planted(
+        "an order",
+        "results/publish.py",
+        "record.run.is_baseline, record.run.index)",
+        "record.run.is_baseline, -record.run.index)",
+        "option --osmosis-n=3",
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""What commands make of stored eval runs: all that look at them, and those that go on with them."""
+"""The reading of stored eval runs: by all commands that look at them, and by those that go on with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from tests.cli.dashboards import dashboard
 from tests.corpus.normalise import shortened
 from tests.corpus.place import DEADLINE_S, Place
-from tests.plugin.under_xdist import html, json_lines
+from tests.plugin.under_xdist import json_lines
 
 IN_ONE_PROCESS = """
 import io, json, runpy, sys, traceback
@@ -110,10 +110,7 @@ def _parts(command: Sequence[str], out: str) -> Sequence[str]:
 
 
 def _written(place: Place, path: Path) -> Iterator[str]:
-    if path.name == "report.html" and path.is_file():
-        yield "written: report.html"
-        yield from html(path)
-    for file in sorted(path.rglob("*")) if path.is_dir() else ():
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():
             yield f"written: {file.relative_to(place.root)}"
             yield from place.content(file)

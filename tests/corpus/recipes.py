@@ -77,7 +77,8 @@ def odd_answers(place: Place) -> None:
         "async def rollout(ctx):\n"
         "    messages = [*ctx.prompt, {'role': 'assistant', 'content': '\\ud800'}]\n"
         "    odd = [float('nan'), float('inf'), 1e308, '\\udc00'][ctx.row_index % 4]\n"
-        "    return AgentWorkflowOutput(messages, metrics={'odd': odd}, info={'odd': odd})\n",
+        "    metrics = {'odd': odd} if ctx.row_index > 6 else {}\n"
+        "    return AgentWorkflowOutput(messages, metrics=metrics, info={'odd': odd})\n",
     )
     place.write(
         "rewards.py",
@@ -135,7 +136,6 @@ def prime_trees(place: Place) -> None:
     place.cli("runs", "export", "latest", "--format=prime", "-o", "tree")
     place.command(0, *given, *more, "--osmosis-resume-from=tree")
     foreign = place.root / "outputs/evals/my-env--m/00000000"
-    foreign.mkdir(parents=True)
     write_like_verifiers(foreign, {"hard": True})
     place.command(0, *given, *more, f"--osmosis-resume-from={foreign.relative_to(place.root)}")
     metadata = foreign / "metadata.json"
@@ -243,7 +243,7 @@ DAMAGES: Mapping[str, Callable[[Path], object]] = {
     "later-results": lambda folder: (folder / "results.json").write_text('{"schema_version": 999}'),
     "empty-folder": _emptied,
 }
-"""What is done to the directory of an eval run, by a name."""
+"""The damage that is done to the directory of an eval run, by a name."""
 
 
 def swept(place: Place) -> None:
@@ -252,7 +252,8 @@ def swept(place: Place) -> None:
     place.write(
         "configs/eval/many.toml",
         'model = "demo/arithmetic"\ndataset = "x"\neval_fn = ["rewards:score"]\nnum_examples = -1\n'
-        "[[ablation]]\n[ablation.sweep]\ntemperature = [0.0, 0.5, 1.0]\nrollouts_per_example = [1, 2]\nseed = [1, 2]\n",
+        "[[ablation]]\n[ablation.sweep]\n"
+        "temperature = [0.0, 0.5, 1.0]\nrollouts_per_example = [1, 2]\nmax_tokens = [9, 99]\n",
     )
     place.command(1, "--osmosis-config=configs/eval/many.toml", "--osmosis-markdown=page.md")
     place.cli("runs", "compare", "configs/eval/many.toml")

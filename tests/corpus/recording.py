@@ -55,7 +55,8 @@ def record(folder: Path, code: Path, runs: Path | None, words: Sequence[str], mo
             for done, (name, modes, seconds) in enumerate(pool.imap_unordered(_recorded, tasks), 1):
                 print(f"{done}/{len(tasks)} {name} ({', '.join(modes)}) {seconds:.1f} s", flush=True)
     n_commands = sum(text.count("\n$ ") for text in _texts(folder, words, modes).values())
-    print(f"{n_commands} commands in {time.monotonic() - began:.0f} s")
+    n_runs = sum(path.is_dir() for path in (folder / "kept").rglob(".osmosis/runs/*"))
+    print(f"{n_commands} commands, {n_runs} eval runs left, in {time.monotonic() - began:.0f} s")
 
 
 def compare(before: Path, after: Path, words: Sequence[str], modes: Sequence[str]) -> list[str]:
@@ -120,7 +121,10 @@ def _record_one(name: str, mode: str, folder: Path, runs: Path) -> None:
     root, kept = WORK / slug(name), Path("kept") / slug(name)
     shutil.rmtree(root, ignore_errors=True)
     case = CASES[name]
-    with ChatServer(*case.script(), port=FIRST_PORT + list(CASES).index(name)) as server:
+    script = (
+        list(case.script())[-1:] if mode == "read" else case.script()
+    )  # what comes before ended the story's session
+    with ChatServer(*script, port=FIRST_PORT + list(CASES).index(name)) as server:
         place = Place(root, MODES[mode], server)
         try:
             if mode == "read":
