@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.oracle.chains import Chain
 from tests.oracle.kinds import KINDS
 from tests.oracle.server import Script
 from tests.plugin.test_same_under_xdist import STORIES, answer
-from tests.servers import Behaviour
+from tests.servers import Behaviour, slow
 from tests.unit.config.conftest import complete
 from tests.unit.config.test_eval_problems import BROKEN
 
@@ -82,8 +82,13 @@ def _broken(table: str) -> Callable[[Place], object]:
 
 def _answered(place: Place) -> None:
     """An eval of three rows whose server gives one answer to all."""
-    place.eval(rows=3, model={"base_url": place.server.base_url, "max_retries": 0}, scoring={"pass_rule": None})
+    model = {"base_url": place.server.base_url, "max_retries": 0}
+    place.eval(rows=3, model=model, limits={"max_errors": "100%"})
     place.command(0, X, *JUNIT)
+
+
+SLOW = slow(0.5, answer)
+"""Takes longer than a stop: when an eval stops, exactly one request is in flight."""
 
 
 def _only(answer: Behaviour) -> Sequence[Behaviour]:
@@ -141,7 +146,6 @@ COMMANDS = r"""
 --osmosis-hosts=auto
 --osmosis-hosts=0
 --osmosis-confirm-above=0.01
---osmosis-stop-when-decided --osmosis-gate='pass_rate >= 0.9'
 --osmosis-record
 --osmosis-replay
 --osmosis-cache
@@ -307,7 +311,9 @@ def _cases() -> Mapping[str, Case]:
             for name, given in answers.items():
                 cases[f"server {server}, {name}"] = Case(_answered, partial(_only, given.answer), PLAIN)
     cases |= {f"option {line}": Case(_option(shlex.split(line)), is_read=False) for line in COMMANDS.split("\n")[1:-1]}
-    cases |= {f"table {name}": Case(_table(tables)) for name, tables in TABLES.items()}
+    for name, tables in TABLES.items():
+        case = Case(_table(tables))
+        cases[f"table {name}"] = replace(case, script=partial(_only, SLOW)) if "limits" in tables else case
     cases["commands without eval runs"] = Case(_ours, modes=PLAIN, is_read=False)
     cases |= {f"recipe {name}": Case(tell, modes=PLAIN) for name, tell in RECIPES.items()}
     return cases | {f"ended by {name}": Case(tell, partial(ended_at, n), PLAIN) for name, (tell, n) in ENDED.items()}

@@ -19,6 +19,10 @@ MASKS = (
     (re.compile(r"-\d{8}T\d{6}Z-[0-9a-f]{6}\b"), "-RUN"),
     (re.compile(r"\bpid \d+"), "pid PID"),
     (re.compile(r'"(crc|pid|nonce|salt)": ?("[^"]*"|\d+)'), r'"\1": "ID"'),
+    (re.compile(r"\bprocess, \d+ on\b"), "process, PID on"),
+    (re.compile(r'"live": \d+'), '"live": "PID"'),
+    (re.compile(r'"(start_time|end|overhead|total)": \d+\.\d+'), r'"\1": "TIME"'),
+    (re.compile(r'"sha256": "[0-9a-f]{64}"'), '"sha256": "OF A FILE WITH TIMES"'),
 )
 MOST_LINES = 3000
 """Longer texts are kept as their first lines and a digest."""
