@@ -102,7 +102,7 @@ class Place(Copy):
     def text(self) -> list[str]:
         """Return all that was noted, without what varies."""
         text = self._named("\n".join(self.shown)).replace(str(self.root), "ROOT")
-        text = text.replace(os.environ["PYTHONPATH"], "CODE")
+        text = text.replace(sys.prefix, "PYTHON").replace(os.environ["PYTHONPATH"], "CODE")
         return normalise.masked_text(text).splitlines()
 
 

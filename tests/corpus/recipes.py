@@ -136,6 +136,7 @@ def prime_trees(place: Place) -> None:
     place.cli("runs", "export", "latest", "--format=prime", "-o", "tree")
     place.command(0, *given, *more, "--osmosis-resume-from=tree")
     foreign = place.root / "outputs/evals/my-env--m/00000000"
+    foreign.parent.mkdir(parents=True, exist_ok=True)
     write_like_verifiers(foreign, {"hard": True})
     place.command(0, *given, *more, f"--osmosis-resume-from={foreign.relative_to(place.root)}")
     metadata = foreign / "metadata.json"
