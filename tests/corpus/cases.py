@@ -309,7 +309,7 @@ def _cases() -> Mapping[str, Case]:
     for each in (server_answers.FAILING, server_answers.REPLYING):
         for server, answers in each.items():
             for name, given in answers.items():
-                cases[f"server {server}, {name}"] = Case(_answered, partial(_only, given.answer), PLAIN)
+                cases[f"server {server}, {name}"] = Case(_answered, partial(_only, slow(0.5, given.answer)), PLAIN)
     cases |= {f"option {line}": Case(_option(shlex.split(line)), is_read=False) for line in COMMANDS.split("\n")[1:-1]}
     for name, tables in TABLES.items():
         case = Case(_table(tables))
