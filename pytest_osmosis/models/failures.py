@@ -183,7 +183,7 @@ class Failures:
             case "unavailable":
                 by_status = {404: self._address_hint(), 407: self._through_proxy}
                 hint = self._responses_hint(error) or by_status.get(status, "")
-                text = f"{answered} at {self._shown_url()}{detail}{hint}"
+                text = f"{answered} at {self._shown_url()}{detail.removesuffix('.') if hint else detail}{hint}"
                 return ModelError(text, status=status, systemic="until_success")
             case "retried":
                 return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
