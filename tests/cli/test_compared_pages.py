@@ -202,8 +202,9 @@ def test_a_history_holds_eval_runs_that_did_not_end_and_says_which_cannot_be_rea
     shutil.copy(copied.then / "manifest.json", copied.now)
     journal.write_text("no journal\n" * 2)
     page = history_page("x", [past(copied.then), past(copied.now)])
-    assert page["points"][1]["problem"]
-    assert page["points"][1]["change"] is None
+    (unread,) = (point for point in page["points"] if point["row"]["name"] == copied.now.name)
+    assert unread["problem"]
+    assert unread["change"] is None
 
 
 def test_only_the_newest_thirty_eval_runs_are_shown(real_runs: RealRuns) -> None:
