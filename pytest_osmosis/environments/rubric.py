@@ -169,16 +169,14 @@ def _member_of(environment: Any, state: Any) -> Any:
 @contextmanager
 def _without_route(states: Sequence[Any]) -> Iterator[None]:
     """A context in which the info of states lacks the name of their environment, as its functions expect it."""
-    infos = [state.get("info") for state in states]
-    for state, info in zip(states, infos, strict=True):
-        if isinstance(info, Mapping):
-            state["info"] = {name: value for name, value in info.items() if name != ROUTE}
+    infos = [(state, info) for state in states if isinstance(info := state.get("info"), Mapping)]
+    for state, info in infos:
+        state["info"] = {name: value for name, value in info.items() if name != ROUTE}
     try:
         yield
     finally:
-        for state, info in zip(states, infos, strict=True):
-            if isinstance(info, Mapping):
-                state["info"] = info
+        for state, info in infos:
+            state["info"] = info
 
 
 async def _refuse(*_: object) -> ChatReply:

@@ -183,16 +183,16 @@ class Failures:
             case "unavailable":
                 by_status = {404: self._address_hint(), 407: self._through_proxy}
                 hint = self._responses_hint(error) or by_status.get(status, "")
-                text = f"{answered} at {self._shown_url()}{detail.removesuffix('.') if hint else detail}{hint}"
+                text = f"{answered} at {self._shown_url()}{_advised(detail, hint)}"
                 return ModelError(text, status=status, systemic="until_success")
             case "retried":
                 return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
             case "wrong" if status == 400 and (hint := self._responses_hint(error)):
-                return ModelError(answered + detail.removesuffix(".") + hint, status=status, systemic="until_success")
+                return ModelError(answered + _advised(detail, hint), status=status, systemic="until_success")
             case "wrong" if status == 400 and error.refused_key is not None:
                 key = OF_REQUESTS.get(error.refused_key, error.refused_key)
                 hint = f"; leave out {key}: in [sampling], in [judge] or in the agent's own request, whichever sets it"
-                return ModelError(answered + detail.removesuffix(".") + hint, status=status, systemic="until_success")
+                return ModelError(answered + _advised(detail, hint), status=status, systemic="until_success")
             case "wrong":
                 at = f" at {self._shown_url()}" if status == 405 else ""
                 return ModelError(answered + at + detail, status=status, boundary="model")
@@ -274,6 +274,11 @@ def _until(date: str, now: datetime) -> float | None:
     if then.tzinfo is None:
         then = then.replace(tzinfo=UTC)
     return _waited((then - now).total_seconds())
+
+
+def _advised(detail: str, hint: str) -> str:
+    """Return the detail of an error with a hint, if there is one, in place of its full stop."""
+    return detail.removesuffix(".") + hint if hint else detail
 
 
 def _status_text(status: int) -> str:

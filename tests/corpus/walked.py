@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +26,8 @@ PAGES: Sequence[str] = [
 class NotedPage(Page):
     """A page whose commands are noted in a place, and under xdist if the place's are."""
 
+    deadline_s = DEADLINE_S
+
     def __init__(self, path: Path, place: Place) -> None:
         super().__init__(path, place.root)
         self._place = place
@@ -36,21 +37,11 @@ class NotedPage(Page):
 
     def _subprocess(self, words: Sequence[str]) -> tuple[int, str]:
         before = self._place._files()
-        done = subprocess.run(
-            words,
-            cwd=self.folder,
-            env=self._env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=DEADLINE_S,
-        )
+        status, printed = super()._subprocess(words)
         if not self._has_files:
             before = self._place._files()
-        printed = self._as_on_the_page(done.stdout)
-        self._place._note((" ".join(words).replace("\n", " ; "),), done.returncode, printed, "", before)
-        return done.returncode, printed
+        self._place._note((" ".join(words).replace("\n", " ; "),), status, printed, "", before)
+        return status, printed
 
 
 def walk(place: Place, page: str) -> None:

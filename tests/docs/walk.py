@@ -63,6 +63,8 @@ with tempfile.TemporaryDirectory() as cache:
 class Page:
     """A page to walk through. `problems` collects what is wrong, `outputs` what its commands printed."""
 
+    deadline_s: float = DEADLINE_S
+
     def __init__(self, path: Path, folder: Path) -> None:
         self.path = path
         self.folder = folder
@@ -225,7 +227,7 @@ class Page:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=DEADLINE_S,
+            timeout=self.deadline_s,
         )
         return done.returncode, self._as_on_the_page(done.stdout)
 
