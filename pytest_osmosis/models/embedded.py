@@ -31,11 +31,10 @@ CANDIDATE = re.compile(rf"^<<<BEGIN ({ANSWER}|{CONVERSATION}) ", re.MULTILINE)
 _SCORES = re.compile(r"^Scores: from (\S+) to (\S+)\.$", re.MULTILINE)
 
 MAX_OPERATIONS = 50
-MAX_DEPTH = 50
 MAX_DIGITS = 50
 
 # These contain no digits, so a reward function that looks for a number does not find one.
-NOTHING_TO_SOLVE = "I only solve arithmetic with + - * / and parentheses, and found none here that I can solve."
+NOTHING_TO_SOLVE = "I only solve arithmetic with + - * /, and found none here that I can solve."
 DIVISION_BY_ZERO = "I cannot solve this: it divides by zero."
 
 
@@ -160,158 +159,43 @@ def _text(message: Mapping[str, Any]) -> str:
 # -- expressions ------------------------------------------------------------------------------------------
 
 
-class Negation(NamedTuple):
-    term: Expression
+Expression = Sequence[tuple[str, Fraction]]
+"""Numbers, each with the operator before it: "+", "-", "*" or "/"; "" before the first."""
 
-
-class Operation(NamedTuple):
-    """Two terms, and "+", "-", "*" or "/" between them."""
-
-    operator: str
-    left: Expression
-    right: Expression
-
-
-Expression = Fraction | Negation | Operation
-
-_SPELLINGS = {
-    "plus": "+", "minus": "-", "\N{MINUS SIGN}": "-",
-    "x": "*", "\N{MULTIPLICATION SIGN}": "*", "times": "*", "multiplied by": "*",
-    "\N{DIVISION SIGN}": "/", "divided by": "/",
-}  # fmt: skip
-_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
+_SPELLINGS = {"x": "*", "\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-"}
 _CALCULATE: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 
-_TOKEN = re.compile(
-    r"""
-      (?P<number>   \d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)? | \d+(?:\.\d+)? | \.\d+ )
-    | (?P<power>    \*\* | // | [\^%] )
-    | (?P<operator> [-+*/\u2212\u00d7\u00f7] | x(?=[\s\d(.-])
-                    | (?:times|plus|minus|(?:multiplied|divided)\s+by)\b )
-    | (?P<open>     \( )
-    | (?P<close>    \) )
-    | (?P<other>    [^\W\d]\w* | [^ \t] )
-    """,
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
+_NUMBER = r"-?(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?"
+_OPERATOR = r"[-+*/x\u2212\u00d7\u00f7]"
+_EXPRESSION = re.compile(rf"(?<![\w.]){_NUMBER}(?:[ \t]*{_OPERATOR}[ \t]*{_NUMBER})++(?!\w)", re.ASCII)
+_TERM = re.compile(rf"(^|{_OPERATOR})[ \t]*({_NUMBER})", re.ASCII)
+_UNSUPPORTED = re.compile(
+    rf"[\d)][ \t]*(?:\*\*|//|[\^%])[ \t]*[-\d(] | \)[ \t]*{_OPERATOR}[ \t]*[-\d(] | \d[ \t]*{_OPERATOR}[ \t]*-?\(",
+    re.VERBOSE,
 )
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    glued: bool
-    """True if no space follows, as after the sign in "-5 + 3", unlike the dash in "Question - 5 + 3"."""
-
-
-class _Unsupported(Exception):
-    """The text contains a power, a remainder, or an expression that is too long."""
+"""A power, a remainder, or a term in parentheses: no part of such an expression answers the question."""
 
 
 @functools.lru_cache(maxsize=8)  # all runs of a row ask the same question, one after the other
 def find_expression(text: str) -> Expression | None:
     """Return the last arithmetic expression in a text, with at least one operation, or None.
 
-    >>> print(format_expression(find_expression("Is 2 + 2 = 4? And what is 1,200 divided by (7 minus 3)?")))
-    1200 / (7 - 3)
+    >>> print(format_expression(find_expression("Is 2 + 2 = 4? And what is 1,200 / 7 - 3?")))
+    1200 / 7 - 3
 
-    Also returns None if the text contains powers or remainders, or an expression of more than 50 operations, 50 nested
-    parentheses or 50 digits in a number, because no part of such an expression answers the question.
+    Also returns None if the text has powers, remainders or terms in parentheses, or an expression of more than 50
+    operations or 50 digits in a number.
     """
-    tokens = [
-        _Token(str(match.lastgroup), match.group(), not text[match.end() : match.end() + 1].isspace())
-        for match in _TOKEN.finditer(text)
-    ]
-    last, position = None, 0
-    try:
-        _refuse_powers(tokens)
-        while position < len(tokens):
-            parser = _Parser(tokens, position)
-            is_dash = tokens[position].text in ("-", "\N{MINUS SIGN}") and not tokens[position].glued
-            expression = None if is_dash else parser.expression()
-            if parser.n_operations:
-                last = expression
-            position = max(parser.position, position + 1)
-    except _Unsupported:
+    found = [] if _UNSUPPORTED.search(text) else _EXPRESSION.findall(text)
+    terms = _TERM.findall(found[-1]) if found else []
+    if not terms or len(terms) > MAX_OPERATIONS + 1 or any(len(number) > MAX_DIGITS for _, number in terms):
         return None
-    return last
+    return tuple((_SPELLINGS.get(operator, operator), Fraction(number.replace(",", ""))) for operator, number in terms)
 
 
-def _refuse_powers(tokens: Sequence[_Token]) -> None:
-    """Raise `_Unsupported` for a power or remainder between two terms. Prose may hold "20% of" and **bold**."""
-    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        begins_term = after.kind in ("number", "open") or (after.kind == "operator" and after.glued)
-        if token.kind == "power" and before.kind in ("number", "close") and begins_term:
-            raise _Unsupported
-
-
-class _Parser:
-    """Precedence climbing from `position` on. A method that returns None has consumed nothing."""
-
-    def __init__(self, tokens: Sequence[_Token], position: int) -> None:
-        self._tokens = tokens
-        self.position = position
-        self.n_operations = 0
-
-    def expression(self, lowest: int = 1, depth: int = 0) -> Expression | None:
-        """Return the longest expression whose operators bind at least as tightly as `lowest`."""
-        left = self._term(depth)
-        while left is not None:
-            start, n_operations = self.position, self.n_operations
-            operator = self._operator()
-            right = None
-            if operator is not None and _PRECEDENCE[operator] >= lowest:
-                right = self.expression(_PRECEDENCE[operator] + 1, depth)
-            if operator is None or right is None:
-                self.position, self.n_operations = start, n_operations
-                break
-            left = Operation(operator, left, right)
-            self.n_operations += 1
-            if self.n_operations > MAX_OPERATIONS:
-                raise _Unsupported
-        return left
-
-    def _term(self, depth: int, *, signed: bool = True) -> Expression | None:
-        start = self.position
-        if (number := self._take("number")) is not None:
-            if len(number) > MAX_DIGITS:
-                raise _Unsupported
-            return Fraction(number.replace(",", ""))
-        if self._take("open") is not None:
-            if depth == MAX_DEPTH:
-                raise _Unsupported
-            inner = self.expression(depth=depth + 1)
-            if inner is not None and self._take("close") is not None:
-                return inner
-        elif signed and self._operator() == "-" and (term := self._term(depth, signed=False)) is not None:
-            return Negation(term)
-        self.position = start
-        return None
-
-    def _operator(self) -> str | None:
-        text = self._take("operator")
-        spelling = None if text is None else " ".join(text.lower().split())
-        return _SPELLINGS.get(spelling, spelling) if spelling is not None else None
-
-    def _take(self, kind: str) -> str | None:
-        if self.position == len(self._tokens) or self._tokens[self.position].kind != kind:
-            return None
-        self.position += 1
-        return self._tokens[self.position - 1].text
-
-
-def format_expression(expression: Expression, parent_precedence: int = 0) -> str:
-    """Return an expression as Python code, with no more parentheses than it needs."""
-    match expression:
-        case Negation(term):
-            text, precedence = f"-{format_expression(term, 3)}", 2
-        case Operation(operator, left, right):
-            precedence = _PRECEDENCE[operator]
-            text = f"{format_expression(left, precedence)} {operator} {format_expression(right, precedence + 1)}"
-        case Fraction():
-            return format_number(expression)
-    if isinstance(expression, Negation):
-        return f"({text})" if parent_precedence == 3 else text
-    return f"({text})" if precedence < parent_precedence else text
+def format_expression(expression: Expression) -> str:
+    """Return an expression as Python code."""
+    return " ".join(f"{operator} {format_number(number)}".strip() for operator, number in expression)
 
 
 def format_number(value: Fraction) -> str:
@@ -351,7 +235,7 @@ class _CallNeeded(Exception):
 
 
 def _solve(expression: Expression, tools: Sequence[Mapping[str, Any]], results: Sequence[Fraction | None]) -> Fraction:
-    """Return the value, innermost operations first, each from the next tool result if a tool fits it.
+    """Return the value, each operation from the next tool result if a tool fits it.
 
     Raises `_CallNeeded` for the first result that is missing, and `ZeroDivisionError` before any call.
     """
@@ -380,13 +264,18 @@ def _solve(expression: Expression, tools: Sequence[Mapping[str, Any]], results: 
 
 
 def _evaluate(expression: Expression, calculate: Callable[[str, Fraction, Fraction], Fraction]) -> Fraction:
-    match expression:
-        case Negation(term):
-            return -_evaluate(term, calculate)
-        case Operation(operator, left, right):
-            return calculate(operator, _evaluate(left, calculate), _evaluate(right, calculate))
-        case Fraction():
-            return expression
+    """Calculate products and quotients first, then sums and differences, each from left to right."""
+    terms: list[tuple[str, Fraction]] = []
+    for operator, number in expression:
+        if operator in ("*", "/"):
+            before, left = terms.pop()
+            terms.append((before, calculate(operator, left, number)))
+        else:
+            terms.append((operator, number))
+    value = terms[0][1]
+    for operator, number in terms[1:]:
+        value = calculate(operator, value, number)
+    return value
 
 
 def _json_number(value: Fraction) -> int | float:
