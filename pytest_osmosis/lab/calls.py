@@ -97,10 +97,7 @@ class CallOutcome:
     its process is gone.
 
     `text` describes it in a line, `where` is the user's line, `returned` the type of the returned value, and
-    `is_float` is False if that is no float. `mutated` names the argument that the call changed. `caught` are the
-    exceptions that user code swallowed, and `patterns` the regular expressions that functions of `re` were given, with
-    their flags, if the call was watched. `seconds` are processor time, and the time that the
-    call waited.
+    `is_float` is False if that is no float. `seconds` are processor time, and the time that the call waited.
     """
 
     kind: OutcomeKind
@@ -109,10 +106,7 @@ class CallOutcome:
     where: str = ""
     returned: str = ""
     is_float: bool = True
-    mutated: str = ""
     seconds: float = 0.0
-    caught: tuple[SwallowedException, ...] = ()
-    patterns: tuple[tuple[str, int], ...] = ()
     ended: bool = False
 
     @property
@@ -121,17 +115,6 @@ class CallOutcome:
         if self.kind == "score":
             return f"= {self.score!r}"
         return f"{self.text} at {self.where}" if self.where else self.text
-
-
-@dataclass(frozen=True, slots=True)
-class SwallowedException:
-    """An exception that the user's module swallowed: raised at line `line`, caught at line `handler` by `clause`."""
-
-    error: str
-    text: str
-    line: int
-    handler: int
-    clause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +128,7 @@ class ScoredCall:
 
 def call(target: Target, call_input: CallInput) -> CallOutcome:
     """Call the function in this process on copies of its arguments, and await the result of an asynchronous one."""
-    before = call_input.arguments(target)
-    arguments = copy.deepcopy(before)
+    arguments = copy.deepcopy(call_input.arguments(target))
     start, start_cpu, start_waits = perf_counter(), process_time(), _waits()
     try:
         value = _returned(target, arguments)
@@ -157,8 +139,7 @@ def call(target: Target, call_input: CallInput) -> CallOutcome:
     seconds, cpu_s = perf_counter() - start, process_time() - start_cpu
     if _waits() == start_waits:
         seconds = min(seconds, cpu_s)  # the rest is that of other processes on a busy machine
-    mutated = next((name for name in before if not _same(before[name], arguments[name])), "")
-    return replace(outcome, seconds=seconds, mutated=mutated)
+    return replace(outcome, seconds=seconds)
 
 
 def _waits() -> object:
@@ -239,13 +220,6 @@ def _where(error: BaseException) -> str:
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
-def _same(before: object, after: object) -> bool:
-    try:
-        return bool(before == after)
-    except Exception:  # arrays, for example
-        return True
-
-
 def to_json(call_input: CallInput) -> dict[str, Any]:
     return {each.name: value for each in fields(call_input) if (value := getattr(call_input, each.name)) is not MISSING}
 
@@ -256,10 +230,8 @@ def from_json(data: Mapping[str, Any]) -> CallInput:
 
 def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:
     """Return the outcome that a child process sent. Raises ValueError, TypeError or KeyError for anything else."""
-    caught = tuple(SwallowedException(**each) for each in data["caught"])
-    patterns = tuple((str(text), int(flags)) for text, flags in data["patterns"])
-    outcome = CallOutcome(**{**data, "caught": caught, "patterns": patterns})
-    texts = (outcome.text, outcome.where, outcome.returned, outcome.mutated)
+    outcome = CallOutcome(**data)
+    texts = (outcome.text, outcome.where, outcome.returned)
     if outcome.kind not in get_args(OutcomeKind) or (outcome.kind == "score") != isinstance(outcome.score, float):
         raise ValueError(outcome.kind)
     if not all(isinstance(text, str) for text in texts) or not isinstance(outcome.seconds, float):

@@ -26,7 +26,6 @@ from typing import IO, Any
 
 from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.lab.calls import CallOutcome, call, from_json, outcome_of_exception
-from pytest_osmosis.lab.swallowed_exceptions import call_watched
 from pytest_osmosis.lab.target import Target, targets_in
 from pytest_osmosis.processes.core_files import leave_no_core_file
 
@@ -84,7 +83,7 @@ def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
     call_input = from_json(request["input"])
     try:
         with _limited(request["cpu_s"]) as cut:
-            outcome = call_watched(target, call_input) if request["watch"] else call(target, call_input)
+            outcome = call(target, call_input)
     except CutOff:
         return _slow(request["cpu_s"])
     except BaseException as error:  # for example SystemExit

@@ -77,7 +77,7 @@ def osmosis_reward(function: Any = None, /, **arguments: Any) -> Any:
     - `range`: the lowest and the highest score, as in `(0, 1)`; None for an open end
     - `dataset`: a file of rows with reference solutions; its path is relative to the function's file
     - `threshold`: the score that each reference must reach (default: the top of `range`, else 1.0)
-    - `allow`: names of findings that are intended, e.g. `["case-sensitive"]`
+    - `allow`: names of findings that are intended, e.g. `["leak-length"]`
     - `only_float`: warn if the function returns an int or a bool, which Osmosis' own decorator refuses
 
     A function whose first parameter is `solution_str` must have the signature

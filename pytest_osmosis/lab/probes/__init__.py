@@ -8,29 +8,16 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.lab.calls import ScoredCall
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import ProbeContext
-from pytest_osmosis.lab.probes import (
-    broad_handlers,
-    determinism,
-    fuzz,
-    leaks,
-    letter_case,
-    mutation,
-    robustness,
-    scores,
-    speed,
-)
+from pytest_osmosis.lab.probes import determinism, fuzz, leaks, robustness, scores, speed
 from pytest_osmosis.text.numbers import plural
 
 PROBES: Mapping[str, Callable[[ProbeContext], LabResult]] = {
     "determinism": determinism.probe,
     "range": scores.probe,
-    "mutation": mutation.probe,
     "robustness": robustness.probe,
     "fuzz": fuzz.probe,
     "speed": speed.probe,
     "leaks": leaks.probe,
-    "swallowed": broad_handlers.probe,
-    "case": letter_case.probe,
 }
 """The probes by name."""
 

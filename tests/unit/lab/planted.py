@@ -55,24 +55,9 @@ def overflow(solution_str: str, ground_truth: str, extra_info: Info = None) -> f
 
 
 @osmosis_reward
-def mutation(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Writes into the row."""
-    score = float(solution_str.strip() == ground_truth)
-    if extra_info is not None:
-        extra_info.setdefault("scores", []).append(score)
-    return score
-
-
-@osmosis_reward
 def contained_anywhere(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Accepts the ground truth anywhere in the text."""
     return 1.0 if ground_truth.lower() in solution_str.lower() else 0.0
-
-
-@osmosis_reward
-def one_sided_case(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Folds the answer and not the ground truth, so that Paris is never right."""
-    return float(solution_str.strip().lower() == ground_truth)
 
 
 @osmosis_reward
@@ -82,25 +67,13 @@ def regex_catastrophe(solution_str: str, ground_truth: str, extra_info: Info = N
     return float(found is not None and solution_str.strip().replace(",", "") == ground_truth)
 
 
-@osmosis_reward
-def swallowed(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Calls a missing method, and swallows the error."""
-    try:
-        return 1.0 if solution_str.stripped() == ground_truth else 0.0  # type: ignore[attr-defined]
-    except Exception:
-        return 0.0
-
-
 PLANTED = {
     "set_order": ("determinism", "hash-dependent"),
     "by_time": ("determinism", "time-dependent"),
     "global_state": ("determinism", "not-repeatable"),
     "nan_on_empty": ("range", "not-a-number"),
     "overflow": ("robustness", "crash"),
-    "mutation": ("mutation", "mutation"),
     "contained_anywhere": ("leaks", "leak-listed"),
-    "one_sided_case": ("case", "case-one-sided"),
     "regex_catastrophe": ("speed", "explodes"),
-    "swallowed": ("swallowed", "swallowed"),
 }
 """The probe that finds each bug, and the code of the finding."""

@@ -65,14 +65,6 @@ def tool_calls_break_it(messages: Messages, ground_truth: str, metadata: dict[st
     return float(messages[-1]["content"].strip() == ground_truth)
 
 
-@osmosis_reward
-def conversation_grows(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
-    """Appends to the conversation."""
-    score = float(messages[-1]["content"] == ground_truth)
-    messages.append({"role": "user", "content": str(score)})
-    return score
-
-
 @osmosis_reward(max_ms=1)
 def slow(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Sleeps."""
@@ -84,23 +76,6 @@ def slow(solution_str: str, ground_truth: str, extra_info: Info = None) -> float
 def computes(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Uses the processor."""
     return float(sum(range(50_000)) > 0 and solution_str == ground_truth)
-
-
-@osmosis_reward
-def name_in_a_branch(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Works, except that empty answers reach an undefined name."""
-    try:
-        if not solution_str:
-            return emtpy_score  # type: ignore[name-defined, no-any-return]  # noqa: F821
-        return float(solution_str == ground_truth)
-    except Exception:
-        return 0.0
-
-
-@osmosis_reward
-def case_matters(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Compares with case, which may be intended."""
-    return float(solution_str == ground_truth)
 
 
 @osmosis_reward
@@ -211,10 +186,7 @@ PLANTED = {
     "empty_is_right": ("leaks", "leak-empty", "failure"),
     "prompt_counts": ("leaks", "leak-prompt", "failure"),
     "tool_calls_break_it": ("robustness", "crash", "failure"),
-    "conversation_grows": ("mutation", "mutation", "failure"),
     "slow": ("speed", "slow", "failure"),
     "computes": ("speed", "slow", "failure"),
-    "name_in_a_branch": ("swallowed", "swallowed", "failure"),
-    "case_matters": ("case", "case-sensitive", "note"),
 }
 """The probe that finds each bug, and code and level of the finding."""

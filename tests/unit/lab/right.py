@@ -42,7 +42,7 @@ def gsm8k(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | Non
         return 0.0
 
 
-@osmosis_reward(allow=["case-sensitive"])
+@osmosis_reward
 def json_field(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
     """Returns 1.0 for JSON with the right "city", 0.1 for any other JSON object."""
     try:

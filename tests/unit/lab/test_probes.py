@@ -58,7 +58,7 @@ def context(target: Target) -> Iterator[ProbeContext]:
 def test_every_function_with_a_planted_bug_is_listed() -> None:
     assert len(RIGHT) == 5
     assert {*PLANTED} == {*planted.PLANTED}
-    assert len(PLANTED) == 10
+    assert len(PLANTED) == 7
 
 
 @pytest.mark.slow
@@ -125,9 +125,8 @@ def test_a_slow_function_fails_if_there_is_no_time_for_all_calls(calls: int, mon
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", UNSTEADY.values(), ids=UNSTEADY)
-def test_a_score_that_varies_is_no_score_of_letter_case_or_a_leak(context: ProbeContext, target: Target) -> None:
-    for name in ("case", "leaks"):
-        assert examine(context, name).failures() == [], name
+def test_a_score_that_varies_is_no_leak(context: ProbeContext, target: Target) -> None:
+    assert examine(context, "leaks").failures() == []
 
 
 @pytest.mark.slow
