@@ -20,10 +20,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory import PeakMemory, resident_mb
+from benchmarks.memory import PeakMemory, descendants, resident_mb
 from benchmarks.scenarios import FLOOR_OF, SCENARIOS, SUBJECTS, WARM_UP, Bound, Scenario, Subject
 from benchmarks.server import Weather
-from pytest_osmosis.lab.process_tree import descendants
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMPT = "case {}. " + "What is six times seven? Think it over, then end with the number alone. " * 10

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import PROMPT, LatencyServer, command_of, environ, prepare
-from benchmarks.memory import PeakMemory, resident_mb
+from benchmarks.memory import PeakMemory, descendants, resident_mb
 from benchmarks.scenarios import Scenario
 from benchmarks.server import Weather
-from pytest_osmosis.lab.process_tree import descendants
 from pytest_osmosis.record.journal import Journal, encode, replay
 from pytest_osmosis.record.run_record import Ledger
 

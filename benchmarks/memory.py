@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -39,6 +39,22 @@ class PeakMemory:
     def _sample(self) -> None:
         while not self._over.wait(EVERY_S):
             self.peak_mb = max(self.peak_mb, sum(map(self._size_mb, self._processes())))
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the processes that a process started, and those that they started; reading only theirs costs little."""
+    try:
+        tasks = list(PROC.glob(f"{pid}/task/*/children"))
+    except OSError:
+        return  # the process ended while its threads were listed
+    for children in tasks:
+        try:
+            started = [int(child) for child in children.read_text().split()]
+        except OSError:
+            continue  # the thread ended
+        for child in started:
+            yield child
+            yield from descendants(child)
 
 
 def resident_mb(pid: int) -> float:

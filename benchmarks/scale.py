@@ -18,8 +18,7 @@ import time
 from pathlib import Path
 
 from benchmarks.__main__ import ROOT
-from benchmarks.memory import PeakMemory, resident_mb
-from pytest_osmosis.lab.process_tree import descendants
+from benchmarks.memory import PeakMemory, descendants, resident_mb
 
 CONFIG = """
 [experiment]

@@ -19,13 +19,14 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import IO, Any
 
 from pytest_osmosis.compat.stand_in import StandIn
-from pytest_osmosis.lab.calls import CallOutcome, call, from_json, outcome_of_exception
+from pytest_osmosis.lab.calls import CallOutcome, call, call_noting_patterns, from_json, outcome_of_exception
 from pytest_osmosis.lab.target import Target, targets_in
 from pytest_osmosis.processes.core_files import leave_no_core_file
 
@@ -60,9 +61,9 @@ def _serve(requests: IO[str], replies: int) -> None:
     first = _decoded(requests.readline())
     sys.path[:] = first["sys_path"]
     if first["clock_s"]:
-        from pytest_osmosis.lab.clock import set_forward
+        import time_machine
 
-        set_forward(first["clock_s"])
+        time_machine.travel(timedelta(seconds=first["clock_s"])).start()
     path = Path(first["path"])
     if first["stand_in"]:
         StandIn().install()
@@ -83,7 +84,7 @@ def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
     call_input = from_json(request["input"])
     try:
         with _limited(request["cpu_s"]) as cut:
-            outcome = call(target, call_input)
+            outcome = (call_noting_patterns if request["patterns"] else call)(target, call_input)
     except CutOff:
         return _slow(request["cpu_s"])
     except BaseException as error:  # for example SystemExit

@@ -5,7 +5,7 @@ something that is no match: of `"score": \\[(\\d+,?)*\\]`, a `"score": [` and th
 parts of a repetition match come first, because they are what can be divided among these parts in many ways.
 
 `patterns_in` finds the patterns that a function may use in its own code, and in the namespaces that its module imports
-from other code of the user.
+from other code of the user. Those that it compiles in a call are noted there.
 
 Python's parser of patterns is private. Where it is missing or another, no text is built: `attacks` yields nothing.
 """

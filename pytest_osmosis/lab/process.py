@@ -34,8 +34,6 @@ RESISTING_S = 1.0
 """Further processor seconds after which the process is ended, if nothing cut the call off."""
 IDLE = 0.02
 """Calls that use the processor in less than this share of their time only wait."""
-UNKNOWN_S = 20.0
-"""Seconds for a call where the use of the machine is not known."""
 MOST_PROCESSES = 32
 TICK_S = 0.1
 DRAIN_S = 1.0
@@ -91,8 +89,8 @@ class LabProcess:
             first = {"module": module, "path": path, "sys_path": sys.path}
             self._running.send({**first, "clock_s": self._clock_s, "stand_in": self._target.stand_in})
 
-    def call(self, call_input: CallInput, *, cpu_s: float = CPU_S) -> CallOutcome:
-        """Call the function.
+    def call(self, call_input: CallInput, *, patterns: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
+        """Call the function, and note its regular expressions if `patterns` is True.
 
         The outcome is `slow` if the call was cut off, `died` if it ended its process, and `not_called` if no time is
         left. Raises `CodeError` if the module cannot be imported.
@@ -104,7 +102,7 @@ class LabProcess:
         assert self._running is not None
         try:
             self._wait_until_ready(self._running)
-            outcome = self._called(self._running, call_input, cpu_s)
+            outcome = self._called(self._running, call_input, patterns, cpu_s)
         except _NoTimeLeft:
             self.close()
             self._budget.left_out += 1
@@ -141,10 +139,10 @@ class LabProcess:
             raise CodeError(f"{failure}: {quoted_text(str(failed))}")
         raise CodeError(f"{name} is missing when {file} is imported in a new process")
 
-    def _called(self, running: _Running, call_input: CallInput, cpu_s: float) -> CallOutcome:
+    def _called(self, running: _Running, call_input: CallInput, patterns: bool, cpu_s: float) -> CallOutcome:
         cpu_s = max(cpu_s, self._limits.first_cpu_s) if running.calls == 0 else cpu_s
         self._budget.made += 1
-        number = running.request(self._target.name, call_input, cpu_s)
+        number = running.request(self._target.name, call_input, patterns, cpu_s)
         try:
             answer = json.loads(self._reply(running, cpu_s))
             if answer["number"] != number:
@@ -167,11 +165,8 @@ class LabProcess:
             usage = process_tree.usage(running.pid)
             if process_tree.has_ended(running.pid):
                 return running.last_line()
-            if usage is not None:
-                before = before or usage
-                self._check(running, cpu_s, usage, usage.cpu_s - before.cpu_s, time.monotonic() - began)
-            elif time.monotonic() - began > UNKNOWN_S:
-                raise _Lost("slow", f"did not end within {UNKNOWN_S:g} s", UNKNOWN_S)
+            before = before or usage
+            self._check(running, cpu_s, usage, usage.cpu_s - before.cpu_s, time.monotonic() - began)
         return line
 
     def _check(self, running: _Running, cpu_s: float | None, usage: ProcessUsage, used_s: float, took_s: float) -> None:
@@ -239,16 +234,16 @@ class _Running:
     def send(self, message: dict[str, Any]) -> None:
         self._requests.put(json.dumps(message).encode("ascii") + b"\n")
 
-    def request(self, function: str, call_input: CallInput, cpu_s: float) -> int:
+    def request(self, function: str, call_input: CallInput, patterns: bool, cpu_s: float) -> int:
         """Request a call, and return its number."""
         self.calls += 1
-        call = {"function": function, "input": to_json(call_input), "cpu_s": cpu_s}
+        call = {"function": function, "input": to_json(call_input), "patterns": patterns, "cpu_s": cpu_s}
         self.send({"number": self.calls, **call})
         return self.calls
 
     def ready(self) -> float:
         """Take note that the module is imported, and return the processor time that this took."""
-        usage = process_tree.usage(self.pid) or ProcessUsage(0.0, 0.0, 1)
+        usage = process_tree.usage(self.pid)
         self.is_ready, self.ready_mb = True, usage.memory_mb
         return usage.cpu_s
 
@@ -277,8 +272,7 @@ class _Running:
         return f"ended its process (exit status {self.close()})"
 
     def has_too_many_processes(self) -> bool:
-        usage = None if self.calls % MOST_PROCESSES else process_tree.usage(self.pid)
-        return usage is not None and usage.processes > MOST_PROCESSES
+        return self.calls % MOST_PROCESSES == 0 and process_tree.usage(self.pid).processes > MOST_PROCESSES
 
     def close(self) -> int:
         """End the process and all that it started, and return its exit status. Idempotent."""

@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 import pytest
 
-from pytest_osmosis.lab.process_tree import descendants
+from benchmarks.memory import descendants
 
 DEADLINE_S = 180.0
 LOOK_S = 0.05

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.memory import PeakMemory, proportional_mb
-from pytest_osmosis.lab.process_tree import descendants
+from benchmarks.memory import PeakMemory, descendants, proportional_mb
 from tests.hostile.fuzzing import SECONDS, Fuzzer
 from tests.hostile.sweep import control_characters, control_sequences, secrets
 from tests.hostile.workspaces import Artefact, HostileWorkspace

@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from benchmarks.memory import PeakMemory, proportional_mb
-from pytest_osmosis.lab.process_tree import descendants
+from benchmarks.memory import PeakMemory, descendants, proportional_mb
 from tests.hostile.sweep import control_sequences, secrets
 from tests.hostile.workspaces import API_KEY, HostileWorkspace
 from tests.plugin.workspaces import wait_until

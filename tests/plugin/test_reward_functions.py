@@ -388,7 +388,7 @@ def test_a_test_of_the_lab_says_what_its_time_did_not_suffice_for(workspace: Wor
 
     result = workspace.run("rewards.py", "--osmosis-lab", budget, "-k", "lab-leaks or lab-range", "-rs")
 
-    result.assert_outcomes(skipped=2, deselected=8, warnings=2)
+    result.assert_outcomes(skipped=2, deselected=5, warnings=2)
     result.stdout.fnmatch_lines(
         [
             "*RewardWarning: contained: the check is incomplete (cut-short)",
@@ -416,14 +416,18 @@ def test_a_finding_of_the_lab_shows_the_call_and_a_fix(workspace: Workspace) -> 
     )
 
 
-def test_without_hypothesis_fuzzing_is_skipped_with_an_install_hint(workspace: Workspace) -> None:
+@pytest.mark.parametrize("origin", ["--osmosis-lab", "ini osmosis_lab"])
+def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace: Workspace, origin: str) -> None:
     workspace.write("rewards.py", LEAKY)
-    workspace.write("conftest.py", "import sys\nsys.modules['hypothesis'] = None\n")
+    workspace.write("conftest.py", "import sys\nfor each in ('hypothesis', 'psutil'): sys.modules[each] = None\n")
+    lab = ["--osmosis-lab"] if origin == "--osmosis-lab" else ["-o", "osmosis_lab=true"]
 
-    result = workspace.run("rewards.py", "--osmosis-lab", "-k", "lab-fuzz", "-rs")
+    result = workspace.run("rewards.py", *lab)
 
-    result.assert_outcomes(skipped=1, deselected=6)
-    assert 'Hypothesis is not installed: pip install "pytest-osmosis[lab]"' in result.stdout.str()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    hint = f'{origin}: needs hypothesis, psutil: pip install "pytest-osmosis[lab]"'
+    assert hint in result.stderr.str()
+    workspace.run("rewards.py").assert_outcomes(passed=1)
 
 
 def test_reference_solutions_make_a_test(workspace: Workspace) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import random
 import tempfile
 from collections.abc import Iterator
@@ -19,12 +18,9 @@ DIGITS = "0123456789.,-+eE"
 PLAIN = "0a \n1A.,;:!?-+*/=_#$%&@|~^'`\"<>()[]{}\\9zZ\t\r"
 ODD = "\x00\x1b\u00e9\u00df\u0130\u00b2\u00bd\u0664\u200b\u2028\ufeff\U0001f600\ud800"
 """A sample of unusual characters: accents, digits, fractions, direction marks, emoji, half a surrogate pair."""
-INSTALL = 'Hypothesis is not installed: pip install "pytest-osmosis[lab]"'
 
 
 def probe(context: ProbeContext) -> LabResult:
-    if importlib.util.find_spec("hypothesis") is None:
-        return LabResult(unmeasured=INSTALL)
     inputs = context.answers.usable
     if not inputs:
         return LabResult(unmeasured=NO_INPUT)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pytest_osmosis.lab.calls import CallInput, CallOutcome, ScoredCall
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
-from pytest_osmosis.lab.patterns import Attack, attacks, patterns_in
+from pytest_osmosis.lab.patterns import Attack, Pattern, attacks, patterns_in
 from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
 
 CALLS = 40
@@ -51,7 +51,7 @@ def _p95_ms(outcomes: Iterable[CallOutcome]) -> float | None:
 
 def _growing(context: ProbeContext, base: CallInput) -> Iterator[RewardFinding]:
     plain = [Attack("", unit, end) for end in ENDINGS for unit in UNITS]
-    built = [attack for pattern in patterns_in(context.target) for attack in attacks(pattern)]
+    built = [attack for pattern in _patterns(context, base) for attack in attacks(pattern)]
     built = list(dict.fromkeys(built))[:MOST_ATTACKS]
     both = {size: [*built * (size in SIZES_OF_BUILT), *plain] for size in SIZES}
     inputs = (call_input for size in SIZES for attack in both[size] for call_input in _repeating(base, attack, size))
@@ -65,6 +65,14 @@ def _growing(context: ProbeContext, base: CallInput) -> Iterator[RewardFinding]:
             )
             yield RewardFinding("explodes", "a repetitive answer takes it too long", example, fix)
             return
+
+
+def _patterns(context: ProbeContext, base: CallInput) -> list[Pattern]:
+    """Return the regular expressions of the function: of calls with right and wrong answers, and of its module."""
+    inputs = [base, *(call_input for pair in context.answers.pairs[:3] for call_input in (pair.right, pair.wrong))]
+    outcomes = [context.call(call_input, patterns=True) for call_input in inputs]
+    used = [Pattern(*pattern) for outcome in outcomes for pattern in outcome.patterns]
+    return list(dict.fromkeys([*used, *patterns_in(context.target)]))
 
 
 def _repeating(base: CallInput, attack: Attack, size: int) -> Iterator[CallInput]:

@@ -14,6 +14,7 @@ COMPAT = "osmosis_compat"
 LAB = "osmosis_lab"
 LAB_BUDGET = "osmosis_lab_budget"
 LAB_FLAG = "--osmosis-lab"
+LAB_LIBRARIES = ("hypothesis", "psutil", "time_machine")
 BUDGET_FLAG = "--osmosis-lab-budget"
 BUDGET_HELP = "Seconds that each test of the lab may take; the calls that it leaves out are reported (default: 20)."
 
@@ -50,9 +51,14 @@ def lab(config: pytest.Config) -> bool:
 
 
 def check(config: pytest.Config) -> None:
-    """Raise `pytest.UsageError` for a budget that is no number, or that nothing uses."""
+    """Raise `pytest.UsageError` for a budget that is no number, or that nothing uses, and for missing libraries."""
     if lab(config):
+        from importlib.util import find_spec
+
         lab_budget_s(config)
+        if missing := [name for name in LAB_LIBRARIES if find_spec(name) is None]:
+            origin = LAB_FLAG if config.getoption(LAB_FLAG) else f"ini {LAB}"
+            raise pytest.UsageError(f'{origin}: needs {", ".join(missing)}: pip install "pytest-osmosis[lab]"')
     elif config.getoption(BUDGET_FLAG) is not None:
         raise pytest.UsageError(f"{BUDGET_FLAG}: needs --osmosis-lab: it sets the time of the lab's tests")
 

@@ -97,12 +97,6 @@ def by_formatted_year(solution_str: str, ground_truth: str, extra_info: Info = N
 
 
 @osmosis_reward
-def by_texts_of_the_time(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Scores less each year."""
-    return float(solution_str == ground_truth) / (int(time.asctime()[-4:]) + int(time.ctime(None)[-4:]))
-
-
-@osmosis_reward
 def by_clock_of_the_system(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Scores less every day."""
     days = time.clock_gettime(time.CLOCK_REALTIME) // 86400 + time.clock_gettime_ns(time.CLOCK_REALTIME) // 10**15
@@ -169,7 +163,6 @@ PLANTED = {
     "by_hour": ("determinism", "time-dependent", "failure"),
     "by_utc": ("determinism", "time-dependent", "failure"),
     "by_formatted_year": ("determinism", "time-dependent", "failure"),
-    "by_texts_of_the_time": ("determinism", "time-dependent", "failure"),
     "by_clock_of_the_system": ("determinism", "time-dependent", "failure"),
     "cached_by_answer": ("determinism", "order-dependent", "failure"),
     "cached_by_truth": ("determinism", "order-dependent", "failure"),

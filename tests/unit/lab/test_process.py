@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.lab import process_tree
 from pytest_osmosis.lab.budget import TimeBudget
 from pytest_osmosis.lab.calls import CallInput
 from pytest_osmosis.lab.process import MOST_PROCESSES, LabLimits, LabProcess
@@ -139,11 +138,11 @@ def test_a_module_that_cannot_be_imported_again_is_an_error(name: str, tmp_path:
     assert len(str(raised.value)) < 400
 
 
-def children() -> set[int]:
+def children() -> set[psutil.Process]:
     """Return the processes that this one started, and those that they started, without the guard."""
     found = set()
-    for pid in process_tree.descendants(os.getpid()):
-        with suppress(OSError):  # it has ended
-            if b"guarding.py" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.add(pid)
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            if not any("guarding.py" in word for word in process.cmdline()):
+                found.add(process)
     return found

@@ -1,4 +1,4 @@
-"""The processes that a process started, while they start and end."""
+"""A tree of processes, as the lab sees and ends it."""
 
 from __future__ import annotations
 
@@ -6,37 +6,23 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+import time
 
+import psutil
 import pytest
 
-from pytest_osmosis.lab.process_tree import descendants, usage
+from pytest_osmosis.lab.process_tree import end, has_ended, usage
 
-LOOKS = 2_000
-
-
-@pytest.mark.slow
-def test_processes_that_end_while_they_are_listed_are_left_out() -> None:
-    over = threading.Event()
-
-    def start_and_end() -> None:
-        while not over.is_set():
-            subprocess.run(["true"], check=True)
-
-    starters = [threading.Thread(target=start_and_end) for _ in range(3)]
-    for starter in starters:
-        starter.start()
-    try:
-        seen = {pid for _ in range(LOOKS) for pid in descendants(os.getpid())}
-    finally:
-        over.set()
-        for starter in starters:
-            starter.join()
-
-    assert seen or not sys.platform.startswith("linux")
+MEMORY_MB = 30
+PARENT = f"""
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "x = bytearray({MEMORY_MB << 20}); print(flush=True); input()"])
+subprocess.Popen(["true"]).wait()
+child.wait()
+"""
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.skipif(not hasattr(os, "WSTOPPED"), reason="needs waitid")
 def test_a_process_that_waits_for_the_processor_alone_could_run() -> None:
     """A busy machine keeps it from running, and that is not waiting for something else."""
     stopped = subprocess.Popen(["sleep", "1000"])
@@ -48,6 +34,25 @@ def test_a_process_that_waits_for_the_processor_alone_could_run() -> None:
         stopped.kill()
         stopped.wait()
 
-    assert here is not None
-    assert there is not None
     assert (here.runs, there.runs) == (True, False)
+
+
+def test_what_descendants_use_counts_until_they_are_ended() -> None:
+    leader = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert leader.stdout is not None
+    leader.stdout.readline()
+    (child,) = [each for each in psutil.Process(leader.pid).children() if each.name() != "true"]
+    before = usage(leader.pid)
+    end(leader.pid)
+    while not has_ended(leader.pid):
+        time.sleep(0.01)
+    after = usage(leader.pid)
+    leader.communicate()
+
+    assert before.memory_mb > MEMORY_MB
+    assert before.cpu_s > 0
+    assert before.processes >= 2
+    assert after == (0.0, 0.0, 0, False)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
