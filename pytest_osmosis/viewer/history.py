@@ -1,14 +1,14 @@
 """The page on the eval runs of one eval: what each came to, and the rows that pass in some of them and not in others.
 
-Each eval run is compared with the newest whole one before of the same plan, which asks the same question. The p of all
-these comparisons are corrected by Holm's method. Rows of different eval runs are the same if their content is.
+Each eval run is compared with the newest whole one before of the same plan, which asks the same question. The page
+that compares both says if the difference may be chance. Rows of different eval runs are the same if their content is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pytest_osmosis import stats
 from pytest_osmosis.errors import OsmosisError
@@ -17,8 +17,6 @@ from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results.compared_runs import side_of
 from pytest_osmosis.results.read import read_head, read_row_runs
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
-from pytest_osmosis.stats import ALPHA, PairedTest
-from pytest_osmosis.text.numbers import difference, p_value, plural
 from pytest_osmosis.verdicts.matching import Passes, RowRuns, by_content, matched, passes
 from pytest_osmosis.viewer.shapes import (
     FlippingRow,
@@ -101,62 +99,24 @@ def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:
 # -- changes -----------------------------------------------------------------------------------------------
 
 
-class _Test(NamedTuple):
-    """A comparison with an earlier eval run over `n_rows` rows, and whether the later one is a fair sample."""
-
-    before: str
-    n_rows: int
-    paired: PairedTest
-    is_fair: bool
-
-    @property
-    def least_p(self) -> float:
-        """The smallest p that `n_rows` rows can give."""
-        return 2.0 ** (1 - self.n_rows)
-
-
 def _changes(runs: Sequence[PastRun]) -> list[HistoryChange | None]:
     """Return for each eval run its comparison with the whole one before of the same plan, None without one."""
     last: dict[str, PastRun] = {}
-    found: list[_Test | None] = []
+    found: list[HistoryChange | None] = []
     for run in runs:
         before = None if run.plan is None else last.get(run.plan)
-        found.append(None if before is None else _tested(run, before))
+        found.append(None if before is None else _change(run, before))
         if run.plan is not None and run.is_fair_sample and any(passes(each.runs).measured for each in run.rows):
             last[run.plan] = run
-    adjusted = iter(stats.holm([each.paired.p for each in found if each is not None and each.is_fair]))
-    return [
-        None if each is None else _change(each, next(adjusted) if each.is_fair else each.paired.p) for each in found
-    ]
+    return found
 
 
-def _tested(run: PastRun, before: PastRun) -> _Test | None:
+def _change(run: PastRun, before: PastRun) -> HistoryChange | None:
     pairs = [(passes(pair.new), passes(pair.old)) for pair in matched(run.rows, before.rows).pairs]
-    both = [(_share(new), _share(old)) for new, old in pairs if new.measured and old.measured]
-    if not both:
+    rises = [_share(new) - _share(old) for new, old in pairs if new.measured and old.measured]
+    if not rises:
         return None
-    paired = stats.paired_test([new for new, _ in both], [old for _, old in both])
-    return _Test(before.row["name"], len(both), paired, run.is_fair_sample)
-
-
-def _change(test: _Test, p: float) -> HistoryChange:
-    meaning: Literal["better", "worse", "chance"] | None = None
-    if not test.is_fair:
-        begin = "decides nothing, as it is not whole"
-    elif test.least_p >= ALPHA:
-        begin = f"decides nothing, as {plural(test.n_rows, 'row')} cannot show a difference"
-    else:
-        meaning = "chance" if p >= ALPHA else "better" if test.paired.difference > 0 else "worse"
-        begin = "no more than chance" if meaning == "chance" else meaning
-    rise = f"{difference(test.paired.difference)} over {plural(test.n_rows, 'row')}"
-    return HistoryChange(
-        before=test.before,
-        meaning=meaning,
-        difference=test.paired.difference,
-        p=p,
-        rows=test.n_rows,
-        text=f"{begin}: {rise}, p {p_value(p)}",
-    )
+    return HistoryChange(before=before.row["name"], difference=stats.mean(rises), rows=len(rises))
 
 
 # -- rows that flip ----------------------------------------------------------------------------------------

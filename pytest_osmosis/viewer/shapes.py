@@ -318,18 +318,11 @@ class ComparisonPage(TypedDict):
 
 
 class HistoryChange(TypedDict):
-    """An eval run compared with the newest whole one before of the same plan, over the rows that both measured.
-
-    `p` is corrected by Holm's method for all comparisons of the history. `meaning` is None if its rows are no fair
-    sample, or too few; `text` says so.
-    """
+    """An eval run compared with the newest whole one before of the same plan, over the rows that both measured."""
 
     before: str
-    meaning: Literal["better", "worse", "chance"] | None
     difference: float
-    p: float
     rows: int
-    text: str
 
 
 class HistoryPoint(TypedDict):

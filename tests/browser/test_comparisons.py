@@ -15,6 +15,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.viewer_runs import BEGAN, SyntheticRun, write_run
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.text.numbers import difference
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.viewer.chunks import ReportedRun
 from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page
@@ -152,15 +153,16 @@ def test_rows_are_opened_side_by_side_by_keys_and_the_address_opens_the_same(pag
 def test_a_history_leads_from_each_eval_run_to_its_page_and_its_comparison(pages: Pages, made: Made) -> None:
     page = pages.open(made.address("/history/support"))
     points = made.history["points"]
-    assert [point["change"]["meaning"] if point["change"] else None for point in points] == [
-        None, "worse", "better", "chance",
-    ]  # fmt: skip
+    assert [point["change"]["before"] if point["change"] else None for point in points] == [None, *[*SHARES][:-1]]
 
     links = page.locator(".trend-point")
     expect(links).to_have_count(len(points))
     assert [each.get_attribute("href") for each in links.all()] == [f"#/run/{name}" for name in SHARES]
-    expect(page.locator(".trend-change")).to_have_text(["▼", "▲", "≈"])
-    expect(page.locator("a.history-change").nth(2)).to_contain_text("▼ worse")
+    change = points[1]["change"]
+    assert change is not None
+    text = f"{difference(change['difference'])} over {ROWS} rows"
+    expect(page.locator("a.history-change").nth(2)).to_have_text(text)
+    assert str(links.nth(1).get_attribute("aria-label")).endswith(f"; {text}")
     assert page.locator("a.history-change").nth(2).get_attribute("href") == "#/compare/good/bad"
 
     flips = page.locator(".flip-rows tbody tr")

@@ -208,11 +208,8 @@ export interface ComparisonPage {
 
 export interface HistoryChange {
   before: string;
-  meaning: "better" | "worse" | "chance" | null;
   difference: number;
-  p: number;
   rows: number;
-  text: string;
 }
 
 export interface HistoryPoint {

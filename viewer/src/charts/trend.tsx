@@ -1,19 +1,18 @@
 // The pass rates of eval runs one after the other, with their intervals. Each point is a link to its eval run.
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { interval, moment, score } from "../format";
-import type { HistoryPoint } from "../shapes";
+import { difference, interval, moment, plural, score } from "../format";
+import type { HistoryChange, HistoryPoint } from "../shapes";
 import { runAddress } from "../state/route";
-import type { Tone } from "../ui/chip";
 import { noRate } from "../ui/rate";
 
 const HEIGHT = 220;
-const LEFT = 44, RIGHT = 12, TOP = 14, BOTTOM = 44;
+const LEFT = 44, RIGHT = 12, TOP = 14, BOTTOM = 28;
 /** The least range of the axis, so that noise does not look like a trend. */
 const LEAST_RANGE = 0.2;
-export const GLYPHS = { worse: "▼", better: "▲", chance: "≈" };
 
-export function toneOf(meaning: keyof typeof GLYPHS | null): Tone {
-  return meaning === "worse" ? "failed" : meaning === "better" ? "passed" : meaning ? "accent" : "unmeasured";
+/** The difference to the eval run before. */
+export function changeText({ difference: rise, rows }: HistoryChange): string {
+  return `${difference(rise)} over ${plural(rows, "row")}`;
 }
 
 export function Trend({ points }: { points: HistoryPoint[] }) {
@@ -57,12 +56,12 @@ export function Trend({ points }: { points: HistoryPoint[] }) {
 function Point({ point: { row, change }, x, y }: { point: HistoryPoint; x: number; y: (rate: number) => number }) {
   const { pass_rate: rate, pass_rate_interval: bounds } = row;
   const known = rate === null ? noRate(row) : `pass rate ${score(rate)}${bounds ? `, ${interval(bounds)}` : ""}`;
-  const title = `${row.name}, ${moment(row.started_at)}: ${known}${row.partial ? ", partial" : ""}${change ? `; ${change.text}` : ""}`;
+  const title = `${row.name}, ${moment(row.started_at)}: ${known}${row.partial ? ", partial" : ""}${change ? `; ${changeText(change)}` : ""}`;
   const isWhole = row.status === "finished" && !row.partial && row.ended === row.selected;
   return (
     <a class="trend-point" href={runAddress(row.name)} aria-label={title}>
       <title>{title}</title>
-      <rect class="trend-target" x={x - 11} y={TOP} width={22} height={HEIGHT - TOP - BOTTOM + 18} />
+      <rect class="trend-target" x={x - 11} y={TOP} width={22} height={HEIGHT - TOP - BOTTOM} />
       {rate === null
         ? <text class="trend-unmeasured" x={x} y={HEIGHT - BOTTOM - 4} text-anchor="middle">!</text>
         : <>
@@ -70,7 +69,6 @@ function Point({ point: { row, change }, x, y }: { point: HistoryPoint; x: numbe
             {bounds && [bounds.low, bounds.high].map((end) => <line key={end} class="trend-bounds" x1={x - 4} x2={x + 4} y1={y(end)} y2={y(end)} />)}
             <circle class={isWhole ? "trend-dot" : "trend-dot trend-dot-partial"} cx={x} cy={y(rate)} r={4} />
           </>}
-      {change?.meaning && <text class={`trend-change tone-${toneOf(change.meaning)}`} x={x} y={HEIGHT - BOTTOM + 14} text-anchor="middle">{GLYPHS[change.meaning]}</text>}
     </a>
   );
 }

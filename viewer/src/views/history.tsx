@@ -27,7 +27,6 @@ function History({ page }: { page: HistoryPage }) {
         <Trend points={page.points} />
         <p class="muted small history-legend">
           <span>pass rate of each eval run with its 95% interval</span>
-          <span><span class="tone-failed">▼ worse</span>, <span class="tone-passed">▲ better</span>, <span class="tone-accent">≈ no more than chance</span>: than the whole one before</span>
           <span>○ not whole, <span class="tone-unmeasured">!</span> no pass rate</span>
           {plans > 1 && <span>dashed: another plan begins (rows, n, model, functions or thresholds)</span>}
         </p>

@@ -1,12 +1,11 @@
 // The eval runs of a history in a table, the newest first, each compared with the one before of its plan.
-import { GLYPHS, toneOf } from "../../charts/trend";
+import { changeText } from "../../charts/trend";
 import { moment, runCost } from "../../format";
 import type { HistoryPage, HistoryPoint } from "../../shapes";
 import { route, runAddress, setQuery, written } from "../../state/route";
 import { GatesChip, StatusChip } from "../../ui/chip";
 import { RunRate } from "../../ui/rate";
 import { type Column, Table, sorted } from "../../ui/table";
-import { Glyph } from "../../ui/parts";
 
 const COLUMNS: Column<HistoryPoint>[] = [
   { name: "started", title: "eval run", isHead: true, by: ({ row }) => row.started_at, first: "down", cell: ({ row }) => (
@@ -31,19 +30,12 @@ export function PastRuns({ page }: { page: HistoryPage }) {
   );
 }
 
-const WORDS = { worse: "worse", better: "better", chance: "no more than chance" };
-
 /** The comparison with the one before, which is a link to it. */
 function Change({ point: { row, change, problem } }: { point: HistoryPoint }) {
   if (problem) return <span class="tone-unmeasured" title={problem}>! its rows are not known</span>;
   if (!change) return <span class="muted">-</span>;
-  const { meaning } = change;
-  const [, ...numbers] = change.text.split(": ");
   return (
-    <a class="history-change" href={written({ name: "compare", a: change.before, b: row.name, digest: null })} title={`compared with ${change.before}: ${change.text}`}>
-      <span class={`tone-${toneOf(meaning)}`}><Glyph>{meaning ? GLYPHS[meaning] : "!"}</Glyph> {meaning ? WORDS[meaning] : "decides nothing"}</span>
-      <span class="muted number">{numbers.join(": ")}</span>
-    </a>
+    <a class="history-change number" href={written({ name: "compare", a: change.before, b: row.name, digest: null })} title={`compared with ${change.before}`}>{changeText(change)}</a>
   );
 }
 
