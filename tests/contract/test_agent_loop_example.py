@@ -2,6 +2,9 @@
 
 OSMOSIS_SDK names the command `osmosis` of an environment with osmosis-ai 0.2.17, installed from its tag with the extra
 `server` and with `mcp`, which its LiteLLM needs for tools. Without it the comparison is skipped.
+
+The repository whose commands the page on eval mode shows runs too, unmodified and without the SDK: `make nightly`
+clones it, where the network reaches it.
 """
 
 from __future__ import annotations
@@ -14,13 +17,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.contract.test_examples import DEADLINE_S, REPOSITORY
 from tests.demo_servers import demo_server
+from tests.servers import ChatServer, Exchange, reply, tool_call
 
 pytestmark = pytest.mark.slow
 
@@ -56,11 +62,18 @@ def result_of(folder: Path, *words: str) -> dict[str, Any]:
     return found
 
 
-def ours(folder: Path, base_url: str, *more: str, agent: str = "server:agent_loop") -> dict[str, Any]:
+def ours(
+    folder: Path,
+    base_url: str,
+    *more: str,
+    agent: str = "server:agent_loop",
+    dataset: str = "till.jsonl",
+    function: str = FUNCTION,
+) -> dict[str, Any]:
     options = {
         "agent": agent,
-        "dataset": "till.jsonl",
-        "eval-fn": FUNCTION,
+        "dataset": dataset,
+        "eval-fn": function,
         "model": "my-model",
         "base-url": base_url,
         "n": 3,
@@ -159,3 +172,63 @@ def test_the_results_are_those_of_the_sdk(
     assert [run["success"] for row in expected["rows"] for run in row["runs"]] == [
         run["success"] for row in found["rows"] for run in row["runs"]
     ]
+
+
+# -- the repository of the page ---------------------------------------------------------------------------------------
+
+REPOSITORY_OF_THE_PAGE = "https://github.com/Osmosis-AI/osmosis-remote-rollout-example.git"
+COMMIT = "ca28ba4e6ef52f459d2fe63855d72966073f909d"
+UNREACHABLE = re.compile(r"Could not resolve|Failed to connect|Couldn't connect|timed out|unreachable", re.IGNORECASE)
+CALLS = {
+    "25 + 17": [("add", 25, 17)],
+    "100 - 37": [("subtract", 100, 37)],
+    "12 * 8": [("multiply", 12, 8)],
+    "144 / 12": [("divide", 144, 12)],
+    "(15 + 5) * 3": [("add", 15, 5), ("multiply", 20, 3)],
+}
+"""The calls of tools that lead to the answer of each row."""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A clone of the repository. Skips the test where the network does not reach it."""
+    folder = tmp_path / "repository"
+    environ = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    for words in (
+        ["clone", "--quiet", REPOSITORY_OF_THE_PAGE, str(folder)],
+        ["-C", str(folder), "checkout", "--quiet", COMMIT],
+    ):
+        done = subprocess.run(["git", *words], env=environ, capture_output=True, text=True, check=False)
+        if done.returncode != 0 and UNREACHABLE.search(done.stderr):
+            pytest.skip(f"{REPOSITORY_OF_THE_PAGE} cannot be reached: {done.stderr.strip()}")
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+async def calculates(exchange: Exchange) -> web.StreamResponse:
+    """Call the tools that a row needs, one after the other, and answer with the last result."""
+    messages = exchange.seen.body["messages"]
+    calls = next(calls for question, calls in CALLS.items() if question in messages[1]["content"])
+    results = [message["content"] for message in messages if message["role"] == "tool"]
+    if len(results) == len(calls):
+        return await reply(f"#### {results[-1]}")(exchange)
+    name, a, b = calls[len(results)]
+    return await tool_call(name, {"a": a, "b": b})(exchange)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(find_spec("osmosis_ai") is not None, reason="osmosis_ai is installed, so nothing stands in for it")
+def test_the_repository_of_the_page_runs_unmodified_without_the_sdk(repository: Path) -> None:
+    with ChatServer(calculates) as server:
+        results = ours(repository, server.base_url, dataset="test_data.jsonl", function="rewards:compute_reward")
+
+    rows = [run for row in results["rows"] for run in row["runs"]]
+    assert [run["scores"] for run in rows] == [{"rewards:compute_reward": 1.0}] * 15, rows
+    assert len(server.requests) == 3 * sum(len(calls) + 1 for calls in CALLS.values()) + 1  # the probe
+    contract = [sys.executable, "-mpytest", "-q", "-pno:cacheprovider", "rewards.py"]
+    done = subprocess.run(contract, cwd=repository, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert "1 passed" in done.stdout, done.stdout
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=repository, capture_output=True, text=True, check=True
+    )
+    assert {line for line in status.stdout.splitlines() if not line.startswith("??")} == set()
