@@ -101,9 +101,6 @@ class SimulatedHost:
     def last_words(self) -> str:
         return ""
 
-    def silence(self, now: float) -> None:
-        pass
-
 
 def key_of(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**RunId.of(message).to_json(), "attempt": message["attempt"]}

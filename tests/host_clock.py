@@ -10,12 +10,23 @@ import struct
 from pathlib import Path
 
 ADDED = """
-import mmap, os, struct, time
+import mmap, os, struct, threading, time
 
 with open(os.environ["TEST_CLOCK"], "r+b") as file:
     added = mmap.mmap(file.fileno(), 0)
-real = time.monotonic
+real, sleep = time.monotonic, time.sleep
 time.monotonic = lambda: real() + struct.unpack_from("d", added)[0]
+
+with open(os.environ["TEST_CLOCK"] + f"-{os.getpid()}", "w+b") as file:
+    file.truncate(8)
+    looks = mmap.mmap(file.fileno(), 0)
+
+def sleep_and_count(seconds):
+    if threading.current_thread().name == "osmosis-monitor":
+        struct.pack_into("q", looks, 0, struct.unpack_from("q", looks)[0] + 1)
+    sleep(seconds)
+
+time.sleep = sleep_and_count
 """
 
 HANGS = """
@@ -45,14 +56,13 @@ class HostClock:
     """The time that is added to the clocks of hosts with `environ`, 0 at first.
 
     While code holds the event loop, all that is added counts as its own time. At other times it counts for nobody: the
-    host was stopped, as far as it knows. The engine needs a clock that stands still: it ends a host that the machine
-    does not let run for seconds, if the time of its run is over.
+    host was stopped, as far as it knows.
     """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         (folder / "sitecustomize.py").write_text(ADDED, encoding="utf-8")
-        path = folder / "added"
+        self._path = path = folder / "added"
         path.write_bytes(struct.pack("d", 0.0))
         with path.open("r+b") as file:
             self._added = mmap.mmap(file.fileno(), 0)
@@ -61,3 +71,7 @@ class HostClock:
     def advance(self, seconds: float) -> None:
         (added,) = struct.unpack_from("d", self._added)
         struct.pack_into("d", self._added, 0, added + seconds)
+
+    def looks(self, pid: int) -> int:
+        """Return how often the monitor of a host has looked what holds its loop."""
+        return int(struct.unpack("q", Path(f"{self._path}-{pid}").read_bytes())[0])

@@ -49,10 +49,10 @@ class Log:
 
 
 class HostBacklog:
-    """The output of one host. `news` goes before `events` and `log`, `death` after them."""
+    """The output of one host. `placed` goes before `events` and `log`, `death` after them."""
 
     def __init__(self) -> None:
-        self.news: dict[Kind, bytes] = {}
+        self.placed: bytes | None = None
         self.events = bytearray()
         self.log = bytearray()
         self.death: bytes | None = None
@@ -65,11 +65,11 @@ class HostBacklog:
     @property
     def n_fixed(self) -> int:
         """The bytes that a reply with anything of this host has at least."""
-        return FRAME_BYTES * 3 + sum(map(len, self.news.values())) + len(self.death or b"")
+        return FRAME_BYTES * 3 + len(self.placed or b"") + len(self.death or b"")
 
     @property
     def is_urgent(self) -> bool:
-        return bool(self.news) or self.death is not None
+        return self.placed is not None or self.death is not None
 
     @property
     def has_any(self) -> bool:
@@ -81,9 +81,9 @@ class HostBacklog:
             self.log += self.unreleased.take()
 
     def take(self, number: int, n_bytes: int) -> list[Said]:
-        """Return and remove all news, and up to `n_bytes` of the rest; the death if nothing else is left."""
-        frames: list[Said] = [(int(kind), number, body, b"") for kind, body in self.news.items()]
-        self.news.clear()
+        """Return and remove its start, and up to `n_bytes` of the rest; the death if nothing else is left."""
+        frames: list[Said] = [] if self.placed is None else [(int(Kind.PLACED), number, self.placed, b"")]
+        self.placed = None
         events = _cut(self.events, n_bytes)
         log = _cut(self.log, n_bytes - len(events))
         if self.death is not None:
@@ -117,16 +117,8 @@ class Backlog:
         """Say first of a host that it was started."""
         with self._changed:
             self._hosts[number] = HostBacklog()
-            self._hosts[number].news[Kind.PLACED] = body
+            self._hosts[number].placed = body
             self._note(is_urgent=True)
-
-    def silent(self, number: int, body: bytes) -> None:
-        """Say that a host is silent, or with an empty body that it is not; what was said of that before is outdated."""
-        with self._changed:
-            host = self._hosts.get(number)
-            if host is not None and host.death is None:
-                host.news[Kind.SILENT] = body
-                self._note(is_urgent=True)
 
     def said(self, number: int, events: bytes) -> None:
         """Add what a host wrote to its pipe."""
@@ -168,7 +160,7 @@ class Backlog:
     def take(self, gather_s: float) -> list[Said]:
         """Return and remove what fits in a reply, at the latest `gather_s` after the first of it came.
 
-        Nothing comes for `WAIT_S`: an empty list. Starts, silence and deaths are not delayed.
+        Nothing comes for `WAIT_S`: an empty list. Starts and deaths are not delayed.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._since is not None, WAIT_S):

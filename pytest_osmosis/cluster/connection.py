@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pytest_osmosis.cluster.frames import Frame, Kind
 from pytest_osmosis.engine.host_connection import LOG_BYTES, Died, EndedBy, Heard, Post, events_on, fatal_error_in
-from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import LineBuffer, Request, encode
 
@@ -48,7 +47,6 @@ class RemoteConnection:
         self._buffer = LineBuffer()
         self._is_garbled = False
         self._log_tail = b""
-        self._silence: Silence | None = None
         self._post_unlocked = post
         self._lock = threading.Lock()  # keeps `Died` the last that is posted, and the only one
         self._ended = threading.Event()
@@ -90,9 +88,6 @@ class RemoteConnection:
     def last_words(self) -> str:
         return fatal_error_in(self._log_tail)
 
-    def silence(self, now: float) -> Silence | None:
-        return None if self.has_ended else self._silence
-
     def _send(self, kind: Kind, body: bytes = b"") -> None:
         if not self.has_ended:
             self._tell(Frame(kind, self.number, body))
@@ -123,10 +118,6 @@ class RemoteConnection:
                 self._is_garbled = True
                 self.kill()
             self._post(Heard(self, events))
-
-    def fell_silent(self, silence: Silence | None) -> None:
-        """Note that the threads of the host cannot run; None: that they run again."""
-        self._silence = silence
 
     def died(self, how: str, by: EndedBy, *, is_of_node: bool = False) -> None:
         """Post that the host has ended, once."""

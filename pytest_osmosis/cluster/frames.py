@@ -42,11 +42,9 @@ class Kind(IntEnum):
     """From the bridge: a host was started (json: node, node_id, pid, workspace)."""
     SAID = 20
     """From the bridge: what a host wrote: events (bytes), and output that belongs to no run (bytes)."""
-    SILENT = 21
-    """From the bridge: the threads of a host cannot run (json of a `Silence`), or run again (empty)."""
-    DIED = 22
+    DIED = 21
     """From the bridge, last of a host: how and by whose end it ended (json: how, by)."""
-    WAITS = 23
+    WAITS = 22
     """From the bridge: why a host waits for a place (text)."""
 
 

@@ -24,7 +24,6 @@ from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostEnviron, Post, Spawn, exit_text
 from pytest_osmosis.engine.host_process import EXIT_S, PACKAGE_ROOT, kill_group, reaped
-from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.errors import ClusterError, HostError
 from pytest_osmosis.host.protocol import Setup, encode
 from pytest_osmosis.processes.guard import GUARD
@@ -216,8 +215,6 @@ class ClusterHosts:
                 connection.placed(placed["node"], placed["node_id"])
             case Kind.SAID:
                 connection.said(frame.first, frame.second)
-            case Kind.SILENT:
-                connection.fell_silent(Silence.from_json(json.loads(frame.first)) if frame.first else None)
             case Kind.WAITS:
                 connection.waits_for = frame.first.decode(errors="replace")
             case Kind.DIED:
@@ -331,7 +328,7 @@ class _Bridge:
 
     def _reaped(self) -> int:
         """Return the exit status, and close the pipes."""
-        status = reaped(self._process, lambda: None)
+        status = reaped(self._process)
         self._outbox.put(None)
         self._writer.join(JOIN_S)
         self._drain.join(JOIN_S)  # it ends later if another process holds what the bridge printed to

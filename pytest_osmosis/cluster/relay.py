@@ -28,10 +28,8 @@ from pytest_osmosis.cluster.backlog import Backlog, Said
 from pytest_osmosis.cluster.node_environ import devices_in, environ_at_start, node_environ
 from pytest_osmosis.cluster.uploaded import WorkspaceCopy, moved
 from pytest_osmosis.engine.host_connection import JOIN_S, exit_text
-from pytest_osmosis.engine.host_process import HostProcess, kill_group, reaped, started
+from pytest_osmosis.engine.host_process import kill_group, reaped, started
 from pytest_osmosis.engine.pipe import room_in
-from pytest_osmosis.engine.pulse import LOOK_S, HostPulse, Silence
-from pytest_osmosis.host.pulse import STACKS_SIGNAL
 
 Order = tuple[str, int, bytes, bytes]
 """Its kind, the number of a host, and two bodies: "open" has a setup, and json of role, environ and move_from, or their
@@ -42,10 +40,8 @@ FIRST_LEASE_S = 60.0
 """Whoever started a relay gets this long to listen to it for the first time."""
 FULL_S = 0.05
 """A host of which too much waits is looked at again after this long."""
-TICK_S = LOOK_S + 0.01
-"""The pulse of each host is read this often: a bit more seldom than `HostPulse` answers."""
-STACK_CHARS = 8_000
-"""The most that is sent of a stack: its end."""
+TICK_S = 0.25
+"""Logs are sent, and the lease is looked at, this often."""
 CLOSE_S = 5.0
 """Hosts that are killed get this long to be gone."""
 
@@ -53,15 +49,11 @@ CLOSE_S = 5.0
 class Seat:
     """One host, with a thread for what it writes and one for what it is sent."""
 
-    def __init__(self, number: int, host: HostProcess, backlog: Backlog) -> None:
+    def __init__(self, number: int, process: subprocess.Popen[bytes], backlog: Backlog) -> None:
         self.ended_for = ""  # why its relay ends it
         self._number = number
-        self._process = host.process
-        self._pulse = HostPulse(host.pulse)
+        self._process = process
         self._backlog = backlog
-        self._lock = threading.Lock()  # protects _has_ended and the file of the pulse
-        self._has_ended = False
-        self._was_silent = False
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, name=f"osmosis-seat-{number}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"osmosis-seat-{number}-writer", daemon=True)
@@ -82,20 +74,6 @@ class Seat:
         self._reader.join(timeout_s)
         return not self._reader.is_alive()
 
-    def look(self, now: float) -> None:
-        """Say if the host is silent, or no longer is."""
-        with self._lock:
-            silence = None if self._has_ended else self._pulse.silence(now, self._ask_for_stacks)
-        if silence is not None:
-            self._backlog.silent(self._number, _encoded(silence))
-        elif self._was_silent:
-            self._backlog.silent(self._number, b"")
-        self._was_silent = silence is not None
-
-    def _ask_for_stacks(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(self._process.pid, STACKS_SIGNAL)
-
     def _write(self) -> None:
         assert self._process.stdin is not None
         pipe = self._process.stdin.fileno()
@@ -111,7 +89,7 @@ class Seat:
         events, log = self._process.stdout.fileno(), self._process.stderr.fileno()
         room_in(events)
         self._relay(events, log)
-        status = reaped(self._process, self._note_end)
+        status = reaped(self._process)
         os.set_blocking(log, False)  # a process that left the group may still hold its other end
         with contextlib.suppress(BlockingIOError):
             for _ in range(2 * (1 << 20) // READ_BYTES):  # what a pipe can hold, and more
@@ -122,8 +100,6 @@ class Seat:
         self._backlog.died(self._number, _death(self.ended_for or exit_text(status), by))
         self._outbox.put(None)
         self._writer.join(JOIN_S)
-        with self._lock:
-            self._pulse.close()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe is not None
             with contextlib.suppress(OSError):
@@ -145,22 +121,12 @@ class Seat:
                     return
                 self._backlog.said(self._number, data)
 
-    def _note_end(self) -> None:
-        with self._lock:
-            self._has_ended = True
-
 
 def _poll(*pipes: int) -> select.poll:
     poll = select.poll()
     for pipe in pipes:
         poll.register(pipe, select.POLLIN)
     return poll
-
-
-def _encoded(silence: Silence) -> bytes:
-    return json.dumps(silence._replace(stack=silence.stack[-STACK_CHARS:]).to_json(), ensure_ascii=False).encode(
-        "utf-8", errors="replace"
-    )
 
 
 def _death(how: str, by: Literal["host", "machine"] = "host") -> bytes:
@@ -275,7 +241,7 @@ class Relay:
                 return _death(_no_folder(workspace, node, is_uploaded=move_from is not None))
             uploaded = None if move_from is None else self._workspace.source
             environ = {**node_environ(os.environ, self._at_start, uploaded), **self._devices, "PWD": workspace}
-            host = started(None, subprocess.PIPE, cwd=workspace, environ={**environ, **order["environ"]})
+            process = started(None, subprocess.PIPE, cwd=workspace, environ={**environ, **order["environ"]})
         except OSError as error:
             return _death(
                 f"no process for your code can be started on node {node}: {error.strerror or 'no reason given'}"
@@ -285,8 +251,8 @@ class Relay:
                 f"no process for your code can be started on node {node}: a variable of its environment has a name or "
                 "value that no process can have; see [env] and the secrets of the config"
             )
-        seat = Seat(number, host, self._backlog)
-        self._backlog.placed(number, self._place(node, host.process.pid, workspace))
+        seat = Seat(number, process, self._backlog)
+        self._backlog.placed(number, self._place(node, process.pid, workspace))
         seat.send(setup_line)
         seat.start()
         with self._lock:
@@ -310,17 +276,14 @@ class Relay:
             seat.kill()
 
     def _watch_hosts(self) -> None:
-        """Read the pulses, and let the logs be sent."""
+        """Forget hosts that have ended, and let the logs be sent."""
         while not self._closing.wait(TICK_S):
             with self._lock:
                 seats = dict(self._seats)
-            now = time.monotonic()
             for number, seat in seats.items():
                 if seat.join(0.0):
                     with self._lock:
                         del self._seats[number]
-                else:
-                    seat.look(now)
             self._backlog.release_logs()
 
     def _watch_lease(self) -> None:

@@ -112,7 +112,7 @@ class Actor:
         self.judge_permits = Permits(job.judge_limits, prefix="judge.")
         self.runs = Runs(job, self.table, self.hosts, self.recorder, self.notices)
         self._feed = Feed(job, self.table, self.runs, self.hosts, self.recorder)
-        self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.setup, job.clock)
+        self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.clock)
         names = {tag: target.get("model", "") for tag, target in job.setup.model_targets.items()}
         self.probing = Probing(
             job.probes, names, self.hosts, self.permits, self.judge_permits, self.runs, self.notices, job.clock
@@ -217,7 +217,6 @@ class Actor:
         if now - self._looked_after_at >= LOOK_AFTER_S:
             self._looked_after_at = now
             self.hosts.look_after(self.probing.host)
-            self._recovery.end_silent_hosts(now)
             self._report_waiting(now)
 
     def _report_stall(self) -> None:
@@ -333,6 +332,7 @@ class Actor:
                 for event, raw in events:
                     self._heard(host, event, raw)
             case Died(connection, how, by, machine):
+                how = self.hosts.of(connection).ended_for or how
                 self._died(self.hosts.died(connection, how, by), how, by, machine)
             case Stop():
                 self.runs.stop(message)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import queue
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,13 +20,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
-from pytest_osmosis.engine.host_process import HostProcess, kill_group, reaped, started
+from pytest_osmosis.engine.host_process import kill_group, reaped, started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
-from pytest_osmosis.engine.pulse import HostPulse, Silence
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines, read_event
-from pytest_osmosis.host.pulse import STACKS_SIGNAL
 from pytest_osmosis.text.user_frames import names_our_file
 
 READ_BYTES = 1 << 20
@@ -112,9 +111,6 @@ class Connection(Protocol):
     def last_words(self) -> str:
         """Return the report of a fatal error in the host, "" if there is none."""
 
-    def silence(self, now: float) -> Silence | None:
-        """Return the state of a host whose threads cannot run, None if they can. `now` is on the engine's clock."""
-
 
 class Spawn(Protocol):
     """Starts a host and returns its connection; `post` gets `Heard` and, once and last, `Died`. Raises `HostError`."""
@@ -134,7 +130,7 @@ class HostConnection:
         environ: HostEnviron,
         log: Path,
         post: Post,
-        prestarted: HostProcess | None = None,
+        prestarted: subprocess.Popen[bytes] | None = None,
     ) -> None:
         self.name = name
         self.setup = setup
@@ -143,17 +139,14 @@ class HostConnection:
         self.delay_s = 0.0
         self.waits_for = ""
         self.placed_at = 0.0
-        self._ended = False
-        self._end_lock = threading.Lock()  # protects _ended, the file of the pulse, and the id of the process
         self._post = post
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
             with open(log, "ab", opener=private.opener) as stderr:
                 self._log_begun = stderr.tell()
-                host = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ.merged)
+                self._process = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ.merged)
         except OSError as error:
             raise HostError(f"no process for your code can be started: {error}") from error
-        self._process, self._pulse = host.process, HostPulse(host.pulse)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin = self._process.stdin.fileno()
@@ -192,14 +185,6 @@ class HostConnection:
             return fatal_error_in(log.read())
         return ""
 
-    def silence(self, now: float) -> Silence | None:
-        with self._end_lock:
-            return None if self._ended else self._pulse.silence(now, self._ask_for_stacks)
-
-    def _ask_for_stacks(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(self.pid, STACKS_SIGNAL)
-
     def _write(self) -> None:
         with contextlib.suppress(OSError):  # the process has ended
             while (message := self._outbox.get()) is not None:
@@ -218,7 +203,6 @@ class HostConnection:
                 break
             self._gather()
         self._post(Died(self, exit_text(self._reaped())))
-        self._pulse.close()
 
     def _gather(self) -> None:
         """Let messages gather, for as long as they may wait and the pipe has room."""
@@ -232,7 +216,7 @@ class HostConnection:
 
     def _reaped(self) -> int:
         """Return the exit status, and close the pipes."""
-        status = reaped(self._process, self._note_end)
+        status = reaped(self._process)
         self._outbox.put(None)
         self._writer.join(JOIN_S)  # only a process that left the group could still hold the other end
         for pipe in (self._process.stdin, self._process.stdout):
@@ -240,10 +224,6 @@ class HostConnection:
             with contextlib.suppress(OSError):
                 pipe.close()
         return status
-
-    def _note_end(self) -> None:
-        with self._end_lock:
-            self._ended = True
 
 
 def events_on(whole_lines: Iterable[bytes]) -> list[tuple[HostEvent, bytes]]:

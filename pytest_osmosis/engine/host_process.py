@@ -11,9 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from pytest_osmosis.processes.guard import GUARD
 
@@ -29,9 +29,6 @@ BOOT = (
 )
 """Garbage is collected from the loading of user's code on: what these imports make stays, and looking at it costs more
 than a tenth of a start."""
-PULSE_BYTES = 1 << 16
-FEW_PULSE_BYTES = 1 << 12
-"""The room for beats where files must be small (`ulimit -f`)."""
 EXIT_S = 2.0
 """A host whose pipe has ended gets this long to end."""
 LOOK_S = 0.02
@@ -40,38 +37,25 @@ AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 """Prefixes of environment variables that a process reads when it starts."""
 
 
-class HostProcess(NamedTuple):
-    """A host's process, and the file that it shares with the engine."""
-
-    process: subprocess.Popen[bytes]
-    pulse: IO[bytes]
-
-
 def started(
     module: str | None, stderr: IO[bytes] | int, *, cwd: str | None = None, environ: Mapping[str, str] | None = None
-) -> HostProcess:
+) -> subprocess.Popen[bytes]:
     """Start a process that imports `module` and waits for its `setup`. Raises `OSError` if it cannot be started.
 
     It leads a process group, which ends with this process.
     """
-    pulse = _pulse_file()
     boot = BOOT.format(f"import {module}; " if module else "")
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", boot, str(pulse.fileno()), PACKAGE_ROOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            cwd=cwd,
-            env=None if environ is None else dict(environ),
-            start_new_session=True,
-            pass_fds=(pulse.fileno(),),
-        )
-    except (OSError, ValueError):  # a ValueError: a variable that no environment can have
-        pulse.close()
-        raise
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", boot, PACKAGE_ROOT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        cwd=cwd,
+        env=None if environ is None else dict(environ),
+        start_new_session=True,
+    )
     GUARD.watch(process.pid)
-    return HostProcess(process, pulse)
+    return process
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -82,36 +66,16 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def reaped(process: subprocess.Popen[bytes], on_end: Callable[[], None]) -> int:
-    """Return the exit status of a host whose pipe has ended, after ending its whole group.
-
-    `on_end` is called when the process has ended, as long as its id cannot belong to another one.
-    """
+def reaped(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit status of a host whose pipe has ended, after ending its whole group."""
     end = time.monotonic() + EXIT_S
     while time.monotonic() < end and not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
         time.sleep(LOOK_S)
     kill_group(process)  # user code may have closed the pipe of a host that lives
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    on_end()
     kill_group(process)
     GUARD.forget(process.pid)
     return process.wait()
-
-
-def _pulse_file() -> IO[bytes]:
-    """Return the file of a pulse: room for beats, and the position at which stacks begin, which the host shares."""
-    if hasattr(os, "memfd_create"):
-        file: IO[bytes] = os.fdopen(os.memfd_create("osmosis-pulse"), "r+b", buffering=0)
-    else:
-        import tempfile
-
-        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (its connection closes it)
-    try:
-        file.truncate(PULSE_BYTES)
-    except OSError:
-        file.truncate(FEW_PULSE_BYTES)
-    file.seek(0, os.SEEK_END)
-    return file
 
 
 class PrestartedHost:
@@ -122,7 +86,7 @@ class PrestartedHost:
 
     def __init__(self, *, asks: bool = True) -> None:
         self._environ = dict(os.environ)
-        self._host: HostProcess | None = None
+        self._host: subprocess.Popen[bytes] | None = None
         with contextlib.suppress(OSError):  # the first host reports it, if it fails too
             self._host = started("pytest_osmosis.models.light" if asks else None, subprocess.DEVNULL)
 
@@ -131,7 +95,7 @@ class PrestartedHost:
         from pytest_osmosis.engine.host_connection import HostConnection
 
         host = self._host
-        if host is None or not _is_alive(host.process) or not self._may_become(environ.merged):
+        if host is None or not _is_alive(host) or not self._may_become(environ.merged):
             return HostConnection(name, setup, environ=environ, log=log, post=post)
         self._host = None
         return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=host)
@@ -142,11 +106,9 @@ class PrestartedHost:
 
     def close(self) -> None:
         """End the process if no host uses it. Idempotent."""
-        host, self._host = self._host, None
-        if host is None:
+        process, self._host = self._host, None
+        if process is None:
             return
-        process = host.process
-        host.pulse.close()
         kill_group(process)
         GUARD.forget(process.pid)
         with process:  # closes the pipes and waits

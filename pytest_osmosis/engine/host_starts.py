@@ -41,11 +41,11 @@ class Host:
 
     `share` is what it may have in flight now, `heard_at` the time of its last message or request, by `clock`. It was
     started at `started_at`, and is `late` if it was not ready in time: others have its share. It has `begun` once it
-    has begun a run or a function, and `killed` once code that cannot be interrupted ended it. `score_ms` is a moving
-    average of how long a function takes, `handed_at` the time when it was last handed rollouts (0.0: never). Its
-    messages may be gathered for `gather_s`. If it `gives_back`, it was asked for the runs that it has not begun, and
-    has not answered yet. `sent_limits` are the numbers of rollouts in flight that it has been told of, from the one
-    that it keeps to the last.
+    has begun a run or a function, and the engine may have `ended_for` a reason. `score_ms` is a moving average of how
+    long a function takes, `handed_at` the time when it was last handed rollouts (0.0: never). Its messages may be
+    gathered for `gather_s`. If it `gives_back`, it was asked for the runs that it has not begun, and has not answered
+    yet. `sent_limits` are the numbers of rollouts in flight that it has been told of, from the one that it keeps to the
+    last.
 
     `runs` are those that it rolls out or scores, in the order in which they were handed to it. It has `n_to_roll_out`
     to roll out, of which `n_rolling` have begun, and `n_in_slots` of these hold a slot, as far as it has told.
@@ -60,7 +60,7 @@ class Host:
     late: bool = False
     begun: bool = False
     retired: bool = False
-    killed: bool = False
+    ended_for: str = ""
     gives_back: bool = False
     score_ms: float = 10.0
     handed_at: float = 0.0

@@ -214,7 +214,8 @@ class Hosts:
             if now - _heard_at(host, now) > allowed_s and (
                 host.retired or not host.ready or host is probing or host.is_busy
             ):
-                self._notices.add(f"a process that runs your code sent nothing for {allowed_s:.0f} s and was ended")
+                host.ended_for = f"it sent nothing for {allowed_s:.0f} s"
+                self._notices.add(f"a process that runs your code was ended: {host.ended_for}")
                 host.heard_at = now
                 host.connection.kill()
 

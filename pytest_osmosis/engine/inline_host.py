@@ -153,9 +153,6 @@ class InlineConnection:
     def last_words(self) -> str:
         return ""
 
-    def silence(self, now: float) -> None:
-        """Return None: nobody watches this process."""
-
 
 class InlineHost:
     """The host of one eval. `spawn` and `wake` may be called from any thread, all else from the thread that serves.

@@ -22,7 +22,7 @@ from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
-from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_record import ENDED_TWICE, LOST_OFTEN, UNINTERRUPTIBLE
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.text.numbers import plural
@@ -55,7 +55,6 @@ class Recovery:
         hosts: Hosts,
         recorder: Recorder,
         notices: Notices,
-        setup: Setup,
         clock: Clock,
     ) -> None:
         self._table = table
@@ -63,7 +62,6 @@ class Recovery:
         self._hosts = hosts
         self._recorder = recorder
         self._notices = notices
-        self._setup = setup
         self._clock = clock
         self._losses: dict[str, Loss] = {}
         self._told: set[str] = set()
@@ -79,41 +77,7 @@ class Recovery:
                 self._runs.fail_scores(state, [name] if name is not None else [], UNINTERRUPTIBLE, stack)
             else:
                 self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
-        self._kill(host)
-
-    def _kill(self, host: Host) -> None:
-        """End a host. Until that is known, it may be found silent again: then its connection is told again."""
-        host.killed = True
         host.connection.kill()
-
-    def end_silent_hosts(self, now: float) -> None:
-        """End hosts whose threads cannot run because code in C that is over its time holds the interpreter's lock.
-
-        The run is the one that its stack names, or the only one that the host runs. If there is none to blame, the host
-        ends once any of its runs would be over its time.
-        """
-        for host in self._hosts:
-            silence = host.connection.silence(now) if host.is_busy else None
-            if silence is None:
-                continue
-            state = self._culprit(host, silence.key)
-            if state is None and silence.held_s > max(self._setup.agent_timeout_s, self._setup.grader_timeout_s):
-                if not host.killed:
-                    held = f"code in C let no thread run for {silence.held_s:.0f} s"
-                    self._notices.add(f"a process that runs your code was ended, because {held}")
-                self._kill(host)
-            elif state is not None and silence.held_s > silence.left_s.get(state.key, self._time_of(state)):
-                self.stalled(host, state, silence.stack)
-
-    def _culprit(self, host: Host, key: Key | None) -> RunState | None:
-        """Return the run whose code `host` runs: the attempt `key`, or else its only run."""
-        states = [state for state in host.runs if host in state.running or state.stage is Stage.ROLLING]
-        if key is not None:
-            return next((state for state in states if state.key == key), None)
-        return states[0] if len(states) == 1 else None
-
-    def _time_of(self, state: RunState) -> float:
-        return self._setup.grader_timeout_s if state.is_rolled_out else self._setup.agent_timeout_s
 
     def broken(self, host: Host, state: RunState, boundary: str, error: str) -> None:
         """Fail what a host did for a run: user code cancelled it or damaged the host, or the host has a bug.

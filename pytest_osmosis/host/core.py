@@ -44,7 +44,6 @@ from pytest_osmosis.host.protocol import (
     ScoringFields,
     Setup,
 )
-from pytest_osmosis.host.pulse import in_frame_of
 from pytest_osmosis.host.slots import RolloutSlot, unlimited_slot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.judges.requests import REQUESTS
@@ -275,7 +274,7 @@ class HostCore:
             raise RuntimeError("this host only scores")
         async with running.deadline:
             with self._user_code(running):
-                returned = await in_frame_of(running.key, lambda: agent.roll(context))
+                returned = await agent.roll(context)
                 return returned._replace(messages=plain_messages(returned.messages))
 
     async def _messages_so_far(self, key: Key, context: ChatContext) -> list[Message] | None:
@@ -301,13 +300,10 @@ class HostCore:
     async def _briefly(self, key: Key, call: Callable[[], T]) -> T:
         """Call a function that may call user code, for a few seconds at most."""
 
-        async def called() -> T:
-            return call()
-
         running = MonitoredCode(key, self._deadline(key, BRIEFLY_S))
         async with running.deadline:
             with self._user_code(running):
-                return await in_frame_of(key, called)
+                return call()
 
     async def close(self) -> None:
         """Close the clients of judges that functions needed, and what an environment holds."""
@@ -370,7 +366,7 @@ class HostCore:
                     rewards = [await rubric.score(runs[0], partial(judges.send_to_configured, rubric.model))]
                 else:
                     with self._user_code(running):
-                        rewards = await in_frame_of(key, lambda: self._rewards(name, runs, running))
+                        rewards = await self._rewards(name, runs, running)
                 judges.counts.raise_unrecorded()
             outcomes = [await self._scoring_outcome(reward, running, judges.counts) for reward in rewards]
         except BaseException as error:

@@ -5,7 +5,7 @@ that the loop's heartbeat is late, looks up the running task and its run, and ch
 the run's own time is spent, a signal to the main thread raises `Interrupted` inside the code that blocks. Code that
 keeps even this thread from running (a regular expression that backtracks holds the GIL) is reached by a timer of the
 processor time that it burns. Code that swallows the interrupts is reported, and the engine ends the process. So it does
-if code never returns to Python and keeps the lock: then the monitor's beats (`host.pulse`) fail to appear.
+if code never returns to Python and keeps the lock: then nothing is heard of the host.
 
 An interrupt strikes only while user code, or the standard library as called by it, is on top of the stack: our own code
 would be left with its bookkeeping half done. Otherwise the next interrupt follows a heartbeat later.
@@ -17,7 +17,7 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic, sleep
@@ -27,7 +27,6 @@ from weakref import WeakKeyDictionary
 
 from pytest_osmosis.host.deadline import Deadline, StallTime, running_task
 from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.host.pulse import EVERY_S, TimeLeft
 from pytest_osmosis.text.user_frames import runs_user_code, user_stack
 
 BEAT_S = 0.1
@@ -66,18 +65,12 @@ class MonitoredCode:
 class LoopMonitor:
     """Watches an event loop from a daemon thread, in which `on_stall(key, stack)` is called.
 
-    `stalls` adds up the time for which code held the loop; the deadline of the run that did is charged for it. While
-    threads run, `beat` gets the time that attempts have left, every second.
+    `stalls` adds up the time for which code held the loop; the deadline of the run that did is charged for it.
     """
 
-    def __init__(
-        self, on_stall: Callable[[Key, str], None], beat: Callable[[Iterable[TimeLeft]], None] = lambda left: None
-    ) -> None:
+    def __init__(self, on_stall: Callable[[Key, str], None]) -> None:
         self.stalls = StallTime()
         self._on_stall = on_stall
-        self._beat = beat
-        self._beat_at = 0.0
-        self._running: dict[int, MonitoredCode] = {}
         self._mains: WeakKeyDictionary[asyncio.Task[Any], MonitoredCode] = WeakKeyDictionary()
         self._owners: WeakKeyDictionary[asyncio.Task[Any], MonitoredCode] = WeakKeyDictionary()
         self._blocking: MonitoredCode | None = None
@@ -95,7 +88,6 @@ class LoopMonitor:
         signal.setitimer(signal.ITIMER_VIRTUAL, BURN_S, BURN_S)
         loop.set_task_factory(self._task)
         self._heartbeat()
-        self._beat(())  # code in C may hold the lock before the thread runs
         threading.Thread(target=self._run, name="osmosis-monitor", daemon=True).start()
 
     @contextmanager
@@ -104,12 +96,10 @@ class LoopMonitor:
         task = running_task()
         self._mains[task] = self._owners[task] = code
         code.inside = True
-        self._running[id(code)] = code
         try:
             yield
         finally:
             code.inside = False
-            del self._running[id(code)]
 
     @contextmanager
     def blocking(self, code: MonitoredCode) -> Iterator[None]:
@@ -183,9 +173,6 @@ class LoopMonitor:
                 overdue = self._overdue(now)
             if overdue is not None:
                 self._end(overdue, now)
-            if now - self._beat_at >= EVERY_S:
-                self._beat_at = now
-                self._beat(TimeLeft(code.key, code.deadline.remaining_s()) for code in [*self._running.values()])
             sleep(BEAT_S)
 
     def _end(self, code: MonitoredCode, now: float) -> None:

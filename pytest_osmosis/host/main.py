@@ -27,7 +27,6 @@ from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.loading import UserCode, load
 from pytest_osmosis.host.pipes import RequestReader, take_pipes
 from pytest_osmosis.host.protocol import BecomeRequest, RefusedEvent, Setup, SetupRequest
-from pytest_osmosis.host.pulse import Pulse
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.server import HostServer
 from pytest_osmosis.host.user_errors import raise_no_terminal
@@ -44,7 +43,6 @@ COLLECT_AFTER_LOADING = 1_000_000
 def main() -> None:
     """Serve one engine, from its `setup` to its `close`."""
     requests, events = take_pipes()
-    pulse = Pulse(int(sys.argv.pop()))
     request = _setup_request(requests)
     if request is None:
         return
@@ -64,7 +62,7 @@ def main() -> None:
         refused: RefusedEvent = {"ev": "refused", "error": str(error), "details": error.details}
         os.write(events, redaction.event(refused).encode() + b"\n")
         return
-    HostServer(setup, code, clients, endpoint, events, redaction, pulse, store).serve(reader)
+    HostServer(setup, code, clients, endpoint, events, redaction, store).serve(reader)
     fast_exit.finish()
 
 

@@ -18,7 +18,6 @@ from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.pipes import EventWriter, RequestReader
 from pytest_osmosis.host.protocol import JUDGE, Key, Request, RunRequest, Setup
-from pytest_osmosis.host.pulse import Pulse
 from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.text.redaction import Redaction
 
@@ -37,7 +36,6 @@ class HostServer:
         endpoint: HostEndpoint,
         events: int,
         redaction: Redaction,
-        pulse: Pulse,
         store: HostExchanges | None = None,
     ) -> None:
         self._code = code
@@ -47,7 +45,7 @@ class HostServer:
         self._loop = asyncio.new_event_loop()
         self._loop.time = monotonic  # type: ignore[method-assign]  # user code may stop the clock of the module `time`
         self._writer = EventWriter(events, redaction, self._loop)
-        self._monitor = LoopMonitor(self._report_stall, pulse.beat)
+        self._monitor = LoopMonitor(self._report_stall)
         self._limits = HostLimits(setup.limit, self._begin_rollouts)
         self._endpoint = endpoint
         endpoint.connect(self._models, self._writer.emit_from_thread)

@@ -49,11 +49,9 @@ def test_a_death_waits_until_everything_fits_and_is_the_end_of_a_host() -> None:
     text = b"x" * (2 * REPLY_BYTES)
     backlog.said(1, text)
     backlog.died(1, b"death")
-    backlog.silent(1, b"late")
     replies = [backlog.take(FOR_EVER_S) for _ in range(3)]
     assert b"".join(said(reply).get(1, b"") for reply in replies) == text
     assert [kind for reply in replies for kind, *_ in reply] == [Kind.SAID, Kind.SAID, Kind.SAID, Kind.DIED]
-    backlog.silent(1, b"later")
     backlog.placed(2, b"")
     assert [frame[1] for frame in backlog.take(0.0)] == [2]
 
@@ -70,21 +68,21 @@ def test_a_quiet_host_is_heard_in_the_next_reply_whatever_another_says() -> None
     assert REPLY_BYTES - 1000 < size(reply) <= REPLY_BYTES
 
 
-def test_replies_stay_small_when_many_hosts_are_silent_at_once() -> None:
+def test_replies_stay_small_when_many_hosts_are_placed_at_once() -> None:
     numbers = range(20)
-    backlog = backlog_of(*numbers)
+    backlog = Backlog()
     for number in numbers:
-        backlog.silent(number, bytes(20_000))
+        backlog.placed(number, bytes(20_000))
         backlog.said(number, b"word")
     heard: list[Said] = []
-    while len([1 for kind, *_ in heard if kind == Kind.SILENT]) < len(numbers):
+    while len([1 for kind, *_ in heard if kind == Kind.PLACED]) < len(numbers):
         reply = backlog.take(FOR_EVER_S)
         assert size(reply) <= REPLY_BYTES
         heard += reply
     assert {number for kind, number, *_ in heard if kind == Kind.SAID} == set(numbers)
 
 
-def test_words_are_gathered_but_news_are_not_delayed() -> None:
+def test_words_are_gathered_but_starts_are_not_delayed() -> None:
     backlog = backlog_of(1, 2)
     replies: list[list[Said]] = []
     listener = threading.Thread(target=lambda: replies.append(backlog.take(FOR_EVER_S)))
@@ -93,11 +91,9 @@ def test_words_are_gathered_but_news_are_not_delayed() -> None:
     backlog.said(2, b"two")
     backlog.said(1, b" more")
     assert not replies
-    backlog.silent(2, b"silence")
+    backlog.placed(3, b"place")
     listener.join(DEADLINE_S)
-    assert replies == [
-        [(Kind.SAID, 1, b"one more", b""), (Kind.SILENT, 2, b"silence", b""), (Kind.SAID, 2, b"two", b"")]
-    ]
+    assert replies == [[(Kind.SAID, 1, b"one more", b""), (Kind.SAID, 2, b"two", b""), (Kind.PLACED, 3, b"place", b"")]]
 
 
 def test_a_reply_that_is_full_is_not_delayed() -> None:
@@ -111,13 +107,6 @@ def test_a_reply_that_is_full_is_not_delayed() -> None:
 def test_nothing_is_an_empty_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_osmosis.cluster.backlog.WAIT_S", 0.01)
     assert backlog_of(1).take(FOR_EVER_S) == []
-
-
-def test_only_the_latest_silence_is_told() -> None:
-    backlog = backlog_of(1)
-    backlog.silent(1, b"one second")
-    backlog.silent(1, b"two seconds")
-    assert backlog.take(0.0) == [(Kind.SILENT, 1, b"two seconds", b"")]
 
 
 def test_a_log_waits_for_its_release_and_keeps_its_end() -> None:

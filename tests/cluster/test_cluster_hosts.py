@@ -25,15 +25,12 @@ from pytest_osmosis.cluster.facts import ClusterFacts
 from pytest_osmosis.cluster.hosts import ClusterHosts, PlacedHosts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
-from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.errors import ClusterError, HostError
-from pytest_osmosis.host.protocol import Key, Setup
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.host.protocol import Setup
 from tests.cluster.clusters import is_running
 
 DEADLINE_S = 180.0
 FACTS = ClusterFacts("head:6379", "2.60.0", n_nodes=2, n_places=32, lacks="16 CPUs")
-SILENCE = Silence(3.0, Key(RunId(1, 0), 2), {Key(RunId(1, 0), 2): 4.5}, "a stack")
 UNUSED = b'{"ev": "unused", "id": 1}\n'
 
 BRIDGE = """
@@ -330,27 +327,6 @@ def test_a_host_that_the_bridge_does_not_end_is_given_up(
         died = live.died()
         assert (died.connection, died.by) == (host, "machine")
         assert host.join(0.0)
-
-
-def test_the_silence_of_a_host_is_the_last_that_was_told(bridge: Callable[[str], Opened]) -> None:
-    program = f"""
-    connect()
-    said = [{json.dumps(SILENCE.to_json()).encode()!r}, b"", {json.dumps(SILENCE.to_json()).encode()!r}]
-    for frame in heard():
-        if frame.kind is Kind.SEND:
-            say(Kind.SILENT, 1, said.pop())
-        if frame.kind is Kind.KILL:
-            say(Kind.DIED, 1, b'{{"how": "SIGKILL", "by": "host"}}')
-    """
-    with opened(bridge(program)) as live:
-        host = live.spawn()
-        assert host.silence(0.0) is None
-        for expected in (SILENCE, None, SILENCE):
-            host.send([{"op": "pause"}])
-            wait_for(lambda expected=expected: host.silence(0.0) == expected)  # type: ignore[misc]
-        host.kill()
-        live.died()
-        assert host.silence(0.0) is None
 
 
 def test_hosts_know_why_they_wait_until_they_are_placed(bridge: Callable[[str], Opened]) -> None:

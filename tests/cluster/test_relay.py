@@ -27,10 +27,8 @@ from pytest_osmosis.cluster.backlog import LOG_BYTES, MOST_BYTES, Said
 from pytest_osmosis.cluster.frames import Kind
 from pytest_osmosis.cluster.relay import READ_BYTES, Order, Relay
 from pytest_osmosis.cluster.relays import CALL_BYTES, opening_orders
-from pytest_osmosis.engine.pulse import Silence
-from pytest_osmosis.host.protocol import Key, Setup, encode
+from pytest_osmosis.host.protocol import Setup, encode
 from pytest_osmosis.models.targets import ModelTarget
-from pytest_osmosis.record.run_id import RunId
 
 DEADLINE_S = 180.0
 REWARDS = """
@@ -255,40 +253,6 @@ def test_a_process_that_leaves_the_group_and_holds_the_log_delays_no_death(ear: 
         os.kill(int(rollout["output"]["stdout"]), signal.SIGKILL)
 
 
-@pytest.mark.slow
-def test_a_loop_in_c_is_a_silence_with_its_run_and_stack_that_grows(ear: Ear, workspace: Workspace) -> None:
-    workspace.agent("sum(itertools.repeat(0))")
-    ear.open(1, workspace.setup(agent_timeout_s=1000.0))
-    ear.run(1, 3)
-
-    def longest() -> Silence:
-        found = [Silence.from_json(json.loads(body)) for body in ear.bodies(1, Kind.SILENT) if body]
-        return max((each for each in found if each.key), default=Silence(0.0, None, {}, ""))
-
-    first = ear.until(lambda: longest() if longest().key else None, "for a silence")
-    assert first.key == Key(RunId(3, 0), 1)
-    assert 'agent.py", line 5, in rollout\n    sum(itertools.repeat(0))' in first.stack
-    ear.until(lambda: longest().held_s > first.held_s, "for a longer one")
-    ear.kill(1)
-    assert ear.until_death(1)["how"] == "SIGKILL"
-
-
-@pytest.mark.slow
-def test_a_host_that_runs_again_is_no_longer_silent(ear: Ear, workspace: Workspace) -> None:
-    ear.open(1, workspace.setup())
-    ear.run(1, 0)
-    ear.until_event(1, "rollout")
-    pid = place(ear, 1)["pid"]
-    ear.until(lambda: not any(ear.bodies(1, Kind.SILENT)[-1:]), "for it to run")
-    os.kill(pid, signal.SIGSTOP)
-    ear.until(lambda: any(ear.bodies(1, Kind.SILENT)[-1:]), "for its silence")
-    assert not ear.bodies(1, Kind.DIED)
-    os.kill(pid, signal.SIGCONT)
-    ear.until(lambda: ear.bodies(1, Kind.SILENT)[-1] == b"", "for its end")
-    ear.run(1, 1)
-    ear.until_event(1, "rollout", 2)
-
-
 def test_large_conversations_come_whole_in_replies_that_ray_keeps_out_of_its_store(
     ear: Ear, workspace: Workspace
 ) -> None:
@@ -506,7 +470,7 @@ def test_hosts_and_the_copied_workspace_go_with_the_process_of_a_relay(workspace
         process.stdin.flush()
         said = map(literal_eval, process.stdout)
         placed = next(json.loads(first) for kind, _, first, _ in said if kind == Kind.PLACED)
-        next(first for kind, _, first, _ in said if kind == Kind.SILENT)
+        next(first for kind, _, first, _ in said if kind == Kind.SAID and b'"ev":"start"' in first)
         assert is_alive(placed["pid"])
         assert Path(placed["workspace"]).is_dir()
         process.kill()

@@ -25,7 +25,6 @@ from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish, prepare
 from pytest_osmosis.evals.cassettes import AnswerStore
-from pytest_osmosis.host.pulse import NotedBeat, read_beat
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord, fold
@@ -163,11 +162,6 @@ class Live:
 
         self.wait_for(there, f"for {name}")
         return found[0]
-
-    def beat(self, name: str) -> NotedBeat:
-        """Return the last note of a host's monitor, which the engine reads as its own clock goes on."""
-        pulse = self.host(name)._pulse
-        return read_beat(os.pread(pulse._file.fileno(), pulse._n_bytes, 0)) or NotedBeat(0, {})
 
     def record(self, row: int, run: int = 0) -> RunRecord:
         """The record of a run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,8 +13,6 @@ import pytest
 
 from pytest_osmosis.engine import pipe as pipes
 from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection, HostEnviron
-from pytest_osmosis.engine.host_process import HostProcess
-from pytest_osmosis.engine.pulse import HostPulse, Silence
 from pytest_osmosis.host.protocol import Setup
 
 DEADLINE_S = 60.0
@@ -40,10 +38,9 @@ def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[
     """Open the connection to a host that writes three megabytes on request."""
     command, pipe = [sys.executable, "-c", TALKS], subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
-    host = HostProcess(process, (tmp_path / "pulse").open("w+b"))
     setup = Setup("roll", str(tmp_path), (), {})
     connection = HostConnection(
-        "host", setup, environ=HostEnviron({}), log=tmp_path / "log", post=heard.put, prestarted=host
+        "host", setup, environ=HostEnviron({}), log=tmp_path / "log", post=heard.put, prestarted=process
     )
     try:
         yield connection
@@ -83,18 +80,3 @@ def test_gathered_messages_are_read_once_they_need_not_wait(tmp_path: Path) -> N
             n_heard += len(said.events)
     assert n_heard == 66
     assert said == Died(connection, "exit status 0")
-
-
-def test_a_host_that_ends_while_its_pulse_is_read_breaks_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    silence = HostPulse.silence
-    with talking(tmp_path, queue.SimpleQueue()) as connection:
-
-        def ends_meanwhile(pulse: HostPulse, now: float, ask: Callable[[], None]) -> Silence | None:
-            connection.kill()
-            connection.join(0.2)  # else it ends afterwards, as it must
-            return silence(pulse, now, ask)
-
-        monkeypatch.setattr(HostPulse, "silence", ends_meanwhile)
-        assert connection.silence(100.0) is None

@@ -324,9 +324,10 @@ def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(
         config = calling_config(questions, OLD, **limits)
         with running(config, environ=keys(server) | clock.environ, clock=engine_clock) as live:
             live.wait_for(lambda: live.run.engine.progress.held_by == "judge.requests_per_minute", "for the wait")
-            n_beats = live.beat("scorer").number
+            scorer = live.host("scorer").pid
             clock.advance(100)
-            live.wait_for(lambda: live.beat("scorer").number > n_beats + 1, "for the monitor to look")
+            n_looks = clock.looks(scorer)
+            live.wait_for(lambda: clock.looks(scorer) > n_looks + 1, "for the monitor to look")
             engine_clock.advance(10)
             live.wait()
 

@@ -14,7 +14,6 @@ from textwrap import indent
 
 import pytest
 
-from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.user_errors import CANCELLED
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
@@ -302,14 +301,17 @@ def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace
     with running(config, environ=clock.environ, clock=ThreadClock()) as live:
         ended = set[str]()
 
-        def is_charged(row: str) -> bool:
-            return live.beat("host").left_s.get(Key(RunId(int(row), 0), 1), 60.0) < 30
+        host = live.host("host").pid
+
+        def has_charged(n_looks: int) -> bool:
+            return clock.looks(host) > n_looks + 1
 
         for n in range(1, 5):
             holds(live, workspace, n)
             clock.advance(40)
             [row] = {path.name.removeprefix("holds-") for path in workspace.root.glob("holds-*")} - ended
-            live.wait_for(partial(is_charged, row), "for the monitor to charge the row that holds the loop")
+            looked = partial(has_charged, clock.looks(host))
+            live.wait_for(looked, "for the monitor to charge the row that holds the loop")
             workspace.write(f"go-{row}", "")
             ended.add(row)
         live.wait()

@@ -25,7 +25,6 @@ from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, RescoreJob, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.probing import shutdown_text
-from pytest_osmosis.engine.pulse import Silence
 from pytest_osmosis.engine.wait_notice import WAIT_S
 from pytest_osmosis.errors import HostError, JournalError
 from pytest_osmosis.host.protocol import JUDGE, Key, Setup
@@ -57,7 +56,6 @@ class ScriptedHost:
         self.waits_for = ""
         self.told: list[Mapping[str, Any]] = []
         self.killed = False
-        self.silent: Silence | None = None
         self.last: Callable[[], None] = lambda: None
         self._post = post
 
@@ -73,9 +71,6 @@ class ScriptedHost:
 
     def last_words(self) -> str:
         return ""
-
-    def silence(self, now: float) -> Silence | None:
-        return self.silent
 
     def say(self, ev: str, run: RunId | None = None, attempt: int = 1, **fields: Any) -> None:
         key = {} if run is None else {**run.to_json(), "attempt": attempt}
@@ -398,42 +393,28 @@ def test_an_idle_host_may_be_silent(tmp_path: Path) -> None:
     stepped.end()
 
 
-def test_code_in_c_harms_no_run_whose_time_is_over_first(tmp_path: Path) -> None:
-    stepped = SteppedEngine(tmp_path)
+def test_the_run_that_keeps_its_host_silent_is_found_in_quarantine(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 2)
     stepped.begin()
-    host = stepped.host("host")
-    for run in stepped.runs:
-        host.say("start", run)
-    first, in_c = (Key(run, 1) for run in stepped.runs[:2])
-    for held_s, is_over in ((30.0, False), (70.0, True), (700.0, True)):  # it is ended, which is not known yet
-        host.silent = Silence(held_s, in_c, {first: 5.0, in_c: 60.0}, "")
-        stepped.clock.advance(1.0)
+    most_s = stepped.engine.job.setup.agent_timeout_s + engine_hosts.SILENCE_SLACK_S
+    for attempt, name in enumerate(("host", "quarantine"), 1):
+        host = stepped.host(name)
+        if attempt > 1:
+            stepped.is_ready(host)
+            stepped.turn()
+        for run in host.runs():
+            host.say("start", run, attempt)
         stepped.turn()
-        assert (host.killed, [run for run, _ in stepped.told]) == (is_over, [in_c.run] * is_over)
-    assert not stepped.actor.notices.texts
-    host.die()
-    stepped.turn()
-    stepped.end()
-    assert Counter(outcome.kind for _, outcome in stepped.told) == {"error": 1, "skipped": 3}
-
-
-@pytest.mark.parametrize("is_rolled_out", [False, True])
-def test_code_in_c_whose_time_its_host_does_not_tell_has_that_of_its_phase(tmp_path: Path, is_rolled_out: bool) -> None:
-    stepped = SteppedEngine(tmp_path, 1)
-    stepped.begin()
-    host, most_s = stepped.host("host"), stepped.engine.job.setup.agent_timeout_s
-    host.say("start", RunId(0, 0))
-    if is_rolled_out:
-        host.rolls(RunId(0, 0))
+        for seconds, killed in ((most_s - 1.0, False), (2.0, True)):
+            stepped.clock.advance(seconds)
+            stepped.turn()
+            assert host.killed == killed
+        assert not stepped.told
+        host.die()
         stepped.turn()
-        host, most_s = stepped.host("scorer"), stepped.engine.job.setup.grader_timeout_s
-        stepped.is_ready(host)
-        host.say("scoring", RunId(0, 0), name="exact")
-    for held_s, is_over in ((most_s, False), (most_s + 1.0, True)):
-        host.silent = Silence(held_s, Key(RunId(0, 0), 1), {}, "")
-        stepped.clock.advance(1.0)
-        stepped.turn()
-        assert host.killed is is_over
+    (rollout,) = stepped.events("rollout")
+    told = {"row": 0, "boundary": "agent", "error": f"ended its process twice (it sent nothing for {most_s:.0f} s)"}
+    assert {name: rollout[name] for name in told} == told
     stepped.end()
 
 

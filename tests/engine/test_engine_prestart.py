@@ -34,7 +34,7 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrestartedHost]:
 def pid_of(warm: PrestartedHost) -> int:
     """Return the id of the process that waits."""
     assert warm._host is not None
-    return warm._host.process.pid
+    return warm._host.pid
 
 
 def test_a_prestarted_host_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm: PrestartedHost) -> None:
@@ -59,8 +59,8 @@ def test_a_prestarted_host_is_not_used_if_the_host_must_start_with_other_variabl
 
 def test_a_prestarted_host_that_died_is_not_used(workspace: Workspace, warm: PrestartedHost) -> None:
     assert warm._host is not None
-    warm._host.process.kill()
-    warm._host.process.wait()
+    warm._host.kill()
+    warm._host.wait()
     live = evaluated(workspace.config(None), spawn=warm.spawn)
     assert [record.status for record in live.results.records] == ["finished"] * 4
 

@@ -385,9 +385,6 @@ class FakeHost:
     def last_words(self) -> str:
         return ""
 
-    def silence(self, now: float) -> None:
-        """Its threads run."""
-
     def has(self, run: RunId) -> bool:
         """Return True if it has a request to roll out the run, and has not finished."""
         keys = [*self._waiting, *self.rollouts, *(Key.of(each) for each in self._requests if each["op"] == "run")]

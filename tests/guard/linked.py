@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 TICK_S = 2.0
 """Each sleep lasts as long, so that whatever happens now and then happens in each turn."""
@@ -47,7 +47,6 @@ from pytest_osmosis.host.clients import clients_of  # noqa: E402
 from pytest_osmosis.host.host_endpoint import HostEndpoint  # noqa: E402
 from pytest_osmosis.host.loading import load  # noqa: E402
 from pytest_osmosis.host.protocol import Request, Setup, encode  # noqa: E402
-from pytest_osmosis.host.pulse import Pulse  # noqa: E402
 from pytest_osmosis.host.secret_values import secrets_of  # noqa: E402
 from pytest_osmosis.host.server import HostServer  # noqa: E402
 from pytest_osmosis.text.redaction import Redaction  # noqa: E402
@@ -66,8 +65,8 @@ class LinkedHost(InlineConnection):
         self._events, events = os.pipe()
         room_in(events)
         code, clients, endpoint = load(setup), clients_of(setup, SECRETS), HostEndpoint(setup, SECRETS)
-        redaction, unused_pulse = Redaction(secrets_of(setup, SECRETS)), cast(Pulse, SimpleNamespace(beat=None))
-        self._server = HostServer(setup, code, clients, endpoint, events, redaction, unused_pulse)
+        redaction = Redaction(secrets_of(setup, SECRETS))
+        self._server = HostServer(setup, code, clients, endpoint, events, redaction)
         self._loop: Any = self._server._loop
         self._loop.set_task_factory(self._server._monitor._task)
         self._server._writer.emit(code.ready)

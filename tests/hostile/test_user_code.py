@@ -317,7 +317,7 @@ async def score_async(solution_str, extra_info):
 
 def test_a_process_that_user_code_stops_is_ended_once_the_time_of_its_run_is_over(hostile: HostileWorkspace) -> None:
     """There is no row that behaves, which would have as little time."""
-    hostile.write("patience.py", constants({"engine.pulse.PATIENCE_S": 0.1}))  # it would wait in vain
+    hostile.write("patience.py", constants({"engine.hosts.SILENCE_SLACK_S": 1.0}))
     hostile.plugins = ["-ppatience"]
     hostile.write("stops.py", STOPS + ROLLOUT.format("act_for(ctx.metadata, 'agent')"))
     hostile.eval(

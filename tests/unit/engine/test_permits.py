@@ -40,9 +40,6 @@ class FakeConnection:
     def last_words(self) -> str:
         return ""
 
-    def silence(self, now: float) -> None:
-        pass
-
 
 class AskingHosts:
     """Two hosts that ask for permits: ten requests a minute by default."""

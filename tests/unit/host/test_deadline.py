@@ -7,15 +7,12 @@ import contextlib
 import gc
 import weakref
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
-from pytest_osmosis.host import interrupt
 from pytest_osmosis.host.deadline import CANCEL_AGAIN_S, Deadline, DeadlineExpired, StallTime
 from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.host.pulse import TimeLeft
 from pytest_osmosis.record.run_id import RunId
 from tests.clocks import LoopClock, ended, settled
 
@@ -215,16 +212,3 @@ def test_a_monitored_task_is_freed_after_its_end() -> None:
     gc.collect()
 
     assert task() is None
-
-
-def test_a_monitor_beats_before_its_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Code in C may hold the interpreter's lock by then, and a host that has never beaten is not asked for stacks."""
-    beats = list[list[TimeLeft]]()
-    monkeypatch.setattr(interrupt, "signal", Mock())
-    monkeypatch.setattr(LoopMonitor, "_run", lambda self: None)
-    loop = asyncio.new_event_loop()
-
-    LoopMonitor(lambda key, stack: None, lambda left: beats.append([*left])).start(loop)
-    loop.close()
-
-    assert beats == [[]]
