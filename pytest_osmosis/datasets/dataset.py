@@ -21,11 +21,11 @@ from pytest_osmosis.datasets.columns import BadRow, Columns, fold
 from pytest_osmosis.datasets.human_scores import NO_HUMAN_SCORE, without_human_score
 from pytest_osmosis.datasets.location import check_suffix
 from pytest_osmosis.datasets.parquet import scan_parquet
-from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object, shown_json
-from pytest_osmosis.datasets.row_offsets import Extent, Unscannable, scan_csv, scan_json, scan_jsonl
-from pytest_osmosis.datasets.row_readers import Damaged, Indexed, RowReader, TextReader, text_at
+from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, shown_json
+from pytest_osmosis.datasets.row_readers import Damaged, RowReader, Unscannable
 from pytest_osmosis.datasets.row_warnings import notes_of
 from pytest_osmosis.datasets.rows import Content, Row, check_header, make_row
+from pytest_osmosis.datasets.text_rows import TextRows, scan_csv, scan_json, scan_jsonl
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.files.formats import HEAD_BYTES, foreign_format, is_parquet
 from pytest_osmosis.files.reading import FileFault, open_file
@@ -49,19 +49,15 @@ class _Stamp(NamedTuple):
 class Dataset:
     """The rows of one file. Its methods may be called from any thread.
 
-    With `text_cells`, the messages column contains chats as JSON text. `left_out` says which columns the rows come
-    without, and why. The rows of a `recorded` dataset hold conversations that are only scored.
-    `human` is the column with scores by humans, if there is one. With `is_generated` nobody wrote the file.
-    `system_prompt` is that of all rows, None if they have their own.
+    The rows of a `recorded` dataset hold conversations that are only scored. `human` is the column with scores by
+    humans, if there is one. With `is_generated` nobody wrote the file. `system_prompt` is that of all rows, or None.
     """
 
     path: Path
     display: str
     columns: Columns
     source: RowReader
-    text_cells: bool
     stamp: _Stamp
-    left_out: tuple[str, ...] = ()
     recorded: bool = False
     human: str | None = None
     is_generated: bool = False
@@ -91,7 +87,7 @@ class Dataset:
     @property
     def has_lines(self) -> bool:
         """True for a text file that somebody wrote, whose rows an editor can show."""
-        return isinstance(self.source, TextReader) and not self.is_generated
+        return isinstance(self.source, TextRows) and not self.is_generated
 
     def digest(self) -> str:
         """Return the SHA-256 of the file, in hex."""
@@ -113,7 +109,8 @@ class Dataset:
             raw, human = self.source.record(file, row_index), NO_HUMAN_SCORE
             if self.human is not None:
                 raw, human = without_human_score(raw, self.human)
-            row = make_row(row_index, line, raw, self.columns, text_cells=self.text_cells, recorded=self.recorded)
+            text_cells = self.source.text_cells
+            row = make_row(row_index, line, raw, self.columns, text_cells=text_cells, recorded=self.recorded)
             row = replace(row, human=human) if human.has_column else row
             return row if self.system_prompt is None else row.with_system_prompt(self.system_prompt)
         except Damaged as error:
@@ -147,13 +144,13 @@ def open_dataset(
         stamp = _stamp(file)  # before the pass, to detect changes during it
         try:
             _check_format(file, path.suffix.lower())
-            source, text_cells, left_out = _indexed(file, path.suffix.lower(), mapping, display, recorded)
+            source = _indexed(file, path.suffix.lower(), mapping, display, recorded)
         except Unscannable as error:
             where = display if error.line is None else f"{display}:{error.line}"
             raise DatasetError([Problem(where, error.text)]) from error
     if not len(source):
         raise DatasetError([Problem(display, "has no rows; it needs at least one")])
-    return Dataset(path, display, mapping, source, text_cells, stamp, left_out, recorded, human)
+    return Dataset(path, display, mapping, source, stamp, recorded, human)
 
 
 def _check_format(file: BufferedReader, suffix: str) -> None:
@@ -241,15 +238,15 @@ def check_rows(
             listed += [Problem(dataset.display, _no_column(*each, list(seen))) for each in named]
     needed: dict[str | None, str] = dict.fromkeys(metadata, "[judge] metadata")
     needed[dataset.human] = "[scoring] calibrate"
-    not_finite = [f'column "{name}": {why}' for name, why in dataset.source.left_out.items() if name not in needed]
-    for name, why in dataset.source.left_out.items():
+    not_finite = [f'column "{name}": {why}' for name, why in dataset.source.not_finite.items() if name not in needed]
+    for name, why in dataset.source.not_finite.items():
         if name in needed and not n_problems:
             text = f'column "{name}": {why}, and {needed[name]} needs it; use null or a finite number'
             listed = [*listed, Problem(dataset.display, text)]
     if listed:
         raise DatasetError(listed)
     without = (f"{text}, so rows with it come without the column" for text in not_finite)
-    return Checked((*dataset.left_out, *without, *notes), digests, contents, human_scores)
+    return Checked((*dataset.source.left_out, *without, *notes), digests, contents, human_scores)
 
 
 def _no_column(table: str, key: str, column: str, others: Sequence[str]) -> str:
@@ -267,19 +264,19 @@ def _columns(mapped: Mapping[str, str]) -> Columns:
     return Columns(mapped)
 
 
-def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str, recorded: bool) -> Indexed:
+def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str, recorded: bool) -> RowReader:
     if suffix == ".jsonl":
-        return Indexed(TextReader(scan_jsonl(file), parse_object), text_cells=False)
+        return scan_jsonl(file)
     if suffix == ".json":
-        return Indexed(TextReader(scan_json(file), parse_object), text_cells=False)
+        return scan_json(file)
     if suffix == ".parquet":
         return _parquet(file, columns, display, recorded)
     header, rows = scan_csv(file)
-    names = _header(file, header, columns, display, recorded) if header else []
-    return Indexed(TextReader(rows, partial(parse_cells, names)), text_cells=True)
+    names = _header(file, header, columns, display, recorded) if len(header) else []
+    return replace(rows, parse=partial(parse_cells, names))
 
 
-def _parquet(file: BufferedReader, columns: Columns, display: str, recorded: bool) -> Indexed:
+def _parquet(file: BufferedReader, columns: Columns, display: str, recorded: bool) -> RowReader:
     footer = scan_parquet(file)
     try:
         check_header(footer.names, columns, recorded=recorded)
@@ -288,12 +285,12 @@ def _parquet(file: BufferedReader, columns: Columns, display: str, recorded: boo
         raise DatasetError(Problem(display, f"schema: {fault}") for fault in error.faults) from error
 
 
-def _header(file: BufferedReader, extent: Extent, columns: Columns, display: str, recorded: bool) -> list[str]:
+def _header(file: BufferedReader, header: TextRows, columns: Columns, display: str, recorded: bool) -> list[str]:
     try:
-        names = parse_csv(text_at(file, extent))
+        names = parse_csv(header.text(file, 0))
         check_header(names, columns, recorded=recorded)
     except BadRow as error:
-        where = f"{display}:{error.line or extent.line}"
+        where = f"{display}:{error.line or header.line(0)}"
         raise DatasetError(Problem(where, f"header: {fault}") for fault in error.faults) from error
     return names
 

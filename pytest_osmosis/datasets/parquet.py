@@ -19,8 +19,7 @@ from typing import Any, BinaryIO
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
 from pytest_osmosis.datasets.columns import BadRow
-from pytest_osmosis.datasets.row_offsets import Unscannable
-from pytest_osmosis.datasets.row_readers import Damaged, Indexed
+from pytest_osmosis.datasets.row_readers import Damaged, Unscannable
 from pytest_osmosis.text.safe import one_line
 
 Convert = Callable[[Any], Any]
@@ -39,7 +38,7 @@ class ParquetFooter:
     def names(self) -> list[str]:
         return list(self.schema.names)
 
-    def rows(self, ours: Sequence[str]) -> Indexed:
+    def rows(self, ours: Sequence[str]) -> ParquetReader:
         """Return a reader of the rows. `ours` are our names of the columns.
 
         Raises BadRow for a column that an eval needs and that has no JSON equivalent.
@@ -59,8 +58,7 @@ class ParquetFooter:
             raise BadRow(*faults)
         chats = [field.type for field, name in zip(self.schema, ours, strict=True) if name == "messages"]
         needed = {theirs for theirs, name in zip(self.names, ours, strict=True) if name in ROW_COLUMNS}
-        reader = ParquetReader(self.ends, converts, needed, reads_all=not left_out)
-        return Indexed(reader, any(map(_is_text, chats)), tuple(left_out))
+        return ParquetReader(self.ends, converts, needed, any(map(_is_text, chats)), tuple(left_out))
 
 
 def scan_parquet(file: BinaryIO) -> ParquetFooter:
@@ -87,12 +85,19 @@ class ParquetReader:
     """Reads the records of one Parquet file, and keeps the row group of the last record."""
 
     def __init__(
-        self, ends: array[int], converts: Mapping[str, Convert], needed: Set[str], *, reads_all: bool = True
+        self,
+        ends: array[int],
+        converts: Mapping[str, Convert],
+        needed: Set[str],
+        text_cells: bool,
+        left_out: tuple[str, ...],
     ) -> None:
-        self.left_out: dict[str, str] = {}
+        self.text_cells = text_cells
+        self.left_out = left_out
+        self.not_finite: dict[str, str] = {}
         self._ends = ends
         self._needed = needed
-        self._columns = None if reads_all else list(converts)
+        self._columns = list(converts) if left_out else None
         self._converts = converts
         self._lock = threading.Lock()  # protects the group in memory, and prevents two reads at once
         self._group_index: int | None = None
@@ -115,7 +120,7 @@ class ParquetReader:
                 if name in self._needed:
                     faults.append(f'column "{name}": {error}; {_FINITE}')
                 else:
-                    self.left_out.setdefault(name, str(error))
+                    self.not_finite.setdefault(name, str(error))
         if faults:
             raise BadRow(*faults)
         return record

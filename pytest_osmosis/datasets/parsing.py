@@ -8,11 +8,12 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pytest_osmosis.datasets.columns import BadRow
-from pytest_osmosis.datasets.row_offsets import cells_of_any_size
 from pytest_osmosis.text.numbers import plural
 
 
@@ -52,6 +53,28 @@ def parse_csv(text: str) -> list[str]:
     """Return the cells of one CSV record."""
     with cells_of_any_size():
         return next(csv.reader([text], strict=True))
+
+
+_FIELD_LIMIT = threading.Lock()  # protects csv.field_size_limit, a setting of the whole process
+
+
+@contextmanager
+def cells_of_any_size() -> Iterator[None]:
+    """Let `csv` read cells of more than 128 KiB, and restore its limit afterwards."""
+    with _FIELD_LIMIT:
+        before = csv.field_size_limit(2**31 - 1)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
+
+
+def otherwise_separated(names: Sequence[str]) -> str | None:
+    """Return the fault of a CSV header that seems to use another separator than a comma, or None."""
+    separator = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if separator is None:
+        return None
+    return f"cells are separated by {json.dumps(separator)}; save the file with commas, or as .jsonl"
 
 
 def shown_json(value: object) -> str:

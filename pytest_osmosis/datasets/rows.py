@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets.columns import BadRow, Columns, fold, same_column
 from pytest_osmosis.datasets.human_scores import NO_HUMAN_SCORE, HumanScore
-from pytest_osmosis.datasets.parsing import parse_json, shown_json
-from pytest_osmosis.datasets.row_offsets import otherwise_separated
+from pytest_osmosis.datasets.parsing import otherwise_separated, parse_json, shown_json
 from pytest_osmosis.text.recorded import SOLUTION, prompt_of, recorded_conversation
 from pytest_osmosis.text.row_metadata import METADATA, metadata_of
 

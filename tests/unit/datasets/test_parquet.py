@@ -187,7 +187,7 @@ def test_rows_come_without_other_columns_in_which_they_have_nan(opened: Opened, 
     (note,) = checked.notes
     assert note.startswith('column "weight": ')
     assert note.endswith("Infinity is not JSON, so rows with it come without the column") or "NaN" in note
-    assert not check_rows(dataset, [1]).notes or dataset.source.left_out, "it says what was seen"
+    assert not check_rows(dataset, [1]).notes or dataset.source.not_finite, "it says what was seen"
 
 
 def test_nan_in_a_column_that_a_judge_or_a_calibration_needs_is_rejected(opened: Opened) -> None:
