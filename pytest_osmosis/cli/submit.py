@@ -35,7 +35,6 @@ from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.submission import (
     LOCK_OPTION,
-    NO_LOCK,
     PLAN_OPTION,
     PLUGIN,
     SECRETS_OPTION,
@@ -224,21 +223,17 @@ def _begun(
     directory: RunDirectory, lock: RunLock, arguments: Sequence[str], stdin: bytes, folder: Path
 ) -> subprocess.Popen[bytes]:
     """Start pytest with the lock, and note that it was submitted."""
-    if lock.file is None:  # there the lock belongs to a process, and cannot be inherited
-        lock.close()
-    inherited = () if lock.file is None else (lock.file,)
-    handed_down = f"{LOCK_OPTION}={NO_LOCK if lock.file is None else lock.file}"
     with open(directory.session_log, "ab", opener=private.opener) as log, _signals_for_background():
         if log.tell():
             log.write(f"\n--- submitted again, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC ---\n".encode())
             log.flush()
         process = subprocess.Popen(
-            [*PYTEST, handed_down, *arguments],
+            [*PYTEST, f"{LOCK_OPTION}={lock.file}", *arguments],
             cwd=folder,
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            pass_fds=inherited,
+            pass_fds=(lock.file,),
             start_new_session=True,
         )
     note_submission(directory, Holder.process(process.pid), arguments, folder)

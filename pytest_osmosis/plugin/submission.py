@@ -25,7 +25,7 @@ from pytest_osmosis.plugin.output.header import header
 from pytest_osmosis.plugin.session_eval import NamedEval
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
-from pytest_osmosis.record.submission import LOCK_OPTION, NO_LOCK, PLAN_OPTION, SubmissionPlan
+from pytest_osmosis.record.submission import LOCK_OPTION, PLAN_OPTION, SubmissionPlan
 from pytest_osmosis.text.outlet import Outlet
 
 
@@ -96,8 +96,7 @@ class Submitted:
     def __init__(self, controller: ControllerPlugin, lock: int) -> None:
         self._evals = controller.evals
         self._evals.options = self._evals.options._replace(confirm_above=None)
-        if lock != NO_LOCK:
-            RunLock.inherit(lock)
+        RunLock.inherit(lock)
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:

@@ -71,9 +71,6 @@ def lifecycle_of(directory: RunDirectory) -> Lifecycle:
     holder = holder_of(directory)
     if holder is not None and holder.purpose == "rollouts":
         return Lifecycle("running" if _size(directory.journal) > holder.journal_bytes else "pending", holder=holder)
-    process = submitted_process(directory)
-    if process is not None and process.is_alive and _size(directory.journal) <= process.journal_bytes:
-        return Lifecycle("pending", holder=process)
     try:
         with open_file(directory.journal) as journal:
             return _ended(journal, directory, holder)

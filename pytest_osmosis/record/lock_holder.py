@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pytest_osmosis.files.shapes import flag, members, one_of, text, whole
+from pytest_osmosis.files.shapes import members, one_of, text, whole
 from pytest_osmosis.files.shapes import moment as a_moment
 from pytest_osmosis.files.strict_json import parsed
 
@@ -26,9 +25,8 @@ class Holder:
     """A process that writes an eval run: its id, its machine, and since when it does (UTC, ISO 8601).
 
     `started` and `place` tell it from a later process with the same id: the time when it began, in the units of the
-    system, and the boot and the namespace that its id belongs to; "" where the system tells neither. `has_flock` is
-    False where the lock file alone decides. `token` is different in each lock. `pid` is None if its name cannot be
-    read. `journal_bytes` is the size of the journal before it writes to it.
+    system, and the boot and the namespace that its id belongs to; "" where the system tells neither. `pid` is None if
+    its name cannot be read. `journal_bytes` is the size of the journal before it writes to it.
     """
 
     pid: int | None
@@ -37,8 +35,6 @@ class Holder:
     purpose: Purpose = "rollouts"
     started: str = ""
     place: str = ""
-    has_flock: bool = True
-    token: str = ""
     journal_bytes: int = 0
 
     @classmethod
@@ -49,7 +45,7 @@ class Holder:
     def process(cls, pid: int, purpose: Purpose = "rollouts") -> Holder:
         """Return a process of this machine that runs now."""
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(pid, socket.gethostname(), since, purpose, _started(pid), _place(), token=secrets.token_hex(8))
+        return cls(pid, socket.gethostname(), since, purpose, _started(pid), _place())
 
     @property
     def is_here(self) -> bool:
@@ -59,15 +55,7 @@ class Holder:
     @property
     def is_alive(self) -> bool:
         """True if its process is known to run."""
-        return self.is_here and self._runs()
-
-    @property
-    def has_ended(self) -> bool:
-        """True if its process is known to have ended."""
-        return self.is_here and not self._runs()
-
-    def _runs(self) -> bool:
-        return self.pid is not None and _is_process(self.pid) and self.started == _started(self.pid)
+        return self.pid is not None and self.is_here and _is_process(self.pid) and self.started == _started(self.pid)
 
     def to_line(self) -> bytes:
         return json.dumps(asdict(self)).encode("ascii") + b"\n"
@@ -92,8 +80,6 @@ _SHAPE: Callable[[Any], None] = members(
         "purpose": one_of(*get_args(Purpose)),
         "started": text,
         "place": text,
-        "has_flock": flag,
-        "token": text,
         "journal_bytes": whole(),
     },
 )

@@ -1,9 +1,8 @@
 """The lock of a run directory: one process at a time writes an eval run.
 
 The file `lock` names its holder, and the holder keeps a lock of the operating system (flock) on it, which ends with the
-process, however that ends. Where the file system has no such locks, the file alone decides: a holder on this machine
-whose process is gone has ended, and one on another machine counts as alive. A holder that lets go removes the file. One
-that is left belongs to a process that was killed, and is taken over.
+process, however that ends. A holder that lets go removes the file. One that is left belongs to a process that was
+killed, and is taken over. Where the file system has no such locks, no eval run is written.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Literal
 from weakref import WeakSet
 
 from pytest_osmosis.errors import JournalError
@@ -28,22 +26,20 @@ MOST_BYTES = 4096
 PATIENCE_S = 0.5
 """A lock that another process only looks at is free again after much less time."""
 LOOK_S = 0.02
-YOUNG_S = 10.0
-"""A file that names no holder is being written, unless it is older than this."""
 
 
 class RunLock:
     """The lock on a run directory, held by this process until it is closed.
 
-    `taken_over_from` is the process that held it before, if that one was killed. Processes that this one forks do not
-    hold the lock.
+    `file` is the open file with the lock, for a process that inherits it. `taken_over_from` is the process that held it
+    before, if that one was killed. Processes that this one forks do not hold the lock.
     """
 
-    def __init__(self, path: Path, holder: Holder, file: int | None, taken_over_from: Holder | None) -> None:
+    def __init__(self, path: Path, holder: Holder, file: int, taken_over_from: Holder | None) -> None:
         self.holder = holder
         self.taken_over_from = taken_over_from
         self._path = path
-        self._file = file
+        self.file = file
         self._is_held = True
         _HELD.add(self)
         _forget_in_forks()
@@ -53,8 +49,8 @@ class RunLock:
         """Take the lock of a run directory, which must exist; the inherited one, if there is one.
 
         A request to stop is removed unless the lock was inherited, because it was made to an earlier holder.
-        Raises `JournalError` if another process holds it, with its id, its machine and since when, or if the lock
-        cannot be written.
+        Raises `JournalError` if another process holds it, with its id, its machine and since when, if the file system
+        has no locks, or if the lock cannot be written.
         """
         path = directory.lock
         holder = replace(Holder.this_process(purpose), journal_bytes=_size(directory.journal))
@@ -62,12 +58,10 @@ class RunLock:
             if (file := _inherited(path)) is not None:
                 _write(file, holder)
                 return cls(path, holder, file, None)
-            lock = cls(path, *_taken(path, holder))
+            file, before = _taken(directory, holder)
             with contextlib.suppress(OSError):
                 directory.stop_request.unlink()
-            return lock
-        except _HeldError as held:
-            raise JournalError(f"run {directory.name}: {held_text(directory, held.holder)}") from None
+            return cls(path, holder, file, before)
         except OSError as error:
             raise JournalError(f"{shown(path)}: cannot be written: {error.strerror}") from error
 
@@ -76,11 +70,6 @@ class RunLock:
         """Let the next `take` of a directory use the lock on `file`, which another process took and handed down."""
         os.set_inheritable(file, False)
         _INHERITED.add(file)
-
-    @property
-    def file(self) -> int | None:
-        """The open file with the lock, for a process that inherits it; None where the file system has no locks."""
-        return self._file
 
     @property
     def notice(self) -> str | None:
@@ -94,10 +83,7 @@ class RunLock:
         """Write down the size of the journal before this process appends to it. Raises `JournalError`."""
         self.holder = replace(self.holder, journal_bytes=n_bytes)
         try:
-            if self._file is None:
-                _replace(self._path, self.holder)
-            else:
-                _write(self._file, self.holder)
+            _write(self.file, self.holder)
         except OSError as error:
             raise JournalError(f"{shown(self._path)}: cannot be written: {error.strerror}") from error
 
@@ -105,16 +91,15 @@ class RunLock:
         """Let go of the lock. Idempotent."""
         if self._is_held:
             with contextlib.suppress(OSError):  # the disk is gone; the next process takes over
-                if (named := _named(self._path)) is not None and named.token == self.holder.token:
+                if _is_at(self.file, self._path):
                     self._path.unlink()
             self.forget()
 
     def forget(self) -> None:
         """Close the file alone, in a forked process, which shares it with the holder."""
-        self._is_held = False
-        if self._file is not None:
-            file, self._file = self._file, None
-            os.close(file)
+        if self._is_held:
+            self._is_held = False
+            os.close(self.file)
 
 
 def holder_of(directory: RunDirectory) -> Holder | None:
@@ -129,23 +114,11 @@ def holder_of(directory: RunDirectory) -> Holder | None:
     except OSError:
         return None
     try:
-        return _holder(file)
+        return None if _flock(file, fcntl.LOCK_SH) else _read(file) or UNKNOWN
     except OSError:
         return None
     finally:
         os.close(file)
-
-
-def _holder(file: int) -> Holder | None:
-    match _flock(file, fcntl.LOCK_SH):
-        case "held":
-            return _read(file) or UNKNOWN
-        case "unsupported":
-            named = _read(file)
-            return None if named is None or named.has_ended else named
-        case "taken":
-            named = _read(file)
-            return named if named is not None and _holds_without_flock(named) else None
 
 
 def held_text(directory: RunDirectory, holder: Holder) -> str:
@@ -153,104 +126,46 @@ def held_text(directory: RunDirectory, holder: Holder) -> str:
     since = f" since {moment(holder.since)}" if holder.since else ""
     what = "has been writing it" if holder.purpose == "rollouts" else "has been scoring its rollouts"
     fix = f'wait until it ends, or stop it with "pytest-osmosis runs stop {directory.name}"'
-    if holder.pid is not None and not holder.is_here:
-        fix += f"; if it no longer runs, delete {shown(directory.lock)}"
     return f"{holder} {what}{since}, and one process at a time may; {fix}"
 
 
 # -- taking ------------------------------------------------------------------------------------------------
 
 
-class _HeldError(Exception):
-    def __init__(self, holder: Holder) -> None:
-        super().__init__(str(holder))
-        self.holder = holder
+def _taken(directory: RunDirectory, holder: Holder) -> tuple[int, Holder | None]:
+    """Take the lock. Return its open file, and the dead holder before.
 
-
-def _taken(path: Path, holder: Holder) -> tuple[Holder, int | None, Holder | None]:
-    """Take the lock. Return its holder, its open file or None where the file alone decides, and the dead holder before.
-
-    Raises `_HeldError`, and `OSError` if the lock cannot be written.
+    Raises `JournalError` if another process holds it or the file system has no locks, and `OSError` if the lock cannot
+    be written.
     """
+    path = directory.lock
     give_up_at = time.monotonic() + PATIENCE_S
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:
-            match _flock(file, fcntl.LOCK_EX):
-                case "unsupported":
-                    holder = replace(holder, has_flock=False)
-                    return holder, None, _taken_by_file(path, holder)
-                case "held" if time.monotonic() > give_up_at:
-                    raise _HeldError(_read(file) or UNKNOWN)
-                case "taken" if _is_at(file, path):  # else its holder removed it meanwhile
+            if _locked(directory, file):
+                if _is_at(file, path):  # else its holder removed it meanwhile
                     before = _read(file)
-                    if before is not None and _holds_without_flock(before):
-                        raise _HeldError(before)
                     _write(file, holder)
                     kept, file = file, -1
-                    return holder, kept, before
+                    return kept, before
+            elif time.monotonic() > give_up_at:
+                raise JournalError(f"run {directory.name}: {held_text(directory, _read(file) or UNKNOWN)}")
         finally:
             if file >= 0:
                 os.close(file)
         time.sleep(LOOK_S)
 
 
-def _holds_without_flock(holder: Holder) -> bool:
-    """Return True for a holder of a file that is not locked: its file system has no locks, or only seems to."""
-    return holder.is_alive or not (holder.has_flock or holder.has_ended)
-
-
-def _taken_by_file(path: Path, holder: Holder) -> Holder | None:
-    """Take the lock without the system's help, and return the dead holder before.
-
-    Whoever creates the file `lock.after-TOKEN` succeeds the holder with that token, and only it may replace `lock`. It
-    removes its own file last, so one who comes later finds another token in `lock`.
-    """
-    give_up_at = time.monotonic() + PATIENCE_S
-    while True:
-        before = _named(path)
-        markers = _succeed(path, before, holder)
-        try:
-            if _named(path) == before:
-                _replace(path, holder)
-                return before
-        finally:
-            for marker in reversed(markers):
-                marker.unlink(missing_ok=True)
-        if time.monotonic() > give_up_at:
-            raise _HeldError(_named(path) or UNKNOWN)
-        time.sleep(LOOK_S)
-
-
-def _succeed(path: Path, before: Holder | None, holder: Holder) -> list[Path]:
-    """Create the file that says who succeeds a dead holder. Return it, and those of successors that died at it.
-
-    Raises `_HeldError` if a holder or a successor has not ended.
-    """
-    markers = list[Path]()
-    while True:
-        if before is not None and not before.has_ended:
-            raise _HeldError(before)
-        markers.append(path.with_name(f"{path.name}.after-{'nobody' if before is None else before.token}"))
-        with contextlib.suppress(FileExistsError):
-            file = os.open(markers[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                _write(file, holder)
-            finally:
-                os.close(file)
-            return markers
-        before = _named(markers[-1])
-        if before is None:
-            if time.time() - markers[-1].stat().st_mtime < YOUNG_S:
-                raise _HeldError(UNKNOWN)
-            markers.pop().unlink(missing_ok=True)
-
-
-def _replace(path: Path, holder: Holder) -> None:
-    new = path.with_name(f"{path.name}.{holder.token}")
-    new.touch(0o600)
-    new.write_bytes(holder.to_line())
-    new.replace(path)
+def _locked(directory: RunDirectory, file: int) -> bool:
+    try:
+        return _flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        directory.lock.unlink(missing_ok=True)
+        what = f"{shown(directory.path)} is on a file system without locks ({error.strerror})"
+        why = "which keep two processes from writing an eval run at once"
+        fix = "keep runs in another folder, with --osmosis-set output.dir=FOLDER or [output] dir"
+        raise JournalError(f"run {directory.name}: {what}, {why}; {fix}") from error
 
 
 # -- inheriting --------------------------------------------------------------------------------------------
@@ -277,14 +192,13 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _flock(file: int, kind: int) -> Literal["taken", "held", "unsupported"]:
+def _flock(file: int, kind: int) -> bool:
+    """Lock a file, and return False if another process holds it. Raises `OSError` where there are no locks."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        return "held"
-    except OSError:
-        return "unsupported"
-    return "taken"
+        return False
+    return True
 
 
 def _is_at(file: int, path: Path) -> bool:
@@ -298,18 +212,6 @@ def _is_at(file: int, path: Path) -> bool:
 def _read(file: int) -> Holder | None:
     """Return the holder that the first line names, None if it names none."""
     return Holder.of_line(os.pread(file, MOST_BYTES, 0).partition(b"\n")[0])
-
-
-def _named(path: Path) -> Holder | None:
-    """Return the holder that a file names, None for a file that is missing or names none."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        return _read(file)
-    finally:
-        os.close(file)
 
 
 def _write(file: int, holder: Holder) -> None:

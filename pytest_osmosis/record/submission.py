@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ PLAN_OPTION = "--osmosis-plan-file"
 LOCK_OPTION = "--osmosis-lock-fd"
 SECRETS_OPTION = "--osmosis-secrets-file="
 MOST_BYTES = 1 << 22
-NO_LOCK = -1
-"""The value of that option where the file system has no locks that could be inherited."""
 
 
 def typed_words(words: Sequence[str]) -> Sequence[str]:
@@ -66,10 +64,9 @@ class SubmissionPlan:
 
 def note_submission(directory: RunDirectory, process: Holder, arguments: Sequence[str], folder: Path) -> None:
     """Note in a run directory which process runs it in the background, with which arguments for pytest, and where."""
-    journal_bytes = directory.journal.stat().st_size if directory.journal.exists() else 0
     document = {
         "schema_version": SCHEMA_VERSION,
-        "process": asdict(replace(process, journal_bytes=journal_bytes)),
+        "process": asdict(process),
         "arguments": list(arguments),
         "folder": str(folder),
     }

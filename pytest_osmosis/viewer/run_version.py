@@ -8,7 +8,6 @@ from typing import NamedTuple
 from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
-from pytest_osmosis.record.submission import submitted_process
 
 _State = tuple[int, int, int, int]
 """The times, the size and the number of a file."""
@@ -16,11 +15,10 @@ _WATCHED = ("manifest", "journal", "results", "lock", "submission")
 
 
 class RunVersion(NamedTuple):
-    """The states of the files, None for those that are missing, the process that writes them, and the submitted one."""
+    """The states of the files, None for those that are missing, and the process that writes them."""
 
     files: tuple[_State | None, ...]
     holder: Holder | None
-    submitted_is_alive: bool
 
     def only_journal_differs(self, before: RunVersion) -> bool:
         """Return True if the same process has written to the journal since, and nothing else has changed."""
@@ -29,14 +27,13 @@ class RunVersion(NamedTuple):
             *before.files[:journal],
             *before.files[journal + 1 :],
         ]
-        return same_files and self.holder is not None and self[1:] == before[1:]
+        return same_files and self.holder is not None and self.holder == before.holder
 
 
 def run_version(directory: RunDirectory) -> RunVersion:
     """Return the version of an eval run's files, of which none is read whole."""
-    submitted = submitted_process(directory)
     files = tuple(_state(getattr(directory, name)) for name in _WATCHED)
-    return RunVersion(files, holder_of(directory), submitted is not None and submitted.is_alive)
+    return RunVersion(files, holder_of(directory))
 
 
 def _state(path: Path) -> _State | None:

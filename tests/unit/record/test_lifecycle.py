@@ -289,19 +289,6 @@ def test_a_killed_process_leaves_a_failed_run(tmp_path: Path) -> None:
     assert lifecycle.WAS_KILLED in KILLED
 
 
-def test_a_submitted_run_is_pending_while_its_process_lives_and_has_loaded_nothing(tmp_path: Path) -> None:
-    """The process takes the lock some time after its submission, if the file system has no locks."""
-    directory = RunDirectory(tmp_path)
-    written(directory.path, [began(0), ended(1, "stopped", "interrupted")])
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    note_submission(directory, Holder.process(process.pid), [], tmp_path)
-    assert lifecycle_of(directory).status == "pending"
-    with directory.journal.open("ab") as journal:
-        journal.write(encode(began(2, resumed=True)))
-    process.communicate(b"\n")
-    assert lifecycle_of(directory).was_killed
-
-
 def test_a_submitted_run_that_never_began_refers_to_its_log(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "mine")
     directory.path.mkdir()

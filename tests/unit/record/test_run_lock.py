@@ -1,7 +1,8 @@
-"""The lock of a run directory, between real processes: with the system's locks, and where it has none."""
+"""The lock of a run directory, between real processes."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -12,7 +13,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,13 +22,6 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock, holder_of
 from pytest_osmosis.text.paths import shown
 
-NO_FLOCK = """
-import errno, fcntl
-def refused(file, kind):
-    raise OSError(errno.ENOLCK, "No locks available")
-fcntl.flock = refused
-"""
-"""A file system without locks, as some network mounts are."""
 TAKE = """
 import sys
 from pathlib import Path
@@ -70,26 +63,15 @@ def line_of(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().rstrip("\n")
 
 
-@pytest.fixture(params=["", NO_FLOCK], ids=["flock", "no flock"])
-def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The code with which each program begins; this process has the same system."""
-    code: str = request.param
-    if code:
-        names: dict[str, Any] = {}
-        monkeypatch.setattr("fcntl.flock", __import__("fcntl").flock)  # restores it
-        exec(code, names)
-    return code
-
-
-def test_one_process_at_a_time_holds_the_lock(tmp_path: Path, start: Start, system: str) -> None:
+def test_one_process_at_a_time_holds_the_lock(tmp_path: Path, start: Start) -> None:
     directory = RunDirectory(tmp_path)
     assert holder_of(directory) is None
-    first = start(system + HOLD)
+    first = start(HOLD)
     assert line_of(first) == "taken from None"
     holder = holder_of(directory)
     assert holder is not None
     assert (holder.pid, holder.machine) == (first.pid, socket.gethostname())
-    second = start(system + HOLD)
+    second = start(HOLD)
     assert re.fullmatch(
         rf"refused: run {re.escape(tmp_path.name)}: process {first.pid} on {re.escape(socket.gethostname())} has been "
         r"writing it since 20..-..-.. ..:.. UTC, and one process at a time may; "
@@ -99,16 +81,16 @@ def test_one_process_at_a_time_holds_the_lock(tmp_path: Path, start: Start, syst
     first.communicate("")
     assert holder_of(directory) is None
     assert list(tmp_path.iterdir()) == []
-    assert line_of(start(system + HOLD)) == "taken from None"
+    assert line_of(start(HOLD)) == "taken from None"
 
 
-def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, start: Start, system: str) -> None:
-    first = start(system + HOLD)
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, start: Start) -> None:
+    first = start(HOLD)
     line_of(first)
     first.kill()
     first.communicate()
     assert holder_of(RunDirectory(tmp_path)) is None
-    second = start(system + HOLD)
+    second = start(HOLD)
     assert line_of(second) == f"taken from {first.pid}"
     holder = holder_of(RunDirectory(tmp_path))
     assert holder is not None
@@ -117,13 +99,13 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, start: Start
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_many_that_take_over_at_once_one_succeeds(tmp_path: Path, start: Start, system: str) -> None:
+def test_of_many_that_take_over_at_once_one_succeeds(tmp_path: Path, start: Start) -> None:
     for _ in range(3):
-        dead = start(system + HOLD)
+        dead = start(HOLD)
         line_of(dead)
         dead.kill()
         dead.communicate()
-        rivals = [start(f"{system}\nimport sys\nsys.stdin.readline()\n{HOLD}") for _ in range(6)]
+        rivals = [start(f"import sys\nsys.stdin.readline()\n{HOLD}") for _ in range(6)]
         for rival in rivals:
             assert rival.stdin is not None
             rival.stdin.write("go\n")
@@ -134,35 +116,6 @@ def test_of_many_that_take_over_at_once_one_succeeds(tmp_path: Path, start: Star
         for rival in rivals:
             rival.communicate("")
         assert list(tmp_path.iterdir()) == []
-
-
-def test_a_process_that_reuses_the_id_of_a_dead_one_holds_nothing(tmp_path: Path, start: Start, system: str) -> None:
-    other = start("import sys; print('there', flush=True); sys.stdin.read()")
-    assert line_of(other) == "there"
-    named = json.loads(Holder.this_process("rollouts").to_line())
-    stale = {**named, "pid": other.pid, "started": "1", "has_flock": not system}
-    (tmp_path / "lock").write_text(json.dumps(stale) + "\n")
-    assert holder_of(RunDirectory(tmp_path)) is None
-    assert line_of(start(system + HOLD)) == f"taken from {other.pid}"
-
-
-def test_a_process_on_another_machine_counts_as_alive_without_flock(tmp_path: Path, start: Start, system: str) -> None:
-    named = json.loads(Holder.this_process("rollouts").to_line())
-    (tmp_path / "lock").write_text(json.dumps({**named, "machine": "elsewhere", "has_flock": not system}) + "\n")
-    said = line_of(start(system + HOLD))
-    if system:
-        assert "on elsewhere has been writing it" in said
-        assert said.endswith(f"if it no longer runs, delete {shown(tmp_path / 'lock')}")
-        assert holder_of(RunDirectory(tmp_path)) is not None
-    else:
-        assert said == f"taken from {os.getpid()}"
-
-
-def test_a_file_system_that_only_seems_to_have_locks(tmp_path: Path, start: Start) -> None:
-    seeming = "import fcntl\nfcntl.flock = lambda *_: None\n"
-    first = start(seeming + HOLD)
-    line_of(first)
-    assert line_of(start(seeming + HOLD)).startswith(f"refused: run {tmp_path.name}: process {first.pid} on ")
 
 
 def test_the_children_that_a_holder_forks_do_not_hold_the_lock(tmp_path: Path, start: Start) -> None:
@@ -194,20 +147,6 @@ sys.stdin.read()
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_successor_that_died_while_it_took_over_is_succeeded(tmp_path: Path, start: Start) -> None:
-    dead = [start("pass") for _ in range(2)]
-    for process in dead:
-        process.communicate()
-    holder = json.loads(Holder.this_process("rollouts").to_line())
-    first, second = ({**holder, "pid": each.pid, "has_flock": False, "token": f"t{each.pid}"} for each in dead)
-    (tmp_path / "lock").write_text(json.dumps(first) + "\n")
-    (tmp_path / f"lock.after-{first['token']}").write_text(json.dumps(second) + "\n")
-    process = start(NO_FLOCK + HOLD)
-    assert line_of(process) == f"taken from {first['pid']}"
-    process.communicate("")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("content", [b"", b"\n", b"{", b"\xff\n", b'{"pid": "x"}\n', b"[1]\n", b"x" * 10_000])
 def test_a_lock_that_names_nobody_is_taken(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lock").write_bytes(content)
@@ -221,7 +160,7 @@ def test_a_lock_that_names_nobody_is_taken(tmp_path: Path, content: bytes) -> No
     assert not (tmp_path / "lock").exists()
 
 
-def test_a_lock_is_readable_by_its_owner_only(tmp_path: Path, system: str) -> None:
+def test_a_lock_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     lock = RunLock.take(RunDirectory(tmp_path))
     assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
     lock.close()
@@ -234,6 +173,23 @@ def test_looking_at_a_lock_does_not_hold_it(tmp_path: Path) -> None:
         assert holder_of(directory) is not None
         lock.close()
         assert holder_of(directory) is None
+
+
+def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(file: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    directory = RunDirectory(tmp_path / "mine")
+    directory.path.mkdir()
+    with pytest.raises(JournalError) as refused:
+        RunLock.take(directory)
+    assert str(refused.value) == (
+        f"run mine: {shown(directory.path)} is on a file system without locks (No locks available), which keep two "
+        "processes from writing an eval run at once; keep runs in another folder, with "
+        "--osmosis-set output.dir=FOLDER or [output] dir"
+    )
+    assert holder_of(directory) is None
 
 
 def test_a_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
@@ -260,7 +216,6 @@ sys.stdin.read()
 def test_a_lock_that_is_handed_down_is_held_until_its_heir_ends(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     lock = RunLock.take(directory)
-    assert lock.file is not None
     heir = subprocess.Popen(
         [sys.executable, "-c", INHERIT, str(tmp_path), str(lock.file)],
         stdin=subprocess.PIPE,
