@@ -23,26 +23,18 @@ CONTROL = re.compile(
 )
 """Characters that no line of ours contains. Bytes that are not UTF-8 count as lone surrogates."""
 ANNOTATION = re.compile(r"^::(?:error|notice) [^\n]*\n?", re.MULTILINE)
-LEAST_PIECE, MOST_PIECE = 8, 16
-"""This much of the beginning or the end of a secret is too much of it."""
 DEEP_BYTES = 1_000_000
 """Larger contents are decoded once."""
 
 
 def secrets(content: bytes, values: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each secret that `content` holds in any shape; `values` by the names of their variables."""
+    """Yield a line for each secret that `content` holds, also encoded; `values` by the names of their variables."""
     text = content.decode("utf-8", "surrogateescape")
     for how, view in views(text, depth=2 if len(content) < DEEP_BYTES else 1).items():
         for name, value in values.items():
-            found = next((piece for piece in _pieces(value.strip()) if piece in view), None)
-            if found is not None:
-                yield f"holds the value of {name}{how}: {_around(view, view.index(found))}"
-
-
-def _pieces(value: str) -> Iterator[str]:
-    length = max(LEAST_PIECE, min(MOST_PIECE, len(value) * 2 // 3))
-    for whole in dict.fromkeys([value, _without_blanks(value)]):
-        yield from (whole, whole[:length], whole[-length:])
+            at = view.find(value.strip())
+            if at >= 0:
+                yield f"holds the value of {name}{how}: {_around(view, at)}"
 
 
 def views(text: str, depth: int) -> dict[str, str]:
@@ -63,52 +55,28 @@ def views(text: str, depth: int) -> dict[str, str]:
     return found
 
 
-def _without_blanks(text: str) -> str:
-    return re.sub(r"[\s\x00-\x1f\u00ad\u200b-\u200f\u2060\ufeff]|\\+[nrt]", "", text)
-
-
 def _from_json(text: str) -> str:
     text = re.sub(r"\\+u([0-9a-fA-F]{4})|\\+x([0-9a-fA-F]{2})", lambda found: chr(int(found[1] or found[2], 16)), text)
     return re.sub(r"\\+([\"'/\\])", r"\1", text)
 
 
 def _from_base64(text: str) -> str:
-    return "\n".join(_decoded_runs(text, r"[A-Za-z0-9+/_-]{8,}", 4, _base64_text))
+    """Return each run of digits decoded from each of the places at which a group of four may begin."""
+    runs = re.findall(r"[A-Za-z0-9+/_-]{8,}", text)
+    return "\n".join(_base64_text(run[offset:]) for run in runs for offset in range(4))
 
 
 def _base64_text(run: str) -> str:
     plain = run.replace("-", "+").replace("_", "/")
-    return base64.b64decode(plain[: len(plain) // 4 * 4]).decode("latin-1") + _last_of(plain)
-
-
-def _last_of(run: str) -> str:
-    """Return what the characters after the last group of four hold."""
-    rest = run[len(run) // 4 * 4 :]
-    return base64.b64decode(rest + "A" * (4 - len(rest))).decode("latin-1")[: len(rest) - 1] if len(rest) > 1 else ""
-
-
-def _from_hexadecimal(text: str) -> str:
-    return "\n".join(_decoded_runs(text, r"[0-9a-fA-F]{16,}", 2, _hexadecimal_text))
-
-
-def _hexadecimal_text(run: str) -> str:
-    return bytes.fromhex(run[: len(run) // 2 * 2]).decode("utf-8", "replace")
-
-
-def _decoded_runs(text: str, pattern: str, group: int, decode: Callable[[str], str]) -> Iterator[str]:
-    """Yield each run of digits decoded from each of the places at which a group of digits may begin."""
-    for run in re.findall(pattern, text):
-        for offset in range(group):
-            yield decode(run[offset:])
+    plain = plain[: -1 if len(plain) % 4 == 1 else None]  # a digit alone holds no byte
+    return base64.b64decode(plain + "=" * (-len(plain) % 4)).decode("utf-8", "replace")
 
 
 DECODERS: Mapping[str, Callable[[str], str]] = {
-    "without blanks": _without_blanks,
     "from JSON": _from_json,
     "from HTML": html.unescape,
     "from a URL": unquote,
     "from base64": _from_base64,
-    "from hexadecimal digits": _from_hexadecimal,
 }
 
 

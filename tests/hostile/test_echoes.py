@@ -24,21 +24,14 @@ EIGHT = "aB3$eF7!"
 BYTES = KEY.encode()
 SHAPES = (
     KEY,
-    f"{KEY[:9]}\n\t {KEY[9:]}",
-    " ".join(KEY),
-    "\u200b".join(KEY),
     json.dumps(json.dumps(KEY)),
-    "".join(f"\\u{ord(char):04x}" for char in KEY),
+    json.dumps(KEY).replace("/", "\\/"),
     html.escape(KEY),
-    "".join(f"&#x{ord(char):x};" for char in KEY),
     quote(KEY, safe=""),
-    "".join(f"%{byte:02X}" for byte in BYTES),
+    quote(quote(KEY)),
     f"https://user:{KEY}@host/v1",
-    BYTES.hex(),
-    BYTES.hex().upper(),
     *(base64.b64encode(b"u:x"[:n] + BYTES).decode() for n in range(3)),
     *(base64.urlsafe_b64encode(b"u:x"[:n] + BYTES).decode() for n in range(3)),
-    base64.encodebytes(b"x" * 50 + BYTES).decode(),
     f" {EIGHT}\u00a0",
     f"x{EIGHT}x",
     base64.b64encode(EIGHT.encode()).decode(),
@@ -53,7 +46,7 @@ def _replies() -> list[Behaviour]:
         "type": "function",
         "function": {"name": KEY, "arguments": json.dumps({KEY: ALL})},
     }
-    message = {"role": "assistant", "content": ALL, KEY: {BYTES.hex(): [ALL]}, "tool_calls": [tool_call]}
+    message = {"role": "assistant", "content": ALL, KEY: {quote(KEY): [ALL]}, "tool_calls": [tool_call]}
     return [
         *(reply(shape) for shape in SHAPES),
         data(completion(message, model=ALL, id=KEY, system_fingerprint=KEY)),
@@ -62,11 +55,14 @@ def _replies() -> list[Behaviour]:
         data({KEY: KEY, "error": {KEY: ALL}}),
         body(f'{{"choices": [{{"message": {KEY}'),
         body(ALL.encode()),
-        body(f"<html>{html.escape(ALL)}</html>", content_type="text/html"),
-        *(status(code, {"error": {"message": SHAPES[code % 20], "code": KEY}}) for code in (400, 404, 418, 422)),
+        body(f"<html>{html.escape(KEY)}</html>", content_type="text/html"),
+        *(
+            status(code, {"error": {"message": SHAPES[code % len(SHAPES)], "code": KEY}})
+            for code in (400, 404, 418, 422)
+        ),
         status(400, {"detail": [{KEY: ALL}]}),
         status(429, {"error": {"message": ALL, "type": KEY}}, retry_after=quote(KEY), x_request_id=quote(KEY)),
-        redirect(f"http://user:{quote(KEY)}@127.0.0.1/{quote(quote(KEY))}?key={BYTES.hex()}"),
+        redirect(f"http://user:{quote(KEY)}@127.0.0.1/{quote(quote(KEY))}?key={quote(KEY)}"),
     ]
 
 
@@ -121,7 +117,7 @@ async def rollout(ctx):
     sys.stdout.buffer.write(ALL.encode())
     logging.error("%s", {{KEY: ALL}})
     warnings.warn(ALL)
-    subprocess.run(["sh", "-c", "echo $MY_KEY; echo $MY_KEY | base64 >&2; echo $MY_KEY | od -An -tx1 | tr -d ' '"])
+    subprocess.run(["sh", "-c", "echo $MY_KEY; echo $MY_KEY | base64 >&2"])
     os.write(2, KEY[:7].encode()); os.write(2, KEY[7:].encode())
     sys.__stderr__.write(ALL)
     if ctx.row_index == 1:
@@ -169,7 +165,7 @@ def test_an_inline_eval_redacts_too(hostile: HostileWorkspace) -> None:
         "import os\n"
         "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n"
         "    key = os.environ['MY_KEY']\n"
-        "    print(key, key.encode().hex(), '::error::x')\n"
+        "    print(key, repr(key), '::error::x')\n"
         "    if extra_info.get('reward'):\n        raise ValueError(key)\n"
         "    return 0.0\n",
     )

@@ -84,7 +84,6 @@ def test_problems_of_a_config_do_not_quote_secrets(secrets: HostileWorkspace) ->
     result = secrets.run(CONFIG, f"--osmosis-n={API_KEY}", f"--osmosis-set=evaluation.limit={TOKEN}")
     assert result.ret == 4
     assert "[OPENAI_API_KEY]" in result.stderr.str()
-    assert "[LONG_TOKEN]..." in result.stderr.str()
 
 
 def test_problems_of_a_file_that_is_not_toml_do_not_quote_secrets(secrets: HostileWorkspace) -> None:

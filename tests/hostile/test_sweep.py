@@ -41,10 +41,6 @@ COMMANDS = (
 )
 SHAPES = {
     "as it is": KEY,
-    "half": KEY[:11] + "...",
-    "other half": "..." + KEY[-10:],
-    "over lines": KEY[:5] + "\n        " + KEY[5:],
-    "letter by letter": " ".join(KEY),
     "in JSON": json.dumps(KEY),
     "in JSON within JSON": json.dumps(json.dumps(KEY).replace("/", "\\/")),
     "every letter in JSON": "".join(f"\\u{ord(char):04X}" for char in KEY),
@@ -54,11 +50,8 @@ SHAPES = {
     "in HTML, in JSON": json.dumps("".join(f"&#x{ord(char):x};" for char in KEY)).replace("&", "\\u0026"),
     "in a URL": quote(KEY, safe=""),
     "in a URL, lower case": "".join(f"%{byte:02x}" for byte in BYTES),
-    "hexadecimal": "0" + BYTES.hex(),
-    "hexadecimal, upper case": BYTES.hex().upper(),
     **{f"base64 after {n} bytes": base64.b64encode(b"a:b"[:n] + BYTES).decode() for n in range(4)},
     **{f"base64url after {n} bytes": base64.urlsafe_b64encode(b"a:b"[:n] + BYTES).decode() for n in range(4)},
-    "base64 over lines": base64.encodebytes(b"x" * 52 + BYTES).decode(),
     "base64 in a URL": quote(base64.b64encode(BYTES).decode(), safe=""),
 }
 
