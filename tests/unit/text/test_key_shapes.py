@@ -51,3 +51,13 @@ def test_a_key_is_found_in_any_text(key: str) -> None:
 def test_other_text_is_left_alone(text: str) -> None:
     assert key_in(text) is None
     assert without_keys(text) == text
+
+
+def test_what_is_no_text_is_left_alone() -> None:
+    value = [1, 2.5, True, None, {"a": 0}]
+    assert key_in(value) is None
+    assert without_keys(value) == value
+
+
+def test_text_without_the_beginning_of_a_key_holds_none() -> None:
+    assert not may_hold_key('{"content": "nothing of the kind"}')

@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import re
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -15,59 +16,58 @@ from hypothesis import strategies as st
 from pytest_osmosis.text.redaction import Redaction
 
 KEY = "sk-Ab3/x+9.Zq_7&'tail'ä<\\\"> \n=="
-REDACTION = Redaction({"KEY": KEY})
+
+
+@pytest.fixture
+def redaction() -> Redaction:
+    return Redaction({"KEY": KEY})
 
 
 def _as_go(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return _in_json(text, ascii=False).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _lower(url: str) -> str:
     return re.sub("%..", lambda escape: escape[0].lower(), url)
 
 
+def _in_json(text: str, *, ascii: bool = True) -> str:
+    return json.dumps(text, ensure_ascii=ascii)[1:-1]
+
+
 SHAPES = {
     "as it is": KEY,
     "on one line": " ".join(KEY.split()),
-    "in JSON": json.dumps(KEY)[1:-1],
-    "in JSON within JSON": json.dumps(json.dumps(f"<{KEY}>")),
-    "in JSON with its letters": json.dumps(KEY, ensure_ascii=False),
-    "in JSON with its letters within JSON": json.dumps(json.dumps(KEY, ensure_ascii=False)),
-    "in JSON by PHP": json.dumps(KEY).replace("/", "\\/"),
+    "in JSON": _in_json(KEY),
+    "in JSON within JSON": _in_json(_in_json(KEY)),
+    "in JSON with its letters": _in_json(KEY, ascii=False),
+    "in JSON with its letters within JSON": _in_json(_in_json(KEY, ascii=False)),
+    "in JSON by PHP": _in_json(KEY).replace("/", "\\/"),
+    "in JSON by PHP with its letters": _in_json(KEY, ascii=False).replace("/", "\\/"),
     "in JSON by Go": _as_go(KEY),
-    "in JSON by Go within JSON": json.dumps(_as_go(KEY)),
-    "in Python": repr(KEY),
-    "in JSON by PHP within Python": repr(f"'{json.dumps(KEY)}'").replace("/", "\\\\/"),
+    "in JSON by Go within JSON": _in_json(_as_go(KEY)),
+    "in Python": repr(KEY)[1:-1],
+    "in JSON by PHP within Python": repr(f"'{_in_json(KEY)}").replace("/", "\\\\/")[3:-1],
     "in HTML": html.escape(KEY),
-    "in HTML in JSON": json.dumps(html.escape(KEY)),
+    "in HTML within JSON": _in_json(html.escape(KEY)),
     "in a URL": quote(KEY, safe=""),
     "in a path of a URL": quote(KEY),
     "in a query of a URL": quote_plus(KEY),
     "in a URL, lower case": _lower(quote(KEY, safe="")),
     "in a query of a URL, lower case": _lower(quote_plus(KEY)),
     "twice in a URL": quote(quote(KEY, safe="")),
-    "userinfo of a URL": f"https://user:{quote(KEY, safe='')}@host/v1",
-    **{
-        f"base64 after {n} bytes": base64.b64encode(b"u:::"[:n] + KEY.encode() + b"!?"[: n % 3]).decode()
-        for n in range(4)
-    },
-    **{f"base64url after {n} bytes": base64.urlsafe_b64encode(b"u:::"[:n] + KEY.encode()).decode() for n in range(4)},
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_secret_in_another_shape_is_redacted_and_the_text_around_it_stays(shape: str) -> None:
-    redacted = REDACTION.text(f"before {SHAPES[shape]} after")
-    assert redacted.count("[KEY]") == 1
-    assert redacted.startswith("before ")
-    assert redacted.endswith(" after")
-    assert "Zq_7" not in redacted
+def test_a_secret_in_another_shape_is_redacted_and_the_text_around_it_stays(redaction: Redaction, shape: str) -> None:
+    assert redaction.text(f"before {SHAPES[shape]} after") == "before [KEY] after"
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_shape_is_redacted_in_events_and_in_their_keys(shape: str) -> None:
+def test_a_shape_is_redacted_in_events_and_in_their_keys(redaction: Redaction, shape: str) -> None:
     event = {"ev": "rollout", "row": 0, "messages": [{"role": "tool", "content": SHAPES[shape], SHAPES[shape]: [1]}]}
-    (message,) = json.loads(REDACTION.event(event))["messages"]
+    (message,) = json.loads(redaction.event(event))["messages"]
     assert message["content"].count("[KEY]") == 1
     assert list(message)[2].count("[KEY]") == 1
 
@@ -86,14 +86,17 @@ def test_any_secret_is_found_in_what_encoders_make_of_it(value: str) -> None:
         assert redaction.may_be_in(json.dumps({"content": f"<{shape}>"}).encode())
 
 
-@pytest.mark.parametrize("length", range(8, 14))
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("after", [b"", b"\xff", b"\xffz"])
 @pytest.mark.parametrize("before", range(4))
-def test_base64_is_found_as_far_as_the_value_alone_decides_it(length: int, before: int) -> None:
-    value = "aZ09~!$x+/=?%&"[:length]
-    redaction = Redaction({"KEY": value})
-    found = {redaction.text(base64.b64encode(bytes(before) + value.encode() + after).decode()) for after in (b"", b"z")}
-    assert all("[KEY]" in text for text in found)
-    assert max(len(text.replace("[KEY]", "")) for text in found) <= 4 + 4 + 4
+@pytest.mark.parametrize("length", [9, 10, 11])
+def test_of_base64_those_digits_are_redacted_that_the_value_alone_decides(
+    length: int, before: int, after: bytes, encode: Callable[[bytes], bytes]
+) -> None:
+    value = "~?~>~\u00ff~?~>"[: length - 1]  # of which one character has two bytes
+    digits = encode(b"\xff" * before + value.encode() + after).decode()
+    first, end = -(-8 * before // 6), 8 * (before + length) // 6
+    assert Redaction({"KEY": value}).text(digits) == f"{digits[:first]}[KEY]{digits[end:]}"
 
 
 @pytest.mark.parametrize(
@@ -103,9 +106,9 @@ def test_base64_is_found_as_far_as_the_value_alone_decides_it(length: int, befor
         *(" ".join(KEY), f"{KEY[:5]}\n{KEY[5:]}", KEY[:-1], KEY[1:], KEY.encode().hex()),
     ],
 )
-def test_other_text_stays(text: str) -> None:
-    assert REDACTION.text(text) == text
-    assert not REDACTION.may_be_in(json.dumps({"content": text}).encode())
+def test_other_text_stays(redaction: Redaction, text: str) -> None:
+    assert redaction.text(text) == text
+    assert not redaction.may_be_in(json.dumps({"content": text}).encode())
 
 
 def test_nothing_is_suspected_without_secrets() -> None:
