@@ -6,12 +6,10 @@ files, and may be called in several threads at once.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import eval_in, home_above, is_run, listing_order, stored
@@ -19,7 +17,7 @@ from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.viewer.comparing import comparison_page
 from pytest_osmosis.viewer.history import MOST_RUNS, PastRun, history_page, past_run
-from pytest_osmosis.viewer.live import LiveRun, LiveRuns
+from pytest_osmosis.viewer.live import LiveRun, LiveRuns, encoded
 from pytest_osmosis.viewer.run_list import RunList
 
 
@@ -53,11 +51,7 @@ class Dashboard:
             return encoded(self._list.page(_workspace(home), _runs_in(home)))
 
     def run(self, name: str) -> bytes:
-        return encoded(self._run(name).page())
-
-    def changes(self, name: str, since: int) -> bytes:
-        """Return the changes of an eval run since the page with the number `since`."""
-        return encoded(self._run(name).changes(since))
+        return self._run(name).page()
 
     def conversation(self, name: str, at: int) -> bytes:
         """Return the conversation of the run at a position of its page, "null" if nothing of it is stored."""
@@ -103,11 +97,6 @@ class Dashboard:
 
 def _runs_in(home: Path) -> list[Path]:
     return [run for run in home.glob("*") if is_run(run)]
-
-
-def encoded(page: Any) -> bytes:
-    """Return a page as JSON, in ASCII."""
-    return json.dumps(page, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def _workspace(home: Path) -> str:

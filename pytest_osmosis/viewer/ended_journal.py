@@ -17,7 +17,7 @@ from pytest_osmosis.record.journal import checked
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import FOLDS, RunRecord, Settling
 from pytest_osmosis.results.stored_results import POSITION, Replayed, Replaying
-from pytest_osmosis.viewer.journal_index import ChangedRuns, ConversationIndex, ConversationPlaces, excerpt_of
+from pytest_osmosis.viewer.journal_index import ConversationIndex, ConversationPlaces, excerpt_of
 
 _ROLLOUT = re.compile(
     rb'\{"ev":"rollout","row":(?P<row>\d+),"run":(?P<run>\d+)(?:,"model_tag":"(?P<tag>\w+)")?,"attempt":(?P<attempt>\d+),'
@@ -45,10 +45,10 @@ class EndedJournal:
     def found(self) -> Replayed:
         return self._replaying.found
 
-    def read(self) -> ChangedRuns:
+    def read(self) -> None:
         """Read the journal, once. Raises `JournalError` if it cannot be read, or a byte of it was changed."""
         if self._is_read:
-            return ChangedRuns(frozenset())
+            return
         try:
             with open_file(self.journal) as file:
                 self._read(file)
@@ -56,7 +56,6 @@ class EndedJournal:
             raise JournalError(f"{self.journal}: cannot be read: {error}") from error
         self._replaying.ledger.records = dict(self._records)
         self._is_read = True
-        return ChangedRuns(frozenset(self._records), all=True)
 
     def places(self, run: RunId) -> ConversationPlaces | None:
         """Return where the conversation of a run is, None if nothing of it is stored."""

@@ -27,16 +27,6 @@ _LOOKED_AT_CHARS = 1000
 _READ_BYTES = 1 << 14
 
 
-class ChangedRuns(NamedTuple):
-    """The runs about which new events were read. With `all`, any other run may have changed too."""
-
-    runs: frozenset[RunId]
-    all: bool = False
-
-    def __bool__(self) -> bool:
-        return self.all or bool(self.runs)
-
-
 class ConversationPlaces(NamedTuple):
     """The positions of a conversation's lines in a journal: of the rollout, and of the last event about each score."""
 
@@ -73,13 +63,11 @@ class ConversationIndex:
 class JournalIndex:
     """The index of the journal at a path. `read` takes what is new; before that it is empty.
 
-    `begun` are the runs that began in the last session and have not ended. `generation` counts the journals that were
-    at the path: after a new one, nothing that was said before counts.
+    `begun` are the runs that began in the last session and have not ended.
     """
 
     def __init__(self, journal: Path) -> None:
         self.journal = journal
-        self.generation = 0
         self._file: tuple[int, int] | None = None
         self._clear()
 
@@ -95,42 +83,28 @@ class JournalIndex:
         """The fold so far."""
         return self._replaying.found
 
-    @property
-    def end(self) -> int:
-        """The position after the last line that was read."""
-        return self._end
-
-    def read(self) -> ChangedRuns:
+    def read(self) -> None:
         """Read the new lines. Raises `JournalError` for a line that is not valid.
 
-        Without a journal nothing has changed: it is there once the user's code is loaded.
+        There is no journal until the user's code is loaded.
         """
         try:
             status = self.journal.stat()
         except OSError:
-            return ChangedRuns(frozenset())
-        file, is_new = (status.st_dev, status.st_ino), False
+            return
+        file = status.st_dev, status.st_ino
         if self._file is not None and (file != self._file or status.st_size < self._end):
             self._clear()
-            self.generation += 1
-            is_new = True
         self._file = file
         if status.st_size == self._end:
-            return ChangedRuns(frozenset(), is_new)
-        changed = set[RunId]()
-        concerns_all = is_new
+            return
         for event, end in events_from(self.journal, self._end, self._n_lines + 1):
             position, self._end, self._n_lines = self._end, end, self._n_lines + 1
             for each in self._replaying.apply(event, position):
                 if each["ev"] in FOLDS:
-                    run = RunId.of(each)
-                    self._take(run, each)
-                    changed.add(run)
-                else:
-                    concerns_all = True
-                    if each["ev"] == "began":
-                        self.begun.clear()
-        return ChangedRuns(frozenset(changed), concerns_all)
+                    self._take(RunId.of(each), each)
+                elif each["ev"] == "began":
+                    self.begun.clear()
 
     def places(self, run: RunId) -> ConversationPlaces | None:
         """Return where the conversation of a run is, None if nothing of it is stored."""

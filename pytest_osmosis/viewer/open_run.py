@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.stored_results import StoredResults, cost_of, read_stored, row_digests_of, stored_now
+from pytest_osmosis.results.stored_results import StoredResults, read_stored, row_digests_of, stored_now
 from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
 from pytest_osmosis.viewer.ended_journal import EndedJournal
-from pytest_osmosis.viewer.journal_index import ChangedRuns, JournalIndex, JournalSlices
-from pytest_osmosis.viewer.run_page import SharedTexts, Slices, columns_of, head_of, rows_of, runs_of
-from pytest_osmosis.viewer.shapes import RunColumns, RunHead, RunPage
-from pytest_osmosis.viewer.slices import slices_of
+from pytest_osmosis.viewer.journal_index import JournalIndex, JournalSlices
+from pytest_osmosis.viewer.run_page import run_page, runs_of
+from pytest_osmosis.viewer.shapes import RunPage
 
 
 class OpenRun:
@@ -34,18 +32,21 @@ class OpenRun:
         self.index = _index(directory, results)
         self.stored: StoredResults
         self.runs: Sequence[RunId] = ()
-        self._texts = SharedTexts()
         self._dataset: DatasetRows | None = None
         self._slices_of_journal = JournalSlices(directory.journal)
 
-    def read(self) -> ChangedRuns:
+    def read(self) -> None:
         """Read what is new."""
-        changed = self.index.read()
+        self.read_journal()
         self.take()
-        return changed
+
+    def read_journal(self) -> None:
+        """Read what is new in the journal."""
+        self.index.read()
+        self.close()  # it may be another file than the one that conversations were cut out of
 
     def take(self) -> None:
-        """Take what `index` has read, and read the other files."""
+        """Take what `read_journal` has read, and read the other files."""
         self.stored = self._stored()
         self.runs = runs_of(self.stored)
 
@@ -55,48 +56,16 @@ class OpenRun:
             return stored_now(run, self._results, self.index.found)
         return read_stored(run, self.index.found, with_rows=False)
 
-    def page(self, seq: int = 0) -> RunPage:
+    def page(self) -> RunPage:
         """Return the page on all that was read."""
         digests = row_digests_of(self.stored.run, self.index.found)
-        rows = rows_of(self.runs, digests, self.prompts)
-        columns = columns_of(self.stored, self.runs, rows["index"], self._texts, self.index.begun)
-        return RunPage(seq=seq, head=self.head(), rows=rows, runs=columns)  # after the columns, which add errors
-
-    def head(self) -> RunHead:
-        """Return the head of the page."""
-        results = self.stored.results
-        slices = [] if results is None else slices_of(results, self.dataset, self.rows)
-        return head_of(self.stored, self._texts, Slices(slices, self.dataset.problem))
-
-    def columns(self, at: Sequence[int]) -> RunColumns:
-        """Return some runs in columns, by their positions in `runs`. Before it, `head` lacks their new errors."""
-        runs = [self.runs[each] for each in at]
-        return columns_of(self.stored, runs, self.rows, self._texts, self.index.begun)
-
-    def new_columns(self, at: Sequence[int]) -> RunColumns:
-        """Return some runs in columns, as the events have them that were read since `read`, without its statistics."""
-        runs = [self.runs[each] for each in at]
-        records = [self.index.found.ledger.records[run] for run in runs]
-        costs = {record.run: cost_of(self.stored.run, None, record) for record in records}
-        known = {run: cost for run, cost in costs.items() if cost is not None}
-        now = replace(self.stored, records=records, costs_usd=known)
-        return columns_of(now, runs, self.rows, self._texts, self.index.begun)
-
-    @property
-    def texts(self) -> SharedTexts:
-        """The errors and finish reasons to which columns refer."""
-        return self._texts
-
-    @property
-    def rows(self) -> list[int]:
-        """The indices of the rows of `runs`."""
-        return list(dict.fromkeys(run.row for run in self.runs))
+        return run_page(self.stored, self.runs, digests, self.prompts, self.dataset, self.index.begun)
 
     @property
     def dataset(self) -> DatasetRows:
         """The rows of the dataset, which is read once."""
         if self._dataset is None:
-            self._dataset = dataset_rows(self.stored.run, self.rows)
+            self._dataset = dataset_rows(self.stored.run, list(dict.fromkeys(run.row for run in self.runs)))
         return self._dataset
 
     @property

@@ -6,7 +6,6 @@ All numbers are those of `results`, so they are those of results.json where ther
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import get_args
 
 from pytest_osmosis.files.shapes import ShapeFault
@@ -22,6 +21,7 @@ from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule
+from pytest_osmosis.viewer.dataset_rows import DatasetRows
 from pytest_osmosis.viewer.figures import curves_of, functions_of
 from pytest_osmosis.viewer.rerun_command import rerun_command
 from pytest_osmosis.viewer.run_row import row_of
@@ -31,8 +31,9 @@ from pytest_osmosis.viewer.shapes import (
     RowColumns,
     RunColumns,
     RunHead,
-    SlicesShape,
+    RunPage,
 )
+from pytest_osmosis.viewer.slices import slices_of
 
 OUTCOMES: Sequence[Outcome] = get_args(Outcome)
 BOUNDARIES: Sequence[str] = get_args(Boundary)
@@ -40,37 +41,39 @@ ERROR_CHARS = 300
 NO_THRESHOLDS = "the manifest, which an earlier version wrote, holds no thresholds: nothing is known about what passed"
 
 
-@dataclass(slots=True)
-class Texts:
-    """Texts that many runs share, each once. Positions stay as they are while an eval run goes on."""
+def run_page(
+    stored: StoredResults,
+    runs: Sequence[RunId],
+    digests: Mapping[int, str],
+    prompts: Mapping[int, str],
+    dataset: DatasetRows,
+    begun: Collection[RunId],
+) -> RunPage:
+    """Return the page of an eval run. `digests` and `prompts` are by row, `begun` are runs of the last session."""
+    places = {row: place for place, row in enumerate(dict.fromkeys(run.row for run in runs))}
+    known = {record.run: record for record in stored.records}
+    others = stored.replayed.ledger.records
+    records = [known.get(run) or others.get(run) or RunRecord(run) for run in runs]
+    errors = _Texts(map(_error, records))
+    finish_reasons = _Texts(record.finish_reason for record in records)
+    return RunPage(
+        head=_head(stored, dataset, list(places), errors.all, finish_reasons.all),
+        rows=RowColumns(
+            index=list(places),
+            digest=[digests.get(row, "") for row in places],
+            prompt=[prompts.get(row, "") for row in places],
+        ),
+        runs=_columns(stored, records, places, begun, errors.places, finish_reasons.places),
+    )
 
-    all: list[str] = field(default_factory=list)
-    _places: dict[str, int] = field(default_factory=dict)
 
-    def place(self, text: str | None) -> int:
-        """Return the position of a text, -1 for None."""
-        if text is None:
-            return -1
-        if text not in self._places:
-            self._places[text] = len(self.all)
-            self.all.append(text)
-        return self._places[text]
+class _Texts:
+    """Texts that many runs share: each once in `all`, and the `places` of the runs' own, -1 for None."""
 
-
-@dataclass(frozen=True, slots=True)
-class SharedTexts:
-    """The errors and the finish reasons of an eval run."""
-
-    errors: Texts = field(default_factory=Texts)
-    finish_reasons: Texts = field(default_factory=Texts)
-
-
-@dataclass(frozen=True, slots=True)
-class Slices:
-    """The slices of an eval run, or the reason why there are none of its dataset."""
-
-    slices: Sequence[SlicesShape] = ()
-    none: str = ""
+    def __init__(self, texts: Iterable[str | None]) -> None:
+        known: dict[str | None, int] = {None: -1}
+        self.places = [known.setdefault(text, len(known) - 1) for text in texts]
+        self.all = [text for text in known if text is not None]
 
 
 # -- runs --------------------------------------------------------------------------------------------------
@@ -99,41 +102,32 @@ def _planned(stored: StoredResults) -> Iterable[RunId]:
     return stored.run.manifest.selected.runs()
 
 
-def rows_of(runs: Sequence[RunId], digests: Mapping[int, str], prompts: Mapping[int, str]) -> RowColumns:
-    """Return the rows of runs."""
-    rows = list(dict.fromkeys(run.row for run in runs))
-    return RowColumns(
-        index=rows,
-        digest=[digests.get(row, "") for row in rows],
-        prompt=[prompts.get(row, "") for row in rows],
-    )
-
-
-def columns_of(
-    stored: StoredResults, runs: Sequence[RunId], rows: Sequence[int], texts: SharedTexts, begun: Collection[RunId]
+def _columns(
+    stored: StoredResults,
+    records: Sequence[RunRecord],
+    rows: Mapping[int, int],
+    begun: Collection[RunId],
+    errors: Sequence[int],
+    finish_reasons: Sequence[int],
 ) -> RunColumns:
-    """Return runs in columns. `rows` are the indices of all rows; `begun` are runs of the last session."""
-    places = {row: place for place, row in enumerate(rows)}
-    known = {record.run: record for record in stored.records}
-    others = stored.replayed.ledger.records
+    """Return runs in columns. `rows` are the places of rows by their index."""
     rule = None if stored.results is None else stored.results.pass_rule
     in_flight = begun if stored.status == "running" else set()
-    records = [known.get(run) or others.get(run) or RunRecord(run) for run in runs]
     finished = [record.scores if record.status == "finished" else {} for record in records]
     return RunColumns(
-        row=[places[run.row] for run in runs],
-        run=[run.index for run in runs],
-        model=[int(run.is_baseline) for run in runs],
+        row=[rows[record.run.row] for record in records],
+        run=[record.run.index for record in records],
+        model=[int(record.run.is_baseline) for record in records],
         outcome=[OUTCOMES.index(_outcome(record, rule, record.run in in_flight)) for record in records],
         boundary=[_boundary(record, rule) for record in records],
-        error=[texts.errors.place(_error(record)) for record in records],
+        error=errors,
         scores={name: [scores.get(name) for scores in finished] for name in _functions(stored)},
         metrics=_metrics(records),
         duration_ms=[record.duration_ms if record.rolled else None for record in records],
         tokens=[record.tokens for record in records],
-        cost_usd=[stored.costs_usd.get(run) for run in runs],
+        cost_usd=[stored.costs_usd.get(record.run) for record in records],
         turns=[record.turns for record in records],
-        finish_reason=[texts.finish_reasons.place(record.finish_reason) for record in records],
+        finish_reason=finish_reasons,
         chunk=[],
         line=[],
     )
@@ -191,8 +185,13 @@ def _metrics(records: Sequence[RunRecord]) -> dict[str, list[float | None]]:
 # -- the head ----------------------------------------------------------------------------------------------
 
 
-def head_of(stored: StoredResults, texts: SharedTexts, slices: Slices, html_conversations: str = "all") -> RunHead:
-    """Return the head of an eval run's page."""
+def _head(
+    stored: StoredResults,
+    dataset: DatasetRows,
+    rows: Sequence[int],
+    errors: Sequence[str],
+    finish_reasons: Sequence[str],
+) -> RunHead:
     manifest, results = stored.run.manifest, stored.results
     baseline = None if manifest.baseline is None else manifest.baseline.model
     return RunHead(
@@ -207,15 +206,15 @@ def head_of(stored: StoredResults, texts: SharedTexts, slices: Slices, html_conv
         gates=[GateShape(gate=gate["gate"], state=gate["state"]) for gate in stored.document.get("gates", ())],
         functions=[] if results is None else list(functions_of(stored.document, results)),
         curves=[] if results is None else list(curves_of(results)),
-        slices=slices.slices,
-        no_slices=slices.none,
+        slices=[] if results is None else slices_of(results, dataset, rows),
+        no_slices=dataset.problem,
         results=None if results is None else {key: each for key, each in stored.document.items() if key not in MANY},
         outcomes=OUTCOMES,
         boundaries=BOUNDARIES,
-        errors=list(texts.errors.all),
-        finish_reasons=list(texts.finish_reasons.all),
+        errors=errors,
+        finish_reasons=finish_reasons,
         rerun=rerun_command(stored.run),
-        html_conversations=html_conversations,
+        html_conversations="all",
     )
 
 

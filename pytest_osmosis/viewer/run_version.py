@@ -20,15 +20,6 @@ class RunVersion(NamedTuple):
     files: tuple[_State | None, ...]
     holder: Holder | None
 
-    def only_journal_differs(self, before: RunVersion) -> bool:
-        """Return True if the same process has written to the journal since, and nothing else has changed."""
-        journal = _WATCHED.index("journal")
-        same_files = [*self.files[:journal], *self.files[journal + 1 :]] == [
-            *before.files[:journal],
-            *before.files[journal + 1 :],
-        ]
-        return same_files and self.holder is not None and self.holder == before.holder
-
 
 def run_version(directory: RunDirectory) -> RunVersion:
     """Return the version of an eval run's files, of which none is read whole."""

@@ -1,13 +1,15 @@
 """The dashboard's server: one page, its bundle, and an api of JSON, over HTTP.
 
-Each request passes `Access` first. Files are read in threads, so that a large eval run delays no other request. The
-page may load nothing but its own bundle and ask nobody but this server, and nobody may frame it.
+Each request passes `Access` first. Files are read in threads, so that a large eval run delays no other request. A
+browser that asks for the page that it has, by its ETag, is answered with 304. The page may load nothing but its own
+bundle and ask nobody but this server, and nobody may frame it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 import json
 import logging
 import signal
@@ -17,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Thread
 
-from aiohttp import web
+from aiohttp import ETag, web
 from aiohttp.typedefs import Handler
 
 from pytest_osmosis.errors import OsmosisError
@@ -124,7 +126,6 @@ class DashboardServer:
         return {
             "runs": lambda _: pages.runs(),
             f"runs/{name}": lambda request: pages.run(_name(request)),
-            f"runs/{name}/changes": lambda request: pages.changes(_name(request), _number(request, "from")),
             f"runs/{name}/conversations/{{at:[0-9]{{1,9}}}}": lambda request: pages.conversation(
                 _name(request), int(request.match_info["at"])
             ),
@@ -171,13 +172,16 @@ class DashboardServer:
     def _answering(self, made: Callable[[web.Request], bytes]) -> Handler:
         """Return a handler that answers with JSON, which `made` returns in a thread."""
 
+        def answer(request: web.Request) -> web.Response:
+            body = self._clean(made(request))
+            tag = ETag(hashlib.sha256(body).hexdigest(), is_weak=True)  # the same for a packed body
+            is_same = tag in (request.if_none_match or ())
+            response = web.Response(status=304) if is_same else _response(request, body, "application/json")
+            response.etag = tag
+            return response
+
         async def handle(request: web.Request) -> web.StreamResponse:
-            loop = asyncio.get_running_loop()
-            packs = "gzip" in request.headers.get("Accept-Encoding", "")
-            body, headers = await loop.run_in_executor(
-                self._threads, lambda: _packed(self._clean(made(request)), packs=packs)
-            )
-            return web.Response(body=body, content_type="application/json", headers=headers)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, answer, request)
 
         return handle
 
@@ -203,16 +207,17 @@ def _number(request: web.Request, name: str) -> int:
     return int(text)
 
 
-def _packed(body: bytes, *, packs: bool) -> tuple[bytes, Mapping[str, str]]:
-    """Return a body, packed if it is worth it and `packs`, and the headers that say so."""
-    if not packs or len(body) < LEAST_GZIP_BYTES:
-        return body, {}
-    return gzip.compress(body, GZIP_LEVEL, mtime=0), {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+def _response(request: web.Request, body: bytes, content_type: str) -> web.Response:
+    """Return an answer, packed if it is worth it and the browser can unpack it."""
+    headers: Mapping[str, str] = {}
+    if len(body) >= LEAST_GZIP_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+        body = gzip.compress(body, GZIP_LEVEL, mtime=0)
+        headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    return web.Response(body=body, content_type=content_type, charset="utf-8", headers=headers)
 
 
 def _static(body: bytes, content_type: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
-        packed, headers = _packed(body, packs="gzip" in request.headers.get("Accept-Encoding", ""))
-        return web.Response(body=packed, content_type=content_type, charset="utf-8", headers=headers)
+        return _response(request, body, content_type)
 
     return handle

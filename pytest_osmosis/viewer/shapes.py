@@ -6,7 +6,7 @@ dollars, moments UTC in ISO 8601. None means that a value is not known, or that 
 
 The front end asks for five kinds of pages: the list of eval runs (`RunsPage`), one eval run (`RunPage`), a run of it
 (`Conversation`), two eval runs compared (`ComparisonPage`), and the eval runs of one eval (`HistoryPage`). A dashboard
-gives each on request, and `Changes` of an eval run that is going on. A report holds them all (`ReportIndex`).
+gives each on request. A report holds them all (`ReportIndex`).
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class RunColumns(TypedDict):
 
 
 class RunHead(TypedDict):
-    """An eval run without its rows and runs: what may change while it goes on is all here."""
+    """An eval run without its rows and runs."""
 
     row: RunRow
     path: str
@@ -220,28 +220,11 @@ class RunHead(TypedDict):
 
 
 class RunPage(TypedDict):
-    """An eval run, whole. `seq` counts the changes so far, if it is going on."""
+    """An eval run, whole."""
 
-    seq: int
     head: RunHead
     rows: RowColumns
     runs: RunColumns
-
-
-class Changes(TypedDict):
-    """The changes of an eval run since `seq`: none if `head` is None.
-
-    `runs` are the changed runs, at the positions `at` of `RunPage.runs`, and `rows` rows whose prompt or digest became
-    known, at `rows_at` of `RunPage.rows`. Positions never change: if they had to, `seq` is below the one that was
-    asked for, and the whole page must be asked for again.
-    """
-
-    seq: int
-    head: RunHead | None
-    at: Sequence[int]
-    runs: RunColumns | None
-    rows_at: Sequence[int]
-    rows: RowColumns | None
 
 
 class Conversation(TypedDict):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+import pytest
+from playwright.sync_api import Page, Request, expect
 
 from benchmarks.viewer_runs import SyntheticRun, write_run
 from tests.browser.dashboards import Dashboard
@@ -13,6 +15,12 @@ from tests.browser.growing import NAME, growing
 from tests.browser.pages import Pages, settled
 from tests.browser.viewed import THEN
 from tests.plugin.workspaces import Shell, Workspace
+
+SET_HIDDEN = """(is_hidden) => {
+    Object.defineProperty(document, "hidden", { value: is_hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+"""Does what a browser does as its tab goes to the background, and comes back."""
 
 
 def expect_ended(page: Page, number: int) -> None:
@@ -98,6 +106,41 @@ def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> Non
         write_run(tmp_path, SyntheticRun(THEN, rows=3, n=1))
 
         expect(page.get_by_role("link", name=THEN, exact=True)).to_be_visible()
+        page.close()  # before the dashboard, for which it would ask
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(pages: Pages, tmp_path: Path) -> None:
+    with growing(tmp_path) as run, Dashboard(tmp_path) as dashboard:
+        page = pages.page(server=dashboard.server)
+        page.clock.install()
+        page.goto(dashboard.address(f"run/{NAME}"))
+        settled(page)
+        with page.expect_response(lambda answer: answer.status == HTTPStatus.NOT_MODIFIED):
+            page.clock.fast_forward(1_000)
+        expect_ended(page, 0)
+        run.tell("append 30")
+        expect_ended(page, n_ended(tmp_path))
+        page.close()  # before the dashboard, for which it would ask
+
+
+@pytest.mark.parametrize("view", ["", f"run/{NAME}", f"compare/{NAME}/{NAME}", "history/support"])
+def test_a_page_that_is_not_visible_does_not_poll(pages: Pages, tmp_path: Path, view: str) -> None:
+    with growing(tmp_path), Dashboard(tmp_path) as dashboard:
+        page = pages.page(server=dashboard.server)
+        page.clock.install()
+        page.goto(dashboard.address(view))
+        settled(page)
+        with page.expect_response("**/api/**"):  # it polls
+            page.clock.fast_forward(11_000)
+        page.evaluate(SET_HIDDEN, True)
+        asked: list[Request] = []
+        page.on("request", asked.append)
+        page.clock.run_for(60_000)
+        page.evaluate("fetch('app.css')")  # which is asked for after all that was asked before
+        assert [request.url.rpartition("/")[2] for request in asked] == ["app.css"]
+
+        with page.expect_response("**/api/**"):
+            page.evaluate(SET_HIDDEN, False)
         page.close()  # before the dashboard, for which it would ask
 
 

@@ -59,6 +59,17 @@ def test_the_page_loads_only_its_bundle(running: RunningDashboard) -> None:
         assert headers["Referrer-Policy"] == "no-referrer"
 
 
+def test_a_page_that_a_browser_has_is_not_sent_again(running: RunningDashboard) -> None:
+    paths = ("runs", f"runs/{NAME}", f"comparisons/{NAME}/{NAME}", "histories/sums")
+    tags = {path: running.api(path).headers["Etag"] for path in paths}
+    for path, tag in tags.items():
+        same = running.api(path, If_None_Match=tag)
+        assert (same.status, same.body, same.headers["Etag"]) == (304, b"", tag), path
+        assert same.headers["Cache-Control"] == "no-store"
+        for other in ("", "nonsense", *({*tags.values()} - {tag})):
+            assert running.api(path, If_None_Match=other).status == 200, (path, other)
+
+
 def test_a_request_that_is_refused_says_what_to_do(running: RunningDashboard) -> None:
     refused = running.api("runs", Host="evil.example")
     assert (refused.status, "--allow-host" in refused.text) == (421, True)

@@ -71,8 +71,13 @@ TARGETS = [
         "/api/comparisons/../..",
         "/api/%ff",
     ),
-    *(f"/api/runs/{NAME}/conversations/99999999", f"/api/runs/{NAME}/changes?from=1e9", "/api/histories/..%2f.."),
-    *(f"/api/runs/{NAME}/search?text=", f"/api/runs/{NAME}/search?text=a&from=-1", "/api/runs/" + "a" * 5000),
+    *(f"/api/runs/{NAME}/conversations/99999999", f"/api/runs/{NAME}/changes?from=1", "/api/histories/..%2f.."),
+    *(
+        f"/api/runs/{NAME}/search?text=",
+        f"/api/runs/{NAME}/search?text=a&from=-1",
+        f"/api/runs/{NAME}/search?text=a&from=1e9",
+        "/api/runs/" + "a" * 5000,
+    ),
 ]
 WITHOUT_TOKEN = [
     raw("/api/runs", "Host: 127.0.0.1", "Host: evil.example"),

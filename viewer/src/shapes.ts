@@ -144,19 +144,9 @@ export interface RunHead {
 }
 
 export interface RunPage {
-  seq: number;
   head: RunHead;
   rows: RowColumns;
   runs: RunColumns;
-}
-
-export interface Changes {
-  seq: number;
-  head: RunHead | null;
-  at: number[];
-  runs: RunColumns | null;
-  rows_at: number[];
-  rows: RowColumns | null;
 }
 
 export interface Conversation {

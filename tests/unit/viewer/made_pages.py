@@ -24,7 +24,6 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
     """Return a page of an eval run with one run for each row, of these outcomes (positions in `OUTCOMES`)."""
     n = len(outcomes)
     return {
-        "seq": 0,
         "head": {
             "row": run_row(name), "path": f".osmosis/runs/{name}",
             "models": ["m"], "decide": "run", "circumstances": [],

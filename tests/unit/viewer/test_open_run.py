@@ -47,7 +47,7 @@ def test_a_running_eval_run_has_all_planned_runs_and_keeps_their_places(progress
     run = opened(progress.directory)
     first = run.page()
     progress.append(14)  # 12 starts, the first rollout and its first score
-    changed = run.read()
+    run.read()
     second = run.page()
     progress.append()
     run.read()
@@ -58,7 +58,6 @@ def test_a_running_eval_run_has_all_planned_runs_and_keeps_their_places(progress
 
     assert (first["head"]["row"]["status"], outcomes(first)) == ("running", {"pending": 12})
     assert (second["head"]["row"]["status"], outcomes(second)["running"]) == ("running", 12)
-    assert {len(changed.runs), changed.all} == {12, False}
     assert (second["head"]["row"]["ended"], second["head"]["row"]["selected"]) == (0, 12)
     assert last_of_journal["head"]["row"]["pass_rate"] is None
     assert last["head"]["row"]["status"] == "finished"

@@ -45,11 +45,11 @@ export function useSearches(page: RunPage, texts: string[]): void {
   latest.current = page;
   useEffect(() => {
     if (!source().isLive || !wanted.length) return;
-    let seq = latest.current.seq;
+    let searched = latest.current;
     const control = new AbortController();
     const timer = setInterval(() => {
-      if (latest.current.seq === seq || searches.value.some((each) => each.state !== "done")) return;
-      seq = latest.current.seq;
+      if (latest.current === searched || searches.value.some((each) => each.state !== "done")) return;
+      searched = latest.current;
       for (const each of searches.value) void perform(name, latest.current, { ...each }, control.signal, false);
     }, AGAIN_MS);
     return () => {

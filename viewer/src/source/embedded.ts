@@ -1,5 +1,5 @@
 // The pages of a report, which are all in its file.
-import type { Changes, ComparisonPage, Conversation, HistoryPage, ReportIndex, RunPage, RunsPage, SearchHits } from "../shapes";
+import type { ComparisonPage, Conversation, HistoryPage, ReportIndex, RunPage, RunsPage, SearchHits } from "../shapes";
 import { type Source, SourceError } from "./source";
 import { searcherFor, type TextSearcher } from "./text_search";
 
@@ -20,10 +20,6 @@ export class EmbeddedSource implements Source {
 
   async run(name: string): Promise<RunPage> {
     return page((await this.index).pages[name], `no eval run ${name} in this report`);
-  }
-
-  async changes(): Promise<Changes> {
-    throw new SourceError("a report does not change");
   }
 
   async conversation(_name: string, page: RunPage, at: number): Promise<Conversation | null> {

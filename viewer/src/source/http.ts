@@ -1,28 +1,27 @@
 // The pages of a dashboard, asked of its server.
-import type { Changes, ComparisonPage, Conversation, HistoryPage, RunPage, RunsPage, SearchHits } from "../shapes";
+import type { ComparisonPage, Conversation, HistoryPage, RunPage, RunsPage, SearchHits } from "../shapes";
 import { store, stored } from "../state/stored";
 import { type Source, SourceError } from "./source";
 
 const TOKEN = "osmosis-token";
+const NOT_MODIFIED = 304;
 
 export class HttpSource implements Source {
   readonly isLive = true;
   private readonly token = taken();
+  /** The page that was asked for last, with its ETag: the server sends it again only once it is another. */
+  private last: { path: string; tag: string; page: unknown } | undefined;
 
   runs(): Promise<RunsPage> {
-    return this.get("runs");
+    return this.page("runs");
   }
 
   run(name: string): Promise<RunPage> {
-    return this.get(`runs/${encodeURIComponent(name)}`);
+    return this.page(`runs/${encodeURIComponent(name)}`);
   }
 
-  changes(name: string, seq: number): Promise<Changes> {
-    return this.get(`runs/${encodeURIComponent(name)}/changes?from=${seq}`);
-  }
-
-  conversation(name: string, _page: RunPage, at: number): Promise<Conversation | null> {
-    return this.get(`runs/${encodeURIComponent(name)}/conversations/${at}`);
+  async conversation(name: string, _page: RunPage, at: number): Promise<Conversation | null> {
+    return (await this.get(`runs/${encodeURIComponent(name)}/conversations/${at}`)).json();
   }
 
   async search(
@@ -35,27 +34,36 @@ export class HttpSource implements Source {
     const path = `runs/${encodeURIComponent(name)}/search?text=${encodeURIComponent(text)}`;
     let hits: SearchHits = { at: [], searched: 0, is_whole: false };
     while (!hits.is_whole && !signal.aborted) {
-      hits = await this.get<SearchHits>(`${path}&from=${hits.searched}`, signal);
+      hits = (await (await this.get(`${path}&from=${hits.searched}`, {}, signal)).json()) as SearchHits;
       found(hits);
     }
   }
 
   comparison(a: string, b: string): Promise<ComparisonPage> {
-    return this.get(`comparisons/${encodeURIComponent(a)}/${encodeURIComponent(b)}`);
+    return this.page(`comparisons/${encodeURIComponent(a)}/${encodeURIComponent(b)}`);
   }
 
   history(evalName: string): Promise<HistoryPage> {
-    return this.get(`histories/${encodeURIComponent(evalName)}`);
+    return this.page(`histories/${encodeURIComponent(evalName)}`);
   }
 
-  private async get<T>(path: string, signal?: AbortSignal): Promise<T> {
-    const headers = bearer(await this.token);
+  private async page<T>(path: string): Promise<T> {
+    const last = this.last?.path === path ? this.last : undefined;
+    const response = await this.get(path, last && { "If-None-Match": last.tag });
+    if (last && response.status === NOT_MODIFIED) return last.page as T;
+    const page = (await response.json()) as T;
+    this.last = { path, tag: response.headers.get("ETag")!, page };
+    return page;
+  }
+
+  private async get(path: string, condition: Record<string, string> = {}, signal?: AbortSignal): Promise<Response> {
+    const headers = { ...bearer(await this.token), ...condition };
     const response = await fetch(`api/${path}`, { headers, signal }).catch((error: unknown) => {
       if (signal?.aborted) throw error;
       throw new SourceError("The dashboard does not answer. Is pytest-osmosis view still running?");
     });
-    if (!response.ok) throw new SourceError((await response.text()) || response.statusText);
-    return response.json() as Promise<T>;
+    if (!response.ok && response.status !== NOT_MODIFIED) throw new SourceError((await response.text()) || response.statusText);
+    return response;
   }
 }
 

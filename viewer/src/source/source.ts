@@ -1,13 +1,12 @@
 // Where the pages come from: a report holds them all, a dashboard is asked for each.
-import type { Changes, ComparisonPage, Conversation, HistoryPage, RunPage, RunsPage, SearchHits } from "../shapes";
+import type { ComparisonPage, Conversation, HistoryPage, RunPage, RunsPage, SearchHits } from "../shapes";
 
+/** A page that is asked for again is the same object if nothing has changed. */
 export interface Source {
   /** True for a dashboard: eval runs may change, and more may begin. */
   readonly isLive: boolean;
   runs(): Promise<RunsPage>;
   run(name: string): Promise<RunPage>;
-  /** The changes of an eval run since `seq`; never asked of a report. */
-  changes(name: string, seq: number): Promise<Changes>;
   /** The conversation of the run at a position of `RunPage.runs`; null if it is not here. */
   conversation(name: string, page: RunPage, at: number): Promise<Conversation | null>;
   /** Search all conversations for a text, ignoring case, and tell of new hits as they are found. */

@@ -31,12 +31,12 @@ export interface GridLayout {
   cells: Int32Array;
 }
 
-const layouts = new WeakMap<object, GridLayout>();
+const layouts = new WeakMap<RunPage, GridLayout>();
 
-/** The layout of a page's grid, made once: rows and positions never change. */
+/** The layout of a page's grid, made once. */
 export function gridLayout(page: RunPage): GridLayout {
-  const known = layouts.get(page.rows);
-  if (known && known.cells.length >= page.runs.row.length) return known;
+  const known = layouts.get(page);
+  if (known) return known;
   const { row, run, model } = page.runs;
   const widths: number[] = [];
   for (let at = 0; at < row.length; at++) widths[model[at]] = Math.max(widths[model[at]] ?? 0, run[at] + 1);
@@ -49,7 +49,7 @@ export function gridLayout(page: RunPage): GridLayout {
   const cells = new Int32Array(page.rows.index.length * columns.length).fill(-1);
   for (let at = 0; at < row.length; at++) cells[row[at] * columns.length + begins[model[at]] + run[at]] = at;
   const layout = { columns, cells };
-  layouts.set(page.rows, layout);
+  layouts.set(page, layout);
   return layout;
 }
 

@@ -1,8 +1,7 @@
 // Two eval runs compared: what it came to, in what they differ, and every row, the largest loss first.
 import type { ComparisonPage } from "../shapes";
 import { source } from "../source/source";
-import { isGoingOn } from "../state/live";
-import { usePage } from "../state/page";
+import { isGoingOn, usePage } from "../state/page";
 import { written } from "../state/route";
 import { Empty } from "../ui/empty";
 import { Differences } from "./compare/differences";
@@ -14,7 +13,8 @@ import { Sides } from "./compare/sides";
 import { Problem } from "../ui/parts";
 
 export function CompareView({ a, b, digest }: { a: string; b: string; digest: string | null }) {
-  const page = usePage(() => source().comparison(a, b), [a, b], (compared) => isGoingOn(compared.a) || isGoingOn(compared.b));
+  const goesOn = (compared: ComparisonPage) => isGoingOn(compared.a) || isGoingOn(compared.b);
+  const page = usePage(() => source().comparison(a, b), [a, b], { goesOn, liveMs: 10000 });
   return page.view((compared) => <Comparison page={compared} digest={digest} />);
 }
 

@@ -1,6 +1,6 @@
 // The head of every page: where the reader is, the state of the connection, theme and help.
 import { source } from "../source/source";
-import { connection } from "../state/live";
+import { connection } from "../state/page";
 import { route, runAddress, type View, written } from "../state/route";
 import { isDark, switchTheme } from "../state/theme";
 import { helpIsOpen } from "./help";

@@ -3,14 +3,14 @@ import { Trend } from "../charts/trend";
 import { count, plural } from "../format";
 import type { HistoryPage } from "../shapes";
 import { source } from "../source/source";
-import { isGoingOn } from "../state/live";
-import { usePage } from "../state/page";
+import { isGoingOn, usePage } from "../state/page";
 import { Empty } from "../ui/empty";
 import { FlippingRows } from "./history/flips";
 import { PastRuns } from "./history/past_runs";
 
 export function HistoryView({ evalName }: { evalName: string }) {
-  const page = usePage(() => source().history(evalName), [evalName], (history) => history.points.some(({ row }) => isGoingOn(row)));
+  const goesOn = (history: HistoryPage) => history.points.some(({ row }) => isGoingOn(row));
+  const page = usePage(() => source().history(evalName), [evalName], { goesOn, liveMs: 10000 });
   return page.view((history) => <History page={history} />);
 }
 

@@ -1,7 +1,8 @@
 // One eval run: the verdict first, then its runs, statistics, slices and circumstances.
 import { useEffect, useState } from "preact/hooks";
 import type { RunPage } from "../shapes";
-import { useRunPage } from "../state/live";
+import { source } from "../source/source";
+import { isGoingOn, usePage } from "../state/page";
 import { route, setQuery } from "../state/route";
 import { positionOf } from "../state/run_ids";
 import { useRunQuery } from "../state/run_query";
@@ -19,7 +20,8 @@ import { Statistics } from "./run/statistics";
 const BESIDE = "(min-width: 1000px)";
 
 export function RunView({ name, id }: { name: string; id: string | null }) {
-  return useRunPage(name).view((page) => <RunPageView key={name} name={name} page={page} id={id} />);
+  const run = usePage(() => source().run(name), [name], { goesOn: (page) => isGoingOn(page.head.row), liveMs: 1000, overMs: 10000 });
+  return run.view((page) => <RunPageView key={name} name={name} page={page} id={id} />);
 }
 
 function RunPageView({ name, page, id }: { name: string; page: RunPage; id: string | null }) {

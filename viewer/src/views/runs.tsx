@@ -4,7 +4,7 @@ import type { RunsPage } from "../shapes";
 import { count } from "../format";
 import { source } from "../source/source";
 import { useKeys } from "../state/keys";
-import { useRunsPage } from "../state/live";
+import { isGoingOn, usePage } from "../state/page";
 import { go, route, runJustLeft, setQuery } from "../state/route";
 import { Empty } from "../ui/empty";
 import { sorted } from "../ui/table";
@@ -14,7 +14,7 @@ import { columns, RunsTable } from "./runs/table";
 import { comparePicked, PickedRuns, picked, togglePick } from "./runs/picked";
 
 export function RunsView() {
-  const page = useRunsPage();
+  const page = usePage(() => source().runs(), [], { goesOn: (list) => list.runs.some(isGoingOn), liveMs: 1000, overMs: 2000 });
   const only = page.value && !source().isLive && page.value.runs.length === 1 && !location.hash ? page.value.runs[0].name : null;
   if (only !== null) {
     queueMicrotask(() => go({ name: "run", run: only, id: null }, undefined, true)); // a report of one eval run begins with it
