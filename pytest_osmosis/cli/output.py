@@ -21,8 +21,6 @@ from pytest_osmosis.text.outlet import Outlet
 Color = Literal["auto", "yes", "no"]
 DEFAULT_PAGER = "less"
 NO_PAGER = ("", "cat")
-CLEAR = "\x1b[H\x1b[2J"
-"""Moves to the top left of the terminal and clears it."""
 _YES = ("y", "yes")
 
 
@@ -42,11 +40,6 @@ class CommandOutput:
         """Print lines at once, although more may follow later."""
         self.lines(lines)
         sys.stdout.flush()
-
-    def renew(self, lines: Iterable[str]) -> None:
-        """Print lines at the top of an empty terminal, at once."""
-        sys.stdout.write(CLEAR)
-        self.live(lines)
 
     def complain(self, text: object) -> None:
         """Print an error."""

@@ -69,7 +69,7 @@ def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
         _wait_for_results(directory, process, asked_at)
     except KeyboardInterrupt:
         if not request.json:
-            output.lines(["", f"{directory.name} stops without this command; runs info says when it has"])
+            output.lines(["", f"{directory.name} stops without this command; show says when it has"])
         return INTERRUPTED
     after = lifecycle_of(directory)
     if request.json:

@@ -263,7 +263,7 @@ def _end_lines(plan: SubmissionPlan, directory: RunDirectory, now: Lifecycle) ->
     yield joined(bold(f"submitted: {plan.run}"), dim(waits))
     is_found = directory.path.parent.parts[-2:] == RUNS.parts
     run = plan.run if is_found else shlex.quote(shown(directory.path))
-    yield f"  pytest-osmosis runs info {run}"
+    yield f"  pytest-osmosis show {run}"
     yield f"  pytest-osmosis runs logs {run} --follow"
     yield f"  pytest-osmosis runs stop {run}"
 

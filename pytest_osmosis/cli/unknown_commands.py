@@ -18,6 +18,7 @@ ELSEWHERE: Mapping[str, str] = {
     "upload": "not offered: requests go only to the model",
     "push": "not offered, but for --osmosis-save-to-hf-hub",
     "get": "type pytest-osmosis show NAME",
+    "info": "type pytest-osmosis show NAME",
     "tui": "type pytest-osmosis view",
 }
 """Commands there whose equivalent has another name, and what to do instead."""

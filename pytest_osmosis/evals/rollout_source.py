@@ -33,6 +33,7 @@ from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_progress import Resumption
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.results import files
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.read import PublishedResults
@@ -219,15 +220,6 @@ def spent(prepared: Prepared, rolled: Collection[RunRecord]) -> Spent:
         sum((record.tokens or 0) + (record.judge_tokens or 0) for record in rolled),
         None if None in costs else sum(cost for cost in costs if cost is not None),
     )
-
-
-def lost_text(n: int) -> str:
-    """Return how many rollouts were lost at most: their end is not stored, as their process or session ended before.
-
-    >>> lost_text(1)
-    'up to 1 rollout was lost in flight, possibly billed'
-    """
-    return f"up to {plural(n, 'rollout')} {'was' if n == 1 else 'were'} lost in flight, possibly billed"
 
 
 @dataclass(frozen=True, slots=True)

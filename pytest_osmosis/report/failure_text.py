@@ -12,6 +12,7 @@ from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.conversation import parts_of
 from pytest_osmosis.report.notes import note_lines, reason_in_a_line
 from pytest_osmosis.text.framework_messages import as_chat_messages
+from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of, reason_of, score_line
 
@@ -102,3 +103,12 @@ def _message(message: object) -> str:
         return one_line(json.dumps(message))
     text = escaped(shortened(" ".join(parts_of(message)) or "(no text)", MESSAGE_CHARS))
     return f"{one_line(str(message.get('role')))}: " + text.replace("\n", "\n    ")
+
+
+def lost_text(n: int) -> str:
+    """Return how many rollouts were lost at most: their end is not stored, as their process or session ended before.
+
+    >>> lost_text(1)
+    'up to 1 rollout was lost in flight, possibly billed'
+    """
+    return f"up to {plural(n, 'rollout')} {'was' if n == 1 else 'were'} lost in flight, possibly billed"

@@ -12,7 +12,7 @@ from pytest_osmosis.record.lifecycle import Lifecycle, Status
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.code_version import code_version
-from pytest_osmosis.report.failure_text import answer_line
+from pytest_osmosis.report.failure_text import answer_line, lost_text
 from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
 from pytest_osmosis.report.summary import summary_lines
@@ -80,19 +80,24 @@ STATUSES: Mapping[Status, Callable[[str], StyledText]] = {
 
 
 def circumstances(stored: StoredResults) -> Iterator[str]:
-    """Yield lines on config, model, rows and start of an eval run."""
-    manifest = stored.run.manifest
+    """Yield lines on config, model, rollout, rows and time of an eval run, and on the process that writes it."""
+    manifest, life = stored.run.manifest, stored.lifecycle
     extra: Mapping[str, Any] = manifest.subject.extra
     config = stored.document.get("config", {})
     model = manifest.subject.model + (f", baseline {manifest.baseline.model}" if manifest.baseline is not None else "")
     n = f", n = {manifest.subject.n}" if manifest.subject.n > 1 else ""
-    yield f"{config.get('path', extra['path'])}, model {model}, {extra['dataset']} (rows: {extra['selection']}){n}"
+    rollout = "" if manifest.rollout is None else f", rollout {one_line(manifest.rollout)}"
+    rows = f"{extra['dataset']} (rows: {extra['selection']}){n}"
+    yield f"{config.get('path', extra['path'])}, model {model}{rollout}, {rows}"
     if overridden := config.get("overridden", extra["overridden"]):
         yield f"overridden: {listed(overridden, 8)}"
     provenance = stored.document.get("provenance", {})
     commit = provenance.get("git_commit")
     version = "" if commit is None else f", {code_version(commit, provenance.get('git_dirty'))}"
-    yield f"started {moment(manifest.started_at)}{version}"
+    ended = "" if life.ended_at is None else f", ended {moment(life.ended_at)}"
+    yield f"started {moment(manifest.started_at)}{ended}{version}"
+    if life.holder is not None:
+        yield f"{'being scored again' if life.has_ended else 'written'} by {life.holder}"
 
 
 def remarks(stored: StoredResults) -> Iterator[str]:
@@ -106,6 +111,9 @@ def remarks(stored: StoredResults) -> Iterator[str]:
             yield f"pytest --osmosis-from={shlex.quote(directory.name)} makes results of them, and asks no model"
     elif life.reason is not None and (results is None or results.stopped is None):
         yield f"it {'failed' if life.status == 'failed' else 'was stopped'} before: {life.reason}"
+    n_lost = stored.replayed.ledger.most_lost if life.has_ended and not manifest.replays else 0
+    if n_lost:
+        yield lost_text(n_lost)
     if (command := continuation(stored.run, life)) is not None:
         yield f"to go on, without running again what is stored: {command}"
     if stored.status == "pending":
@@ -167,7 +175,7 @@ def _runs(
         yield from _listed(stored, results, listed_runs, columns)
     elif listing == "failed":
         yield from ("", f"no run failed: {plural(len(judged), 'run')} passed" if judged else "no run ended")
-    yield from _commands(results, lost, command, listing)
+    yield from _commands(stored, results, lost, command, listing)
 
 
 def _unmeasured(results: Results, lost: Sequence[RunRecord]) -> str:
@@ -178,8 +186,10 @@ def _unmeasured(results: Results, lost: Sequence[RunRecord]) -> str:
     return f", {'all' if n == len(lost) else count(n)} of them not measured"
 
 
-def _commands(results: Results, lost: Sequence[RunRecord], command: str, listing: Listing) -> Iterator[str]:
-    """Yield the commands with which to look further."""
+def _commands(
+    stored: StoredResults, results: Results, lost: Sequence[RunRecord], command: str, listing: Listing
+) -> Iterator[str]:
+    """Yield the commands with which to look further, or to stop what is running."""
     commands = []
     if listing == "first" and len(lost) > MOST_LISTED:
         commands.append((f"all {count(len(lost))}:", f"{command} --failed"))
@@ -190,6 +200,8 @@ def _commands(results: Results, lost: Sequence[RunRecord], command: str, listing
             commands.append(("all runs of a row:", f"{command} --row {example.run.row}"))
     if listing != "all" and results.all_records:
         commands.append(("every run:", f"{command} --all"))
+    if not stored.lifecycle.has_ended:
+        commands.append(("to stop it:", f"pytest-osmosis runs stop {shlex.quote(stored.run.directory.name)}"))
     if commands:
         width = max(len(title) for title, _ in commands)
         yield ""

@@ -36,6 +36,7 @@ def runs_json(stored: StoredResults, histories: Iterable[RunHistory]) -> dict[st
 
 def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
     manifest, directory = stored.run.manifest, stored.run.directory
+    extra = manifest.subject.extra
     return {
         "schema_version": SCHEMA_VERSION,
         "eval_run": directory.name,
@@ -44,9 +45,14 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "reason": stored.lifecycle.reason,
         "rescoring": stored.lifecycle.is_being_rescored,
         "eval": manifest.eval,
+        "config": extra["path"],
         "model": manifest.subject.model,
+        "dataset": extra["dataset"],
+        "rollout": manifest.rollout,
         "started_at": manifest.started_at,
+        "ended_at": stored.lifecycle.ended_at,
         "planned_runs": manifest.selected.n_rollouts,
+        "in_flight": len(stored.begun),
         "results": {key: value for key, value in stored.document.items() if key not in _LARGE} or None,
         "runs": runs,
     }

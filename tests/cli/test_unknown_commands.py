@@ -14,6 +14,7 @@ TAKES = "unrecognized argument; an eval takes"
     ("typed", "said"),
     [
         ("eval list --all", "eval list: no command; type pytest-osmosis runs list"),
+        ("eval info nightly", "eval info: no command; type pytest-osmosis show NAME"),
         ("eval stop nightly --yes", "eval stop: no command; type pytest-osmosis runs stop"),
         ("eval submit x.toml", "eval submit: no command; type pytest-osmosis submit"),
         ("eval run x.toml --hosted", f"eval run: no command; {RUN}"),

@@ -38,7 +38,7 @@ for words in json.loads(sys.stdin.read()):
 OF_ONE = (
     *(["show", "{run}"], ["show", "{run}", "--all", "--json"], ["show", "{run}", "row0"]),
     *(["show", "{run}", "row0-run0", "--full"], ["show", "{run}", "row1-run0", "--json"]),
-    *(["runs", "info", "{run}"], ["runs", "info", "{run}", "--json"], ["runs", "export", "{run}"]),
+    ["runs", "export", "{run}"],
     *(["runs", "export", "{run}", "--format=jsonl"], ["runs", "export", "{run}", "--format=prime", "-o", "prime"]),
     ["html", "{run}", "-o", "report.html"],
 )

@@ -33,7 +33,7 @@ def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
     page = shown(workspace).splitlines()
 
     assert page[0] == f"{run.name}: finished"
-    assert page[1] == "  configs/eval/x.toml, model demo/arithmetic, data/x.jsonl (rows: all 4), n = 2"
+    assert page[1] == "  configs/eval/x.toml, model demo/arithmetic, rollout chat, data/x.jsonl (rows: all 4), n = 2"
     blocks = [block.split("\n") for block in "\n".join(page[4:]).split("\n\n")]
     for block in blocks[:3]:  # the verdict, the statistics, the account
         begin = screen.index(block[0])
@@ -107,7 +107,7 @@ def test_a_baseline_model_has_its_runs_in_the_list_of_all(workspace: Workspace) 
     workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
     workspace.run(NAMED)
     page = shown(workspace, "--all")
-    assert "model demo/arithmetic, baseline demo/arithmetic," in page
+    assert "model demo/arithmetic, baseline demo/arithmetic, rollout chat," in page
     assert "baseline demo/arithmetic: pass rate 0.500: 1 of 2 runs passed" in page
     assert "against the baseline demo/arithmetic: " in page
     assert "\nall 4 runs:\n  row0-run0           passed, score 1" in page

@@ -23,11 +23,12 @@ from pytest_osmosis.evals import (
     sampling_text,
 )
 from pytest_osmosis.evals.resume import spent_before
-from pytest_osmosis.evals.rollout_source import ImportedRollouts, NewRollouts, lost_text
+from pytest_osmosis.evals.rollout_source import ImportedRollouts, NewRollouts
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.compat import other_plugins
 from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.report.overview import distinct_names
 from pytest_osmosis.report.summary import last_run_line, stored_line
 from pytest_osmosis.text.lists import listed
