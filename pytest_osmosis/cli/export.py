@@ -1,8 +1,7 @@
-"""`pytest-osmosis runs export`: where the results, the table or the files of an eval run go."""
+"""`pytest-osmosis runs export`: where the results, the runs or the files of an eval run go."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,43 +13,39 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results import files
-from pytest_osmosis.results.export_table import ExportTable, read_table
 from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.results.prime_files import METADATA, RESULTS, eval_run_of, write_prime_files
 from pytest_osmosis.results.publish import redacted, text_of
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.rebuild import differences, rebuild
+from pytest_osmosis.results.run_lines import read_run_lines
 from pytest_osmosis.results.stored_results import read_stored
-from pytest_osmosis.results.table_files import TableFormat, require_pyarrow, table_text, write_table
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 
-_CI = ("CI", "TF_BUILD", "TEAMCITY_VERSION")
-"""Variables of which a runner of CI sets one."""
 _MOST_PLACES = 5
 """Places at which results differ are listed up to this number."""
 
 
-def export_table(folder: Path, name: str, format: TableFormat, to: str | None, output: CommandOutput) -> None:
-    """Write the table of an eval run to a file, or to standard output.
+def export_runs(folder: Path, name: str, to: str | None, output: CommandOutput) -> None:
+    """Write a line on each run of an eval run to a file, or to standard output.
 
-    Raises `OsmosisError` if the eval run cannot be found or read, or the table cannot be written.
+    Raises `OsmosisError` if the eval run cannot be found or read, or the file cannot be written.
     """
-    if format == "parquet":
-        require_pyarrow()
-    if to is None:
-        _print(folder, name, format, output)
-        return
-    path = folder / to
-    why_not = why_not_writable(path)
+    path = None if to is None else folder / to
+    why_not = None if path is None else why_not_writable(path)
     if why_not is not None:
         raise OsmosisError(f"{to}: cannot be written: {why_not}")
-    table = _table(folder, name)
+    lines = read_run_lines(stored(find_run(folder, name)))
+    text = lines.text(output.outlet.redaction)
+    if path is None:
+        output.data(text)
+        return
     try:
-        write_table(table, format, output.outlet.redaction, path)
+        files.write(path, text)
     except OSError as error:
         raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
-    output.lines([f"{shown(path)}: {plural(len(table), 'run')} of {table.run.directory.name}"])
+    output.lines([f"{shown(path)}: {plural(len(lines), 'run')} of {lines.run.directory.name}"])
 
 
 def export_results(folder: Path, name: str, to: str | None, output: CommandOutput) -> None:
@@ -130,18 +125,3 @@ def _differences(run: StoredEvalRun, document: Mapping[str, Any]) -> list[str]:
     more = ", ..." if len(places) > _MOST_PLACES else ""
     shown_places = ", ".join(places[:_MOST_PLACES])
     return [f"the stored {run.results.name} says something else than the journal about {shown_places}{more}"]
-
-
-def _print(folder: Path, name: str, format: TableFormat, output: CommandOutput) -> None:
-    if format == "parquet":
-        raise OsmosisError("--format=parquet: is not text; name a file with -o FILE")
-    if format == "csv" and any(map(os.environ.get, _CI)):
-        raise OsmosisError(
-            "--format=csv: a runner of CI obeys commands in the texts of models, and CSV has no way to escape them; "
-            "name a file with -o FILE"
-        )
-    output.data(table_text(_table(folder, name), format, output.outlet.redaction))
-
-
-def _table(folder: Path, name: str) -> ExportTable:
-    return read_table(stored(find_run(folder, name)))

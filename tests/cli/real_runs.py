@@ -8,12 +8,11 @@ from pathlib import Path
 
 from tests.plugin.workspaces import Shell, Workspace
 
-FORMULA = "=1+1"
-REWARDS = f"""
+REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
     if extra_info.get("reward") == "raises":
         raise ZeroDivisionError("the reward function broke")
-    return {{"score": extra_info["score"], "reason": "{FORMULA}", "metrics": {{"words": len(solution_str.split())}}}}
+    return {"score": extra_info["score"], "reason": "counted", "metrics": {"words": len(solution_str.split())}}
 """
 THEN = (1, 1, 0, 1, None, 1, 1)
 NOW = (1, 0, 1, 0, None, 0, 0)

@@ -13,7 +13,7 @@ from tests.cli.stored_runs import Cli
 
 COMMANDS = (
     *("show x", "show x row0-run0", "show x row0", "show x --json", "runs export x", "html x"),
-    *("runs export x --format=jsonl", "runs export x --format=csv", "runs export x --format=prime -o prime"),
+    *("runs export x --format=jsonl", "runs export x --format=prime -o prime"),
     *("runs compare x y", "runs compare y x --json"),
 )
 

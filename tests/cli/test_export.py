@@ -1,8 +1,7 @@
-"""`pytest-osmosis runs export --format=jsonl|csv|parquet`."""
+"""`pytest-osmosis runs export`."""
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import subprocess
@@ -10,21 +9,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 from pytest_osmosis.record.journal import encode
-from pytest_osmosis.results.export_table import MEMBERS
-from tests.cli.real_runs import FORMULA, RealRuns
+from pytest_osmosis.results.run_lines import MEMBERS
+from tests.cli.real_runs import RealRuns
 from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, Stored
 
 
 @pytest.fixture
 def there(real_runs: RealRuns, typed: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.chdir(real_runs.root)
-    for name in ("CI", "TF_BUILD", "TEAMCITY_VERSION"):
-        monkeypatch.delenv(name, raising=False)
     return typed
 
 
@@ -38,7 +33,7 @@ def test_a_line_for_each_run_holds_what_results_and_conversation_say(there: Cli,
     published = [(row, run) for row in results["rows"] for run in row["runs"]]
     assert len(lines) == len(published) == 14
     for line, (row, run) in zip(lines, published, strict=True):
-        assert list(line) == [*MEMBERS, "messages"]
+        assert list(line) == list(MEMBERS)
         assert (line["row_index"], line["row_digest"]) == (row["row_index"], row["row_digest"])
         same = ("run_index", "scores", "status", "success", "tokens", "cost_usd", "duration_ms", "retries", "attempt")
         assert {key: line[key] for key in same} == {key: run[key] for key in same}
@@ -55,35 +50,11 @@ def test_a_line_for_each_run_holds_what_results_and_conversation_say(there: Cli,
     assert broken["error"] == "rewards:score: ZeroDivisionError: the reward function broke"
 
 
-def test_csv_has_the_same_values_in_flat_columns_and_changes_none(there: Cli, tmp_path: Path) -> None:
-    lines = jsonl(there("runs", "export", "x", "--format=jsonl"))
-    path = tmp_path / "new folder" / "runs.csv"
-    said = there("runs", "export", "x", "--format=csv", "-o", str(path))
-    assert said.endswith(f"runs.csv: 14 runs of {lines[0]['eval_run']}\n")
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert path.read_text() == there("runs", "export", "x", "--format=csv")
-    flat = [key for key, (kind, _) in MEMBERS.items() if kind is not None]
-    assert [key for key in rows[0] if "." not in key] == flat
-    for row, line in zip(rows, lines, strict=True):
-        assert [row[key] for key in ("run", "row_digest", "prompt", "answer")] == [
-            line[key] for key in ("run", "row_digest", "prompt", "answer")
-        ]
-        assert row["passed"] == {True: "true", False: "false", None: ""}[line["passed"]]
-        assert row["scores.rewards:score"] == (str(line["scores"]["rewards:score"]) if line["scores"] else "")
-        assert row["reasons.rewards:score"] == (FORMULA if line["reasons"] else "")
-
-
-def test_parquet_has_the_types_of_its_columns(there: Cli, tmp_path: Path) -> None:
-    lines = jsonl(there("runs", "export", "x", "--format=jsonl"))
-    there("runs", "export", "x", "--format=parquet", "-o", str(tmp_path / "runs.parquet"))
-    table = parquet.read_table(tmp_path / "runs.parquet")
-    types = {field.name: field.type for field in table.schema}
-    assert (types["row_index"], types["passed"]) == (pyarrow.int64(), pyarrow.bool_())
-    assert types["scores.rewards:score"] == types["metrics.rewards:score.words"] == pyarrow.float64()
-    assert table["passed"].to_pylist() == [line["passed"] for line in lines]
-    assert table["scores.rewards:score"].to_pylist() == [line["scores"].get("rewards:score") for line in lines]
-    assert table["answer"].to_pylist() == [line["answer"] for line in lines]
+def test_the_lines_of_a_file_are_those_of_standard_output(there: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "new folder" / "runs.jsonl"
+    said = there("runs", "export", "x", "--format=jsonl", "-o", str(path))
+    assert path.read_text() == there("runs", "export", "x", "--format=jsonl")
+    assert said.endswith(f"runs.jsonl: 14 runs of {jsonl(path.read_text())[0]['eval_run']}\n")
 
 
 def test_an_eval_run_without_results_is_exported_as_far_as_it_got(
@@ -102,31 +73,15 @@ def test_an_eval_run_without_results_is_exported_as_far_as_it_got(
     assert (done["scores"], done["answer"], done["passed"]) == ({"rewards:exact": 0.25}, "two\n\x1b[31mred", None)
 
 
-def test_texts_that_utf8_or_a_column_cannot_hold_do_not_break_a_table(
-    typed: Cli, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_hold_no_secret_and_any_text(typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-proj-0123456789abcdef")
     odd = [{"role": "user", "content": "\ud800 \0 sk-proj-0123456789abcdef"}, {"role": "assistant", "content": "a"}]
-    noted = {
-        **SCORE,
-        "errors": {},
-        "scores": {"rewards:exact": 1, "rewards:style": 1},
-        "ground_truth": {"a": ["\ud800"]},
-    }
-    noted["metrics"] = {"rewards:exact": {"b.c": 1}, "rewards:exact.b": {"c": 2, "\ud800": 3}}
+    noted = {**SCORE, "errors": {}, "ground_truth": {"a": ["\ud800"]}, "metrics": {"rewards:exact": {"\ud800": 3}}}
     stored("odd", {**ROLLOUT, "messages": odd, "n_prompt": 1}, noted, results=None)
     (line,) = jsonl(typed("runs", "export", "odd", "--format=jsonl"))
     assert line["prompt"] == "\ud800 \0 [OPENAI_API_KEY]"
     assert line["ground_truth"] == {"a": ["\ud800"]}
-    for format in ("csv", "parquet"):
-        typed("runs", "export", "odd", f"--format={format}", "-o", f"odd.{format}")
-    (row,) = parquet.read_table(tmp_path / "odd.parquet").to_pylist()
-    with (tmp_path / "odd.csv").open(encoding="utf-8", newline="") as file:
-        (cells,) = csv.DictReader(file)
-    assert row["prompt"] == cells["prompt"] == "\\ud800 \0 [OPENAI_API_KEY]"
-    assert row["ground_truth"] == cells["ground_truth"] == '{"a": ["\\ud800"]}'
-    assert row["metrics.rewards:exact.b.\\ud800"] == 3.0 == float(cells["metrics.rewards:exact.b.\\ud800"])
-    assert [row[f"metrics.rewards:exact.b.c{suffix}"] for suffix in ("", "#2")] == [1.0, 2.0]
+    assert line["metrics"] == {"rewards:exact": {"\ud800": 3}}
 
 
 def test_the_files_of_prime_eval_hold_all_runs_that_ended(there: Cli, real_runs: RealRuns, tmp_path: Path) -> None:
@@ -155,16 +110,10 @@ def test_the_files_of_prime_eval_hold_all_runs_that_ended(there: Cli, real_runs:
     assert "results.jsonl of something else" in other
 
 
-def test_what_cannot_be_exported_says_why(there: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "-o FILE" in there("runs", "export", "x", "--format=parquet", fails=1)
+def test_what_cannot_be_exported_says_why(there: Cli, tmp_path: Path) -> None:
     assert "-o DIR" in there("runs", "export", "x", "--format=prime", fails=1)
-    assert "it is a folder" in there("runs", "export", "x", "--format=csv", "-o", str(tmp_path), fails=1)
-    assert 'did you mean "x"' in there("runs", "export", "xx", "--format=csv", fails=1)
-    monkeypatch.setenv("CI", "true")
-    assert "-o FILE" in there("runs", "export", "x", "--format=csv", fails=1)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    said = there("runs", "export", "x", "--format=parquet", "-o", str(tmp_path / "x"), fails=1)
-    assert 'pip install "pytest-osmosis[parquet]"' in said
+    assert "it is a folder" in there("runs", "export", "x", "--format=jsonl", "-o", str(tmp_path), fails=1)
+    assert 'did you mean "x"' in there("runs", "export", "xx", "--format=jsonl", fails=1)
     assert not list(tmp_path.iterdir())
 
 
@@ -172,13 +121,10 @@ MOST_KB = 30_000
 PEAKS = """
 import pathlib, re
 from pytest_osmosis.cli import main
-from pytest_osmosis.results import table_files
 
-table_files.BYTES_AT_ONCE = 1 << 20  # Parquet takes some seven times that
-for format in ("jsonl", "csv", "parquet"):
-    for run in ("short", "long"):
-        assert main(["runs", "export", run, f"--format={format}", "-o", "out"]) == 0
-        print("peak", re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
+for run in ("short", "long"):
+    assert main(["runs", "export", run, "--format=jsonl", "-o", "out"]) == 0
+    print("peak", re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
 """
 
 
@@ -192,9 +138,8 @@ def test_memory_does_not_grow_with_the_texts(typed: Cli, stored: Stored, tmp_pat
 
     done = subprocess.run([sys.executable, "-c", PEAKS], cwd=tmp_path, capture_output=True, text=True, check=True)
 
-    peaks = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("peak")]
-    grown_kb = [long - short for short, long in zip(peaks[::2], peaks[1::2], strict=True)]
-    assert max(grown_kb) < MOST_KB, grown_kb
+    short, long = (int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("peak"))
+    assert long - short < MOST_KB
 
 
 def test_results_are_exported_as_they_were_written_and_of_a_dead_run_from_its_journal(

@@ -27,12 +27,11 @@ from pytest_osmosis.report.comparison_page import comparison_lines
 from pytest_osmosis.report.prune_lines import plan_lines
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
-from pytest_osmosis.results.export_table import read_table
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.prime_files import write_prime_files
 from pytest_osmosis.results.pruning import PruneRules, prune_plan
 from pytest_osmosis.results.read import read_earlier_results, read_results
-from pytest_osmosis.results.table_files import TableFormat, table_text, write_table
+from pytest_osmosis.results.run_lines import read_run_lines
 from pytest_osmosis.text.outlet import Outlet
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
@@ -152,12 +151,8 @@ def managed() -> list[Callable[[], object]]:
         json.loads(outlet.json(comparison_json(found)))
 
     def exported() -> None:
-        table = read_table(stored(find_run(folder, "x-1")))
-        for line in table_text(table, "jsonl", outlet.redaction):
+        for line in read_run_lines(stored(find_run(folder, "x-1"))).text(outlet.redaction):
             json.loads(line)
-        formats: tuple[TableFormat, ...] = ("csv", "parquet")
-        for format in formats:
-            write_table(table, format, outlet.redaction, folder / "table")
         write_prime_files(stored(find_run(folder, "x-1")), folder / "prime", outlet.redaction)
 
     def pruned() -> None:

@@ -10,18 +10,16 @@ from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
 NAME = "export"
-FORMATS = ("json", "jsonl", "csv", "parquet", "prime")
+FORMATS = ("json", "jsonl", "prime")
 _DESCRIPTION = """\
 Write the results of an eval run, also of one that died, as far as it got. Or
-write its runs as a table, a line for each run, for pandas and other programs:
-its scores, metrics, tokens, cost, prompt, answer and ground truth.
+write a line for each run, for pandas and other programs: its scores, metrics,
+tokens, cost, prompt, answer and ground truth, and the whole conversation.
 """
 _EXAMPLES = """\
 examples:
   pytest-osmosis runs export sums -o results.json
   pytest-osmosis runs export sums --format=jsonl | head -1
-  pytest-osmosis runs export latest --format=csv -o runs.csv
-  pytest-osmosis runs export sums-2026 --format=parquet -o runs.parquet
   pytest-osmosis runs export sums --format=prime -o outputs/sums
 """
 
@@ -29,7 +27,7 @@ examples:
 def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         NAME,
-        help="write the results of an eval run, or its runs as a table",
+        help="write the results of an eval run, or a line for each of its runs",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -40,9 +38,8 @@ def add_parser(commands: Commands) -> None:
         choices=FORMATS,
         default="json",
         metavar="|".join(FORMATS),
-        help="json (default): results.json, made again from the manifest and the journal; or a table of its runs as "
-        "JSON Lines with whole conversations, CSV, or Parquet (needs pytest-osmosis[parquet]); or prime: results.jsonl "
-        "and metadata.json as prime eval writes them",
+        help="json (default): results.json, made again from the manifest and the journal; jsonl: a line for each run, "
+        "with its whole conversation; prime: results.jsonl and metadata.json as prime eval writes them",
     )
     parser.add_argument(
         "-o",
@@ -55,13 +52,8 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    from pytest_osmosis.cli.export import export_prime_files, export_results, export_table
+    from pytest_osmosis.cli.export import export_prime_files, export_results, export_runs
 
-    if options.format == "json":
-        export_results(folder, options.run, options.output, output)
-        return 0
-    if options.format == "prime":
-        export_prime_files(folder, options.run, options.output, output)
-        return 0
-    export_table(folder, options.run, options.format, options.output, output)
+    export = {"json": export_results, "jsonl": export_runs, "prime": export_prime_files}[options.format]
+    export(folder, options.run, options.output, output)
     return 0

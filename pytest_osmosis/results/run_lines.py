@@ -1,17 +1,14 @@
-"""The runs of a stored eval run as a table: a line for each run that had begun, for pandas and others.
+"""The runs of a stored eval run as JSON Lines: a line for each run that had begun, for pandas and others.
 
-A line is a JSON object with the members `MEMBERS`. Flat formats have a column for each member, and for each member of
-those that hold several: `scores.NAME`, `metrics.SOURCE.NAME`. Memory holds the records of the runs, as everywhere, and
-one conversation at a time.
+A line is an object with the members `MEMBERS`. Memory holds the records of the runs, as everywhere, and one
+conversation at a time.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.prices import Price
@@ -23,58 +20,40 @@ from pytest_osmosis.results.read import read_settings
 from pytest_osmosis.results.read_back import price_of
 from pytest_osmosis.results.stored_results import Positions, pass_rule_of, replayed, row_digests_of
 from pytest_osmosis.text.chat_messages import answer_of, text_of
+from pytest_osmosis.text.outlet import ascii_json
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.text.safe import encodable
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 
-Kind = Literal["text", "integer", "number", "flag", "any"]
-Line = Mapping[str, Any]
-
-
-class Column(NamedTuple):
-    """A column of a flat table: its name, the kind of its values, and the path of its member in a line."""
-
-    name: str
-    kind: Kind
-    path: tuple[str, ...]
-
-    def value(self, line: Line) -> Any:
-        """Return the value of a line, None if there is none; JSON that is no text, as text."""
-        value: Any = line
-        for key in self.path:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if self.kind == "any" and value is not None and not isinstance(value, str):
-            return json.dumps(value, ensure_ascii=False)
-        return value
-
-
-MEMBERS: Mapping[str, tuple[Kind | None, str]] = {
-    "eval": ("text", "the eval's name"),
-    "eval_run": ("text", "the name of the eval run"),
-    "model": ("text", "the model as typed"),
-    "model_tag": ("text", "`primary`, or `baseline` for the second model"),
-    "run": ("text", "the run's name, like `row3-run1`"),
+MEMBERS: Mapping[str, tuple[str, str]] = {
+    "eval": ("string", "the eval's name"),
+    "eval_run": ("string", "the name of the eval run"),
+    "model": ("string", "the model as typed"),
+    "model_tag": ("string", "`primary`, or `baseline` for the second model"),
+    "run": ("string", "the run's name, like `row3-run1`"),
     "row_index": ("integer", "the position of the row in the dataset, from 0"),
     "run_index": ("integer", "the number of the run among those of its row, from 0"),
-    "row_digest": ("text", "the digest of the row's content, by which rows of different eval runs are matched"),
-    "status": ("text", "`finished`, `failed`, `skipped` (taken out by its Grader), or `pending` (begun, not ended)"),
+    "row_digest": ("string", "the digest of the row's content, by which rows of different eval runs are matched"),
+    "status": ("string", "`finished`, `failed`, `skipped` (taken out by its Grader), or `pending` (begun, not ended)"),
     "outcome": (
-        "text",
+        "string",
         "`passed`, `failed`, `error`, `skipped`, `pending`, or `scored` if the thresholds are not known",
     ),
-    "passed": ("flag", "true or false; nothing if the run was not measured, so that the mean is that of measured runs"),
-    "success": ("flag", "false if the rollout broke, as in results.json"),
-    "boundary": ("text", "where the run broke"),
-    "error": ("text", "the error of the rollout, or of the functions that gave no score"),
-    "scores": (None, "each function's score"),
-    "errors": (None, "the error of each function that gave no score"),
-    "metrics": (None, "the numbers that functions and agents reported, by source and name"),
-    "reasons": (None, "the reasons that functions gave, by function"),
-    "fields": (None, "further fields that functions and agents reported, by source; JSON"),
-    "prompt": ("text", "the text of the prompt; of several messages, each begins with its role"),
-    "answer": ("text", "the answer that was scored"),
-    "ground_truth": ("any", "the row's ground truth; JSON unless it is text"),
-    "finish_reason": ("text", "the reason why the last answer ends"),
+    "passed": (
+        "boolean",
+        "true or false; nothing if the run was not measured, so that the mean is that of measured runs",
+    ),
+    "success": ("boolean", "false if the rollout broke, as in results.json"),
+    "boundary": ("string", "where the run broke"),
+    "error": ("string", "the error of the rollout, or of the functions that gave no score"),
+    "scores": ("object", "each function's score"),
+    "errors": ("object", "the error of each function that gave no score"),
+    "metrics": ("object", "the numbers that functions and agents reported, by source and name"),
+    "reasons": ("object", "the reasons that functions gave, by function"),
+    "fields": ("object", "further fields that functions and agents reported, by source"),
+    "prompt": ("string", "the text of the prompt; of several messages, each begins with its role"),
+    "answer": ("string", "the answer that was scored"),
+    "ground_truth": ("JSON", "the row's ground truth"),
+    "finish_reason": ("string", "the reason why the last answer ends"),
     "tokens": ("integer", "input and output tokens"),
     "input_tokens": ("integer", "input tokens"),
     "output_tokens": ("integer", "output tokens"),
@@ -82,20 +61,18 @@ MEMBERS: Mapping[str, tuple[Kind | None, str]] = {
     "duration_ms": ("number", "the time of the rollout"),
     "scoring_ms": ("number", "the time of scoring"),
     "retries": ("integer", "requests that were repeated"),
-    "bound": ("text", "the bound of the rollout for which a request was refused"),
+    "bound": ("string", "the bound of the rollout for which a request was refused"),
     "attempt": ("integer", "2 and more if the run was rolled out again"),
+    "messages": ("array", "the whole conversation"),
 }
-"""The members of a line with their meaning. Those without a kind hold several values, and become several columns."""
-ONLY_STRUCTURED = "messages"
-"""The member that flat formats leave out: the whole conversation."""
+"""The type and the meaning of each member."""
 
 
 @dataclass(frozen=True, slots=True)
-class ExportTable:
-    """The table of a stored eval run. `columns` are those of flat formats, in order."""
+class RunLines:
+    """The lines on the runs of a stored eval run."""
 
     run: StoredEvalRun
-    columns: Sequence[Column]
     _rule: PassRule | None
     _prices: Mapping[ModelTag, Price | None]
     _records: Mapping[RunId, RunRecord]
@@ -105,13 +82,13 @@ class ExportTable:
     def __len__(self) -> int:
         return len(self._records)
 
-    def lines(self, redaction: Redaction) -> Iterator[Line]:
+    def text(self, redaction: Redaction) -> Iterator[str]:
         """Yield a line on each run, in the order of the plan, without secrets. Raises `JournalError`."""
         with EventReader(self.run.directory.journal) as reader:
             for run in sorted(self._records, key=plan_order):
                 record = self._records[run]
                 rollout, score = (self._event(reader, kind, record) for kind in ("rollout", "score"))
-                yield redaction.value(self._line(record, rollout, score), unchanged=_OWN)
+                yield f"{ascii_json(redaction.value(self._line(record, rollout, score), unchanged=_OWN))}\n"
 
     def _event(self, reader: EventReader, kind: str, record: RunRecord) -> Event:
         at = self._positions.get((kind, record.run, record.attempt))
@@ -166,7 +143,7 @@ _OWN = frozenset({"model_tag", "run", "row_digest", "status", "outcome", "bounda
 _NO_NOTES: Mapping[str, Any] = {"metrics": {}, "reasons": {}, "fields": {}}
 
 
-def read_table(run: StoredEvalRun) -> ExportTable:
+def read_run_lines(run: StoredEvalRun) -> RunLines:
     """Read an eval run. Raises `OsmosisError` if its results or its journal cannot be read."""
     settings = None if run.results is None else read_settings(run.results)
     found = replayed(run.directory.journal)
@@ -175,53 +152,14 @@ def read_table(run: StoredEvalRun) -> ExportTable:
     if not records:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
     manifest_prices = {tag: price_of(run.manifest.prices.get(tag)) for tag in ModelTag}
-    return ExportTable(
+    return RunLines(
         run,
-        _columns(ledger.scorers, records.values()),
         pass_rule_of(run, settings, ledger.scorers),
         manifest_prices if settings is None else settings.prices,
         records,
         found.positions,
         row_digests_of(run, found),
     )
-
-
-def _columns(scoring: Sequence[str], records: Collection[RunRecord]) -> list[Column]:
-    """Return the columns: one for each member, and for each name that the records have in those of several values."""
-    scorers = dict.fromkeys(scoring)
-    several: dict[str, tuple[Kind, list[tuple[str, ...]]]] = {
-        "scores": ("number", [(name,) for name in {**scorers, **dict.fromkeys(_names(r.scores for r in records))}]),
-        "errors": ("text", [(name,) for name in _names(r.scorer_errors for r in records)]),
-        "metrics": (
-            "number",
-            sorted({(source, name) for r in records for source, found in r.metrics.items() for name in found}),
-        ),
-        "reasons": ("text", [(name,) for name in _names(r.reasons for r in records)]),
-        "fields": ("any", [(name,) for name in _names(r.notes.fields for r in records)]),
-    }
-    columns: list[Column] = []
-    for member, (kind, _) in MEMBERS.items():
-        if kind is not None:
-            columns.append(Column(member, kind, (member,)))
-            continue
-        own_kind, paths = several[member]
-        columns += [Column(encodable(".".join((member, *path)), None), own_kind, (member, *path)) for path in paths]
-    return _distinct(columns)
-
-
-def _names(found: Iterator[Mapping[str, Any]]) -> list[str]:
-    return sorted({name for each in found for name in each})
-
-
-def _distinct(columns: Sequence[Column]) -> list[Column]:
-    """Return columns with a number after the names that others have too: `a.b` of `c`, and `b.c` of `a`."""
-    seen: Counter[str] = Counter()
-    distinct = []
-    for column in columns:
-        seen[column.name] += 1
-        times = seen[column.name]
-        distinct.append(column if times == 1 else column._replace(name=f"{column.name}#{times}"))
-    return distinct
 
 
 def _outcome(record: RunRecord, rule: PassRule | None) -> str:
