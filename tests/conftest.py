@@ -28,7 +28,7 @@ for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]
 os.environ.pop("PYTHONUNBUFFERED", None)  # users' output is buffered
 for of_ci in ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS"):
-    os.environ.pop(of_ci, None)  # pytest cuts no summaries in CI, and the plugin adds annotations
+    os.environ.pop(of_ci, None)  # pytest cuts no summaries in CI
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each session of a test would compile some 300 modules again
 
 

@@ -15,7 +15,7 @@ KNOWN = {
     "demo/server.py": 4,  # a program of its own, which knows no secret
     "plugin/loop.py": 1,  # a constant
     "plugin/output/progress_line.py": 3,  # an empty line, and the line in place, whose name is escaped
-    "plugin/output/terminal.py": 4,  # `write_line`, an escaped title, one of ours, and annotations: commands of ours
+    "plugin/output/terminal.py": 3,  # `write_line`, an escaped title, and one of ours
 }
 
 

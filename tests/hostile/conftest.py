@@ -29,10 +29,10 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-def _obeyed(artefact: Artefact, *, annotates: bool) -> Iterable[str]:
+def _obeyed(artefact: Artefact) -> Iterable[str]:
     """Return what a terminal, a runner of CI or a reader of reports would obey or choke on."""
     if artefact.printed:
-        return control_sequences(artefact.content, annotates=annotates)
+        return control_sequences(artefact.content)
     if artefact.name.endswith((".xml", ".md")):
         return control_characters(artefact.content)
     return ()
@@ -113,9 +113,6 @@ def hostile(
     found = [
         f"{artefact.name}: {problem}"
         for artefact in workspace.artefacts()
-        for problem in [
-            *secrets(artefact.content, workspace.secrets),
-            *_obeyed(artefact, annotates=workspace.annotates),
-        ]
+        for problem in [*secrets(artefact.content, workspace.secrets), *_obeyed(artefact)]
     ]
     assert not found, "\n".join(found)

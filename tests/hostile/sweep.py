@@ -22,7 +22,6 @@ CONTROL = re.compile(
     r"|[\u0300-\u036f]{9}"
 )
 """Characters that no line of ours contains. Bytes that are not UTF-8 count as lone surrogates."""
-ANNOTATION = re.compile(r"^::(?:error|notice) [^\n]*\n?", re.MULTILINE)
 DEEP_BYTES = 1_000_000
 """Larger contents are decoded once."""
 
@@ -87,16 +86,10 @@ def control_characters(content: bytes) -> Iterator[str]:
         yield f"control character: {_around(text, found.start())}"
 
 
-def control_sequences(content: bytes, *, annotates: bool = False) -> Iterator[str]:
-    """Yield a line for each character or command in `content` that a terminal or a runner of CI would obey.
-
-    With `annotates`, the product's own annotations are left out.
-    """
-    text = content.decode("utf-8", "surrogateescape")
-    if annotates:
-        text = ANNOTATION.sub("", text)
+def control_sequences(content: bytes) -> Iterator[str]:
+    """Yield a line for each character or command in `content` that a terminal or a runner of CI would obey."""
     yield from control_characters(content)
-    for command in commands(text):
+    for command in commands(content.decode("utf-8", "surrogateescape")):
         yield f"workflow command of {command}"
 
 

@@ -82,12 +82,6 @@ def test_ordinary_output_is_clean() -> None:
     assert [text for text in texts if list(control_sequences(text.encode()))] == []
 
 
-def test_only_annotations_of_the_product_are_left_out() -> None:
-    ours = b"::error file=data/x.jsonl,line=1,title=x::score 0 < 1\n"
-    assert not list(control_sequences(ours, annotates=True))
-    assert list(control_sequences(ours + b"::set-output name=a::b\n", annotates=True))
-
-
 def planted(value: str, shape: str) -> list[str]:
     return list(secrets(f"before {SHAPES[shape]} after\n".encode(), {"PLANTED": value}))
 

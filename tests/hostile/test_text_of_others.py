@@ -102,8 +102,7 @@ def test_errors_of_code_that_does_not_load_are_shown_as_escapes(hostile: Hostile
     assert hostile.run(CONFIG).ret == 4
 
 
-def test_annotations_are_the_only_commands(hostile: HostileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    hostile.annotates = True
+def test_nothing_is_a_command_on_a_runner_of_ci(hostile: HostileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     page = hostile.root / "job.md"
     for name, value in (("GITHUB_ACTIONS", "true"), ("GITHUB_STEP_SUMMARY", str(page)), ("CI", "true")):
         monkeypatch.setenv(name, value)
@@ -115,11 +114,7 @@ def test_annotations_are_the_only_commands(hostile: HostileWorkspace, monkeypatc
         )
         hostile.write("rewards.py", SAYS_EVERYTHING)
         result = hostile.run(CONFIG, "-rA", "-vv")
-    found = list(commands(result.stdout.str()))
-    assert found
-    assert all(
-        command.startswith(("GitHub: '::error file=data/x.jsonl", "GitHub: '::error file=configs")) for command in found
-    )
+    assert not list(commands(result.stdout.str()))
     assert page.exists()
 
 

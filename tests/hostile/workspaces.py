@@ -45,8 +45,6 @@ class HostileWorkspace(Workspace):
         self._written: dict[Path, bytes] = {}
         self._printed: list[Artefact] = []
         self.secrets: dict[str, str] = {}
-        self.annotates = False
-        """True if annotations of ours, which are workflow commands, may be printed."""
         super().__init__(shell, arguments)
         self.secret("OPENAI_API_KEY", API_KEY)
 

@@ -109,18 +109,18 @@ def outcomes(copy: Copy) -> None:
         prices={"demo/arithmetic": {"input": 1.0, "output": 2.0}},
     )
     copy.write("test_python.py", "def test_python():\n    print('said')\n    assert 0\n")
-    of_github = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(copy.root), "GITHUB_STEP_SUMMARY": "job.md"}
     reports = ("--osmosis-markdown=page.md", "--osmosis-html=report.html", "--osmosis-output=out.json")
-    copy.command(1, X, "test_python.py", "-rA", "-Wdefault", *JUNIT, *JSON_REPORT, *reports, **of_github)
+    copy.command(
+        1, X, "test_python.py", "-rA", "-Wdefault", *JUNIT, *JSON_REPORT, *reports, GITHUB_STEP_SUMMARY="job.md"
+    )
 
 
 def gates(copy: Copy) -> None:
     """Gates on every statistic that hold, fail or are not measured, with n > 1; then without one that decides."""
     copy.eval("x", rows=[PASS, FAIL], evaluation={"n": 2}, gate={"rewards:score": {"mean": ">= 0.5"}})
     copy.eval("y", rows=[PASS, FAIL, BROKEN, PASS], gate={"pass_rate": ">= 0.7"}, limits={"max_errors": 4})
-    of_github = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(copy.root)}
     fails = ("--osmosis-gate=pass_at_2 >= 0.5", "--osmosis-gate=rewards:score pass_hat_2 >= 0.6")
-    copy.command(1, X, *fails, "-rA", *JUNIT, *JSON_REPORT, "--osmosis-markdown=page.md", **of_github)
+    copy.command(1, X, *fails, "-rA", *JUNIT, *JSON_REPORT, "--osmosis-markdown=page.md")
     copy.command(0, X, "--osmosis-gate=pass_rate >= 0.4", "-v", *JUNIT)
     copy.command(9, Y, "-rxE", *JUNIT)
     copy.command(1, Y, "--runxfail", "-q")

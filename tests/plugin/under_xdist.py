@@ -197,9 +197,7 @@ def _blocks(lines: list[str]) -> Iterator[str]:
 def _short_summary(lines: list[str]) -> Iterator[str]:
     end = next((number for number, line in enumerate(lines) if TITLE.match(line)), len(lines))
     yield from sorted(NOT_COLLECTED.sub(r"\1", line) for line in lines[:end])
-    annotations = [line for line in lines[end:] if line.startswith("::")]
-    yield from [line for line in lines[end:] if line not in annotations]
-    yield from sorted(annotations)
+    yield from lines[end:]
 
 
 # -- files ------------------------------------------------------------------------------------------------

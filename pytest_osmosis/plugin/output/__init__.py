@@ -1,1 +1,1 @@
-"""Output of evals: lines in the terminal, a Markdown page, annotations on GitHub."""
+"""Output of evals: lines in the terminal, and a Markdown page."""

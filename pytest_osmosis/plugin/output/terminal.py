@@ -14,7 +14,7 @@ from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4
 
 from pytest_osmosis.evals import FinishedEval, error_text
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, unit_key
-from pytest_osmosis.plugin.output import github_annotations, shown_failures
+from pytest_osmosis.plugin.output import shown_failures
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
 from pytest_osmosis.report.show_command import show_command
@@ -139,10 +139,7 @@ class TerminalSummary:
         if self._printed:
             return
         self._printed = True
-        reports = [report for kind in ("failed", "error") for report in terminal.stats.get(kind, [])]
         try:
-            for line in github_annotations.lines(self._config, reports, self._evals):
-                terminal.write_line(line)
             _print_evals(terminal, self._evals, self._config.get_verbosity())
         except Exception as error:  # a defect of ours: results and verdicts stay
             write_line(terminal, f"osmosis: the summary could not be printed: {error_text(error)}")
