@@ -107,6 +107,11 @@ class Draft:
         """Return True if the value is that of `set_default`."""
         return self._level_of(table, key) == "package"
 
+    def line_of(self, *places: TableKey) -> int:
+        """Return the line on which the TOML sets the first of these keys that is set, 1 if another level sets it."""
+        origin = next((self._origins[place] for place in places if place in self._origins), None)
+        return 1 if origin is None or origin.level != "file" else origin.order()[1]
+
     def table(self, name: str) -> dict[str, Any]:
         return {key: value for (table, key), value in self.values.items() if table == name}
 

@@ -236,6 +236,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
             **from_current_folder(draft, draft.table("output"), "output", "dir", "results", "output_dir", "html")
         ),
         cassette=CassetteTable(**from_current_folder(draft, draft.table("cassette"), "cassette", "path")),
+        dataset_line=draft.line_of(("data", "path"), ("experiment", "dataset"), ("environment", "env_id")),
         overridden=overridden,
         preset=preset,
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),

@@ -375,11 +375,11 @@ class EvalConfig:
 
     `path` is the file that pytest collects: the TOML, or the dataset of an eval without one. `text` is the content of
     the TOML. `name` is that of the `entry` in a config with several evals, or the stem of `path`. Relative paths start
-    from `workspace`. Keys of `prices` are models, as typed or as sent. `overridden` lists values of the command line
-    and the environment, like "n = 5 (--osmosis-n)". `preset` lists values of pyproject.toml and pytest's ini that the
-    TOML does not set. The header prints `notes`. `environment_module` is the module of `[environment] env_id`, None
-    without one; with `own_threshold` the pass threshold is that environment's own. Unless it `names_model`, the
-    model is that of `prime eval`.
+    from `workspace`. `dataset_line` is the line of `path` that names the dataset. Keys of `prices` are models, as typed
+    or as sent. `overridden` lists values of the command line and the environment, like "n = 5 (--osmosis-n)". `preset`
+    lists values of pyproject.toml and pytest's ini that the TOML does not set. The header prints `notes`.
+    `environment_module` is the module of `[environment] env_id`, None without one; with `own_threshold` the pass
+    threshold is that environment's own. Unless it `names_model`, the model is that of `prime eval`.
     """
 
     path: Path
@@ -404,6 +404,7 @@ class EvalConfig:
     output: Output = field(default_factory=Output)
     cassette: CassetteTable = field(default_factory=CassetteTable)
     prices: Mapping[str, TokenPrices] = field(default_factory=lambda: EMPTY)
+    dataset_line: int = field(default=1, repr=False, compare=False)
     overridden: tuple[str, ...] = ()
     preset: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -84,11 +84,6 @@ class Dataset:
         """Return the place of a row in words: "data/rows.jsonl:12", "row 11 of environment gsm8k"."""
         return f"row {row_index} of {self.display}" if self.is_generated else f"{self.display}:{line}"
 
-    @property
-    def has_lines(self) -> bool:
-        """True for a text file that somebody wrote, whose rows an editor can show."""
-        return isinstance(self.source, TextRows) and not self.is_generated
-
     def digest(self) -> str:
         """Return the SHA-256 of the file, in hex."""
         with self.open() as file:

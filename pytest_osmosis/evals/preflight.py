@@ -110,7 +110,7 @@ def prepare_training(
         spans=spans_of(rows.fitting, dataset.line),
         n=1,
         selection=f"all {len(dataset):,}",
-        rows_have_lines=dataset.has_lines,
+        line=training.lines["experiment.dataset"],
         steps=_steps(config, training),
     )
     prepared = Prepared(

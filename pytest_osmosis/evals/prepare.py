@@ -428,7 +428,7 @@ def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], share
         selection=selected.text,
         baseline=config.baseline.model_path is not None,
         granularity=config.execution.granularity,
-        rows_have_lines=dataset.has_lines,
+        line=config.dataset_line,
     )
     plan = plan.with_named(named, dataset.line)
     return _Data(plan, checked.notes, checked.digests, checked.contents, human_scores(config, checked))

@@ -376,7 +376,7 @@ def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
         dataset=dataset_path(config, dataset),
         granularity=config.execution.granularity,
         spans=planned.spans if lacks_rows else spans_of(rows, dataset.line),
-        rows_have_lines=dataset.has_lines,
+        line=config.dataset_line,
     )
 
 

@@ -100,19 +100,19 @@ def _serve(config: pytest.Config) -> None:
 
 
 def _control(config: pytest.Config) -> None:
-    """Register the hooks of a session that names evals, or tell which evals addopts name in vain."""
+    """Register the hooks of a session that names evals, or tell which evals are named in vain."""
     options.refuse_blanks(config)
     on_cluster = options.names_a_cluster(config, os.environ)
     prestarted = _prestarted(config) if options.seems_to_run(config) and not on_cluster else None
     from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
-    from pytest_osmosis.plugin.command.named_evals import AddoptsNotice, named_evals
+    from pytest_osmosis.plugin.command.named_evals import NotStartedNotice, named_evals
 
     named = named_evals(config)
     if named.evals or named.source == "model":
         _register_controller(config, named, prestarted)
         return
-    if named.ignored:
-        config.pluginmanager.register(AddoptsNotice(config, named), "osmosis-addopts-notice")
+    if named.ignored or named.withheld:
+        config.pluginmanager.register(NotStartedNotice(config, named), "osmosis-not-started")
     set_arguments(config, session_arguments(config, named))
 
 

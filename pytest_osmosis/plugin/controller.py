@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin.command.named_evals import NamedEvals, ignored_eval_lines, withheld_lines
+from pytest_osmosis.plugin.command.named_evals import NamedEvals, not_started_lines
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.compat.sigterm import sigterm_as_interrupt
 from pytest_osmosis.plugin.debug.debugger import DebuggerHooks
-from pytest_osmosis.plugin.items.collect import eval_file, eval_items
+from pytest_osmosis.plugin.items.collect import eval_file
 from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.items.steps import StepItem, amend_step, step_key
@@ -75,8 +75,7 @@ class ControllerPlugin:
         self.evals.prepare()
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
-        lines = [*header(self.evals), *source_lines(self.naming)]
-        lines += [*ignored_eval_lines(self.naming), *withheld_lines(self.naming)]
+        lines = [*header(self.evals), *source_lines(self.naming), *not_started_lines(self.naming)]
         return [self.evals.outlet.shown(line) for line in lines]
 
     @pytest.hookimpl(wrapper=True)
@@ -88,22 +87,12 @@ class ControllerPlugin:
         plans = self.evals.plans.get(file_path)
         if not plans:
             return collectors
-        inline, withheld = self.evals.inline is not None, file_path in self.naming.withheld
-        file = eval_file(
-            parent, file_path, plans, self.evals.answer, self.evals.preflights.answer, inline=inline, withheld=withheld
-        )
-        return [file]
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Tell `--lf` and `--sw` what failed under the other granularity."""
-        self.evals.failed_tests.recall(items)
+        inline = self.evals.inline is not None
+        return [eval_file(parent, file_path, plans, self.evals.answer, self.evals.preflights.answer, inline=inline)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Select runs, if this is the only process."""
-        for item in eval_items(session.items):
-            item.move_to_place()
         option = self.config.option
         broken = session.testsfailed and not option.continue_on_collection_errors  # pytest will not run anything
         if self.distributed or broken:

@@ -79,7 +79,7 @@ class CompletionLoop:
 
     def _waits(self, item: pytest.Item) -> TypeGuard[EvalItem]:
         """Return True for a test that waits for its unit: one of an eval that nothing keeps from running."""
-        return isinstance(item, EvalItem) and not item.withheld and item.key not in self._evals.kept_back
+        return isinstance(item, EvalItem) and item.key not in self._evals.kept_back
 
     def _in_order(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
         """Yield our items as they were collected, and True with the last one.

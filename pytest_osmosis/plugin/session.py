@@ -59,8 +59,7 @@ class EvalSession:
     `by_id` holds all that were prepared, `named` those that the command names, `selected` those with a selected run,
     `runs` the same ones once they have started. `plans` are what pytest collects, by file; `n_selected` is how many
     tests of ours were selected and will run, `kept_back` the units of those that marks keep from running. The evals
-    `withheld` are collected, but not started; those `not_loaded` are not even collected. The first host that an eval
-    needs is `prestarted`, if there is one.
+    `not_loaded` are not even collected. The first host that an eval needs is `prestarted`, if there is one.
     """
 
     def __init__(
@@ -90,7 +89,6 @@ class EvalSession:
         self.runs = self.queue.runs
         self.outcomes = Outcomes()
         self.failed_tests = FailedTests(config)
-        self.withheld: set[str] = set()
         self.end = SessionEnd(
             options,
             self.outlet,
@@ -99,7 +97,6 @@ class EvalSession:
             self.hook_caller,
             self.failed_tests,
             self.kept_back,
-            self.withheld,
             self.selected,
             self.not_loaded,
         )
@@ -118,8 +115,7 @@ class EvalSession:
         self.not_loaded.update(evals.not_loaded)
         self.named = {key: NamedEval(key, each, self.config, self.options) for key, each in evals.prepared.items()}
         self.by_id.update(self.named)
-        self.withheld.update(evals.withheld)
-        self.plans = by_file(each.collected for each in (*evals.prepared.values(), *evals.withheld.values()))
+        self.plans = by_file(each.collected for each in evals.prepared.values())
         explicit = tuple(path for path in self._naming.explicit if path is None or path in self.plans)
         arguments = session_arguments(self.config, self._naming._replace(explicit=explicit), evals.files)
         set_arguments(self.config, arguments, as_typed=bool(self._naming.explicit))
@@ -131,7 +127,7 @@ class EvalSession:
         """Select the runs of selected items, and those that tests request."""
         items = list(items)
         self.preflights.select(item.key for item in step_items(items))
-        ours = [item for item in eval_items(items) if not item.withheld]
+        ours = eval_items(items)
         self.keep_back(item.key for item in ours if not may_run(item))
         self._select(item.key for item in ours)
 

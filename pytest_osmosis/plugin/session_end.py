@@ -38,7 +38,6 @@ class SessionEnd:
         hook_caller: HookCaller,
         failed_tests: FailedTests,
         kept_back: Collection[UnitKey],
-        withheld: Collection[str],
         selected: Mapping[str, SelectedRuns],
         not_loaded: Mapping[str, NotLoaded],
     ) -> None:
@@ -49,7 +48,6 @@ class SessionEnd:
         self._hook_caller = hook_caller
         self._failed_tests = failed_tests
         self._kept_back = kept_back
-        self._withheld = withheld
         self._selected = selected
         self._not_loaded = not_loaded
         self.reported: set[str] = set()
@@ -84,7 +82,7 @@ class SessionEnd:
         if not any(run.began for run in self._queue.runs.values()):
             self._queue.discard()
         self._queue.close()
-        if self._options.smoke is not None or self._withheld:
+        if self._options.smoke is not None:
             self._failed_tests.remember()
         self._hook_caller.call_finished(self._queue.runs)
         self._write_results()
@@ -122,7 +120,7 @@ class SessionEnd:
         finished = {
             eval_id: each for eval_id, each in self._queue.finished.items() if self._evals[eval_id].reports_units
         }
-        self._failed_tests.correct(finished, {*self._evals, *self._not_loaded}, self._withheld)
+        self._failed_tests.correct(finished, {*self._evals, *self._not_loaded})
 
     def _write_results(self) -> None:
         for eval_id, finished in self._queue.finished.items():

@@ -62,7 +62,7 @@ class PlanWriter:
 
     def _plan(self, session: pytest.Session, named: NamedEval) -> SubmissionPlan:
         prepared, now = named.prepared, datetime.now(UTC)
-        items = [item for item in eval_items(session.items) if not item.withheld and may_run(item)]
+        items = [item for item in eval_items(session.items) if may_run(item)]
         runs = [run for item in items for run in prepared.collected.runs_of(item.key.unit)]
         n_rollouts, source = prepared.source.n_to_roll_out(runs), prepared.source
         name = session.config.getoption(options.RUN.dest) or new_run_name(prepared, now)

@@ -38,13 +38,6 @@ STEPS = ("secrets", "rows", "rollout", "slice")
 """The names of all steps, in the order of their tests."""
 
 
-class Place(NamedTuple):
-    """A line of a file. Lines count from 1."""
-
-    path: str
-    line: int
-
-
 @dataclass(frozen=True, slots=True)
 class Shard:
     """One of the parts into which jobs of CI divide the rows of an eval, counted from 1.
@@ -75,7 +68,7 @@ class Plan:
     - `granularity`: the unit that a test reports, a run or all runs of a row
     - `baseline`: True if another model makes the same runs
     - `steps`: the tests of a preflight that belong to no row
-    - `rows_have_lines`: False if the dataset is no text, so that no editor could show a row
+    - `line`: the line of `path` that names the dataset, at which editors show the tests
     """
 
     name: str
@@ -87,7 +80,7 @@ class Plan:
     named: tuple[Span, ...] = ()
     granularity: Granularity = "run"
     baseline: bool = False
-    rows_have_lines: bool = True
+    line: int = 1
     steps: tuple[Step, ...] = ()
 
     @property
@@ -115,16 +108,11 @@ class Plan:
             for offset in range(span.n_rows):
                 yield span.first + offset, span.line + offset
 
-    def units(self) -> Iterator[tuple[Unit, int]]:
-        """Yield the unit of each test and its dataset line, in file order."""
-        for row, line in self.rows():
+    def units(self) -> Iterator[Unit]:
+        """Yield the unit of each test, in file order."""
+        for row, _ in self.rows():
             rows = (RowId(row, model) for model in self.models)
-            for unit in self._runs_of_row(row) if self.granularity == "run" else rows:
-                yield unit, line
-
-    def place(self, line: int) -> Place:
-        """Return where an editor shows the row on a `line` of the dataset: there, or else the beginning of `path`."""
-        return Place(self.dataset, line) if self.rows_have_lines else Place(self.path, 1)
+            yield from self._runs_of_row(row) if self.granularity == "run" else rows
 
     def unit_of(self, run: RunId) -> Unit:
         """Return the unit whose test reports `run`."""
@@ -184,7 +172,8 @@ class Plan:
     def from_json(cls, data: dict[str, Any]) -> Plan:
         spans = {key: tuple(Span(*span) for span in data[key]) for key in ("spans", "named")}
         steps = tuple(Step(*step) for step in data.get("steps", ()))
-        return cls(**{**data, **spans, "steps": steps})
+        known = {key: data[key] for key in cls.__slots__ if key in data}
+        return cls(**{**known, **spans, "steps": steps})
 
 
 def selected_runs(spans: Sequence[Sequence[Any]]) -> Iterator[RunId]:

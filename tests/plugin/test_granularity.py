@@ -126,49 +126,6 @@ def test_an_id_of_the_other_granularity_is_an_error_with_advice(
 
 
 @pytest.mark.slow
-def test_lf_selects_rows_or_runs_that_failed_under_the_other_granularity(workspace: Workspace) -> None:
-    prepare(workspace, execution={})
-    workspace.run(CONFIG, BY_ROW)
-
-    of_runs = workspace.run(CONFIG, "--lf")
-
-    of_runs.assert_outcomes(passed=3, failed=2, errors=1)
-    assert ran(workspace) == runs(1, 2)
-    assert {nodeid.rpartition("[")[2] for nodeid in workspace.last_failed()} == {
-        "row1-run1]",
-        "row1-run2]",
-        "row2-run1]",
-    }
-
-    of_rows = workspace.run(CONFIG, BY_ROW, "--lf", "--co", "-q")
-    assert [line for line in of_rows.outlines if "::" in line] == [f"configs/eval/x.toml::x[row{n}]" for n in (1, 2)]
-    assert len(workspace.last_failed()) == 3
-
-
-@pytest.mark.slow
-def test_stepwise_continues_under_the_other_granularity(workspace: Workspace) -> None:
-    workspace.write("test_python.py", "def test_python():\n    pass\n")
-    prepare(workspace, execution={})
-    workspace.run("test_python.py", CONFIG, "--sw", BY_ROW).assert_outcomes(passed=2, failed=1)
-
-    of_runs = workspace.run("test_python.py", CONFIG, "--sw")
-    of_runs.assert_outcomes(passed=1, failed=1, deselected=4)
-    assert ran(workspace)[0] == "row1-run0"
-
-    of_rows = workspace.run("test_python.py", CONFIG, "--sw", BY_ROW)
-    of_rows.assert_outcomes(failed=1, deselected=2)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(pytest.version_tuple < (8, 4), reason="--sw does not count tests before pytest 8.4")
-def test_stepwise_starts_over_if_more_than_the_granularity_changed(workspace: Workspace) -> None:
-    prepare(workspace, execution={})
-    workspace.run(CONFIG, "--sw", BY_ROW).assert_outcomes(passed=1, failed=1)
-
-    workspace.run(CONFIG, "--sw", "--osmosis-limit=3").assert_outcomes(passed=4, failed=1)
-
-
-@pytest.mark.slow
 def test_rows_are_tests_inline(workspace: Workspace) -> None:
     prepare(workspace)
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from tests.plugin import vscode_adapter
@@ -78,43 +73,13 @@ def test_vscode_shows_and_starts_no_eval_by_default(vscode: VSCode) -> None:
 
 
 @pytest.mark.slow
-def test_vscode_shows_a_row_at_its_line_in_the_dataset(vscode: VSCode) -> None:
+def test_vscode_shows_rows_at_the_line_of_the_toml_that_names_the_dataset(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval(rows=2)
-    data = workspace.root / "data/x.jsonl"
-    data.write_text("\n" + data.read_text(encoding="utf-8"), encoding="utf-8")
-
-    assert vscode.discover() == [(f"{data}::x[row{row}-run0]", str(data), row + 2) for row in (0, 1)]
-
-
-@pytest.mark.slow
-def test_vscode_shows_a_row_of_several_lines_where_it_begins(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.eval("table", data={"path": "data/table.csv"})
-    workspace.eval("array", data={"path": "data/array.json"})
-    table = io.StringIO()
-    csv.writer(table).writerows([["user_prompt", "ground_truth"], ["What is\n1 + 2?", "3"], ["4 + 5", "9"]])
-    workspace.write("data/table.csv", table.getvalue())
-    rows = [{"user_prompt": "1 + 2", "ground_truth": "3"}, {"user_prompt": "4 + 5", "ground_truth": "9"}]
-    workspace.write("data/array.json", json.dumps(rows, indent=2))
-
-    places = [(Path(test.path).name, test.line) for test in vscode.discover()]
-
-    assert places == [("array.json", 2), ("array.json", 6), ("table.csv", 2), ("table.csv", 4)]
-
-
-@pytest.mark.slow
-def test_vscode_shows_a_row_without_a_line_at_its_toml(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.eval(data={"path": "data/x.parquet"})
-    rows = [{"user_prompt": "1 + 2", "ground_truth": "3"}, {"user_prompt": "4 + 5", "ground_truth": "9"}]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), workspace.root / "data/x.parquet")
     toml = workspace.root / CONFIG
+    line = next(n for n, text in enumerate(toml.read_text(encoding="utf-8").splitlines(), 1) if "dataset" in text)
 
-    tests = vscode.discover()
-
-    assert tests == [(f"{toml}::x[row{row}-run0]", str(toml), 1) for row in (0, 1)]
-    assert vscode.run(tests[1:]) == {tests[1].id: "passed"}
+    assert vscode.discover() == [(f"{toml}::x[row{row}-run0]", str(toml), line) for row in (0, 1)]
 
 
 @pytest.mark.journey
@@ -145,93 +110,69 @@ def test_vscode_runs_an_eval_that_its_arguments_name(vscode: VSCode) -> None:
 
     tests = vscode.discover(dataset, f"--osmosis-config={toml}")
 
-    assert [test.path for test in tests] == [f"{workspace.root}/data/x.jsonl"]
+    assert [(test.path, test.line) for test in tests] == [(str(toml), 1)]
     assert vscode.run(tests, dataset, f"--osmosis-config={toml}") == {tests[0].id: "passed"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("with_python", [True, False])
-def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode, with_python: bool) -> None:
+def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode) -> None:
     workspace = vscode.workspace
-    workspace.eval(rows=2, secrets={"required": ["NOT_SET"]})  # nothing needs it
+    workspace.eval(rows=[{"score": 0.0}, {}])
     workspace.eval("y", rows=1)
-    if with_python:
-        workspace.write("test_python.py", "def test_python():\n    pass\n")
+    workspace.write("test_python.py", "def test_python():\n    pass\n")
     tests = vscode.discover()
+    vscode.run(named(tests, "x"))
+    workspace.eval("y", rows=1, secrets={"required": ["NOT_SET"]})  # nothing needs it
 
     outcomes = vscode.run(tests)
 
-    assert outcomes == {test.id: "passed" if "test_python" in test.id else "skipped" for test in tests}
+    assert outcomes == {named(tests, "test_python")[0].id: "passed"}
     assert vscode.result.ret == 0
-    assert not (workspace.root / ".osmosis").exists()
+    assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 0]
+    assert workspace.last_failed() == {f"{CONFIG}::x[row0-run0]"}
+    assert "row" not in (workspace.root / ".pytest_cache/v/cache/nodeids").read_text(encoding="utf-8")
     vscode.result.stdout.fnmatch_lines(["osmosis: not started: configs/eval/x.toml, configs/eval/y.toml: with*"])
 
 
-@pytest.mark.slow
-def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Workspace) -> None:
+@pytest.mark.parametrize("option", [(), ("-n2",)])
+def test_node_ids_of_several_evals_start_none_if_evals_are_listed(
+    workspace: Workspace, option: tuple[str, ...]
+) -> None:
     workspace.ini(LISTED)
     workspace.eval(rows=2)
     workspace.eval("y", rows=1)
     workspace.write("test_python.py", "def test_python():\n    pass\n")
-    rows = [f"data/x.jsonl::x[row{row}-run0]" for row in (0, 1)]
+    rows = [f"{CONFIG}::x[row{row}-run0]" for row in (0, 1)]
+    of_y = "configs/eval/y.toml::y[row0-run0]"
 
-    everything = workspace.run(*rows, "data/y.jsonl::y[row0-run0]", "test_python.py::test_python", "-rs")
+    everything = workspace.run(*rows, of_y, "test_python.py::test_python")
+    evals = workspace.run(*rows, of_y)
     one = workspace.run(*rows)
 
-    everything.assert_outcomes(passed=1, skipped=3)
-    reason = 'not started: with osmosis_collect = "list", node ids start an eval only if they all belong to it'
-    everything.stdout.fnmatch_lines([f"SKIPPED [[]2] configs/eval/x.toml: {reason}"])
+    everything.assert_outcomes(passed=1)
+    reason = 'with osmosis_collect = "list", node ids start an eval only if they all belong to it; select one eval'
+    lines = [f"*osmosis: not started: configs/eval/x.toml, configs/eval/y.toml: {reason}"]
+    everything.stdout.fnmatch_lines(lines)
+    assert evals.ret == 4
+    evals.stderr.fnmatch_lines([f"ERROR: not started: configs/eval/x.toml, configs/eval/y.toml: {reason}"])
     one.assert_outcomes(passed=2)
     assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 0]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tables", "problem"),
-    [({"experiment": {"model_path": "nowhere/model"}}, '"nowhere"'), ({"data": {"limit": -1}}, "limit: unknown key")],
-)
-def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode, tables: Any, problem: str) -> None:
+def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode) -> None:
     workspace = vscode.workspace
     workspace.eval(rows=2)
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     tests = vscode.discover()
-    workspace.eval(rows=2, **tables)
+    workspace.eval(rows=2, experiment={"model_path": "nowhere/model"})
 
     assert vscode.run(tests) == {named(tests, "test_python")[0].id: "passed"}
-    vscode.result.stdout.fnmatch_lines([f"osmosis: not listed: *{problem}*"])
     alone = vscode.run_pytest(*(test.id for test in named(tests, "x")))
     assert alone.ret == 4
-    alone.stderr.fnmatch_lines([f"*configs/eval/x.toml*{problem}*"])
-
-
-@pytest.mark.slow
-def test_a_selection_of_evals_that_all_have_problems_is_an_error(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.eval(rows=1)
-    workspace.eval("y", rows=1)
-    workspace.write("test_python.py", "def test_python():\n    raise SystemExit('not asked for')\n")
-    tests = [*named(vscode.discover(), "x"), *named(vscode.discover(), "y")]
-    for name in ("x", "y"):
-        workspace.eval(name, rows=1, experiment={"model_path": "nowhere/model"})
-
-    result = vscode.run_pytest(*(test.id for test in tests))
-
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(['*osmosis: not listed: *"nowhere"*'])
-
-
-@pytest.mark.slow
-def test_last_failed_survives_a_run_of_everything(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.eval(rows=[{"score": 0.0}, {}])
-    workspace.eval("y", rows=1)
-    tests = vscode.discover()
-    vscode.run(named(tests, "x"))
-
-    vscode.run(tests)
-
-    assert workspace.last_failed() == {f"{CONFIG}::x[row0-run0]"}
-    assert "row" not in (workspace.root / ".pytest_cache/v/cache/nodeids").read_text(encoding="utf-8")
+    alone.stderr.fnmatch_lines(['*configs/eval/x.toml*"nowhere"*'])
+    shown = vscode.run_pytest("--collect-only")
+    shown.stdout.fnmatch_lines(['osmosis: not listed: *"nowhere"*'])
 
 
 @pytest.mark.slow
@@ -243,7 +184,7 @@ def test_whole_evals_among_the_arguments_are_started(vscode: VSCode) -> None:
 
     files = vscode.run_pytest(CONFIG, "configs/eval/y.toml", "configs/eval/z.toml::z[row0-run0]")
 
-    files.assert_outcomes(passed=2, skipped=1)
+    files.assert_outcomes(passed=2)
     assert [len(workspace.run_dirs(name)) for name in "xyz"] == [1, 1, 0]
 
 
@@ -255,20 +196,6 @@ def test_node_ids_of_several_evals_start_them_unless_evals_are_listed(vscode: VS
     workspace.eval("y", rows=1)
 
     vscode.run_pytest(f"{CONFIG}::x[row0-run0]", "configs/eval/y.toml::y[row0-run0]").assert_outcomes(passed=2)
-
-
-@pytest.mark.slow
-def test_a_dataset_of_two_evals_of_one_name_is_ambiguous(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.eval(rows=1)
-    workspace.eval(rows=1, folder="other")
-
-    vscode.run_pytest("data/x.jsonl::x[row0-run0]").assert_outcomes(passed=1)
-    result = vscode.run_pytest("data/x.jsonl::x[row0-run0]", "--osmosis-dataset=data/x.jsonl")
-
-    assert result.ret == 4
-    both = "configs/eval/x.toml and other/configs/eval/x.toml"
-    result.stderr.fnmatch_lines([f"*data/x.jsonl::x[[]...]: the rows of {both} have this id; name one of them*"])
 
 
 # -- PyCharm --------------------------------------------------------------------------------------------------

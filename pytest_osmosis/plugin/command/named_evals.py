@@ -8,7 +8,7 @@ ids then name an eval only if all arguments are its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -39,8 +39,8 @@ class NamedEvals(NamedTuple):
     `explicit` are named by the command, `found` are in folders that pytest collects and are only shown if
     `lists_found`. `ignored` are named by addopts alone. The rollouts of the run `stored` are rescored; `names_config`
     is True if the command names the eval too, and not only that run. `source` is the origin of rollouts for tests
-    marked `osmosis_eval`. `untyped` are the arguments from testpaths or the current folder, if none were typed. The
-    tests of `withheld` are named by node ids, among others, and are skipped.
+    marked `osmosis_eval`. `untyped` are the arguments from testpaths or the current folder, if none were typed.
+    `withheld` are named by node ids, among others, and are not started.
     """
 
     explicit: tuple[Path | None, ...]
@@ -55,11 +55,11 @@ class NamedEvals(NamedTuple):
 
     @property
     def evals(self) -> tuple[Path | None, ...]:
-        return (*self.explicit, *self.withheld, *self.found)
+        return (*self.explicit, *self.found)
 
     @property
     def listed(self) -> tuple[Path, ...]:
-        return (*self.withheld, *(self.found if self.lists_found else ()))
+        return self.found if self.lists_found else ()
 
     @property
     def runs_evals(self) -> bool:
@@ -77,9 +77,11 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     typed = config._parser.parse_known_args(words)
     source = _typed_source(typed)
     tomls = _option_tomls(config, typed.osmosis_config)
-    arguments = _arguments(config, typed, tomls)
+    arguments: list[str] = list(typed.file_or_dir)
     positional = [path_of(config, arg) for arg in arguments if is_eval_toml(arg)]
     withheld = [path for path in _withheld(config, arguments) if path not in tomls]
+    if withheld and not tomls and all(path_of(config, arg) in withheld for arg in arguments):
+        raise pytest.UsageError(_withheld_text(withheld))
     explicit: list[Path | None] = [path for path in dict.fromkeys([*tomls, *positional]) if path not in withheld]
     if not explicit and not withheld and _names_agent(typed) and source is None:
         explicit = [None]
@@ -109,18 +111,6 @@ def _names_agent(typed: Any) -> bool:
     return any(getattr(typed, option.dest) for option in options.AGENTS)
 
 
-def _arguments(config: pytest.Config, typed: Any, tomls: Sequence[Path]) -> list[str]:
-    """Return the typed arguments. Node ids that name rows by their dataset become those of the eval, for pytest too."""
-    arguments: list[str] = list(typed.file_or_dir)
-    if (_names_agent(typed) and not tomls) or not any(map(options.names_a_row, arguments)):
-        return arguments  # an eval without a TOML has no other node ids
-    from pytest_osmosis.plugin.command.dataset_ids import ids_of_tomls
-
-    ids = ids_of_tomls(config, arguments, tomls)
-    config.args[:] = [ids.get(arg, arg) for arg in config.args]
-    return [ids.get(arg, arg) for arg in arguments]
-
-
 def _withheld(config: pytest.Config, arguments: Sequence[str]) -> list[Path]:
     """Return the evals that only node ids name, among other arguments, if `osmosis_collect` is "list"."""
     if config.getini(options.COLLECT) != "list" or config.option.collectonly:
@@ -142,21 +132,22 @@ def remaining_arguments(config: pytest.Config, evals: Collection[Path | None]) -
     return arguments or [str(config.invocation_params.dir)]
 
 
-def ignored_eval_lines(named: NamedEvals) -> list[str]:
-    text = "ignored, because only addopts names it; an eval starts only if the command names it"
-    return [f"osmosis: {', '.join(named.ignored)}: {text}"] if named.ignored else []
+def not_started_lines(named: NamedEvals) -> Iterator[str]:
+    """Yield lines on the evals that only addopts name, or node ids among others."""
+    if named.ignored:
+        text = "ignored, because only addopts names it; an eval starts only if the command names it"
+        yield f"osmosis: {', '.join(named.ignored)}: {text}"
+    if named.withheld:
+        yield f"osmosis: {_withheld_text(named.withheld)}"
 
 
-def withheld_lines(named: NamedEvals) -> list[str]:
-    if not named.withheld:
-        return []
-    listed = ", ".join(map(shown, named.withheld))
+def _withheld_text(evals: Sequence[Path]) -> str:
     text = 'with osmosis_collect = "list", node ids start an eval only if they all belong to it; select one eval'
-    return [f"osmosis: not started: {listed}: {text}"]
+    return f"not started: {', '.join(map(shown, evals))}: {text}"
 
 
-class AddoptsNotice:
-    """Reports, in a session without an eval, which evals of addopts were ignored."""
+class NotStartedNotice:
+    """Reports, in a session without an eval, which evals were named in vain."""
 
     def __init__(self, config: pytest.Config, named: NamedEvals) -> None:
         self._config = config
@@ -165,7 +156,7 @@ class AddoptsNotice:
     def pytest_report_header(self) -> list[str]:
         from pytest_osmosis.plugin.output.session_outlet import outlet_of
 
-        return [outlet_of(self._config).shown(line) for line in ignored_eval_lines(self._named)]
+        return [outlet_of(self._config).shown(line) for line in not_started_lines(self._named)]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

@@ -52,12 +52,10 @@ class PreparedEvals(NamedTuple):
     """Evals by id, in the order of the command line.
 
     `not_listed` are lines about evals that have problems and were only to be shown, `files` what pytest must collect.
-    `withheld` are not started, but their tests are collected. `not_loaded` have environments that do not load; their
-    tests are not known.
+    `not_loaded` have environments that do not load; their tests are not known.
     """
 
     prepared: dict[str, Prepared]
-    withheld: dict[str, Prepared]
     not_listed: list[str]
     files: list[Path]
     not_loaded: dict[str, NotLoaded]
@@ -78,18 +76,17 @@ class EvalPreparer:
             return self._prepare_all()
 
     def _prepare_all(self) -> PreparedEvals:
-        evals = PreparedEvals({}, {}, [], [], {})
+        evals = PreparedEvals({}, [], [], {})
         running: list[Prepared] = []
         by_path: dict[Path | None, list[Problem]] = {}
         names = self._names(evals, by_path)
-        n_evals = sum(1 for name in names if name.path not in self._named.withheld)
         n_run = sum(1 for name in names if name.path not in self._named.listed)
         not_loaded: list[tuple[NamedEntry, NotLoaded]] = []
         for name, planned in [(name, self._checked(name, n_run)) for name in names]:  # all before an environment loads
             path, listed = name.path, name.path in self._named.listed
             problems = by_path.setdefault(path, [])
             try:
-                prepared = self._outputs.with_output(planned(), n_evals)
+                prepared = self._outputs.with_output(planned(), len(names))
                 id = eval_id(self._config, prepared.plan)
             except ProblemsError as error:
                 if listed:
@@ -98,10 +95,6 @@ class EvalPreparer:
                     not_loaded.append((name, error))
                 else:
                     problems += [problem for problem in error.problems if problem not in problems]
-                continue
-            if path in self._named.withheld:
-                evals.withheld[id] = prepared
-                evals.files.append(prepared.config.path)
                 continue
             evals.prepared[id] = prepared
             if not listed:

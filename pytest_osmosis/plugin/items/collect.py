@@ -16,17 +16,16 @@ from pytest_osmosis.plugin.items.item_hooks import item_hooks
 from pytest_osmosis.plugin.items.node_ids import UnitKey, file_id, node_id
 from pytest_osmosis.plugin.items.steps import FetchStep, StepItem, StepKey
 from pytest_osmosis.plugin.many_objects import uncollected
-from pytest_osmosis.record.plan import Place, Plan
+from pytest_osmosis.record.plan import Plan
 
 
 class EvalFile(pytest.File):
-    """The evals of one file. `inline`: their code runs in this process. `withheld`: they are not started."""
+    """The evals of one file. `inline`: their code runs in this process."""
 
     plans: Sequence[Plan]
     fetch: Fetch
     fetch_step: FetchStep
     inline = False
-    withheld = False
 
     def collect(self) -> Iterable[pytest.Item]:
         with uncollected():
@@ -42,22 +41,19 @@ class EvalFile(pytest.File):
                     name=f"{plan.name}[{step.name}]",
                     nodeid=node_id(eval_id, step.name),
                     key=StepKey(eval_id, step.name),
-                    place=Place(plan.path, step.line),
+                    line=step.line,
                     fetch=self.fetch_step,
-                    withheld=self.withheld,
                 )
                 yield test
-            for unit, line in plan.units():
+            for unit in plan.units():
                 item: EvalItem = EvalItem.from_parent(
                     self,
                     name=f"{plan.name}[{unit}]",
                     nodeid=node_id(eval_id, unit),
                     key=UnitKey(eval_id, unit),
                     plan=plan,
-                    place=plan.place(line),
                     fetch=self.fetch,
                     hooks=hooks,
-                    withheld=self.withheld,
                 )
                 yield item
 
@@ -70,7 +66,6 @@ def eval_file(
     fetch_step: FetchStep,
     *,
     inline: bool = False,
-    withheld: bool = False,
 ) -> EvalFile:
     """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id.
 
@@ -80,7 +75,7 @@ def eval_file(
         parent = parent.parent
     file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
     file.plans, file.fetch, file.fetch_step = plans, fetch, fetch_step
-    file.inline, file.withheld = inline, withheld
+    file.inline = inline
     return file
 
 

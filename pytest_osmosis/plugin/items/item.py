@@ -11,7 +11,7 @@ import pytest
 
 from pytest_osmosis.plugin.command.options import plans_setup
 from pytest_osmosis.plugin.items.node_ids import UnitKey
-from pytest_osmosis.record.plan import Place, Plan
+from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 
@@ -21,8 +21,6 @@ class Answer(NamedTuple):
     outcome: Outcome
     gated: bool
 
-
-WITHHELD = 'not started: with osmosis_collect = "list", node ids start an eval only if they all belong to it'
 
 SWEPT = frozenset("~=")
 """The characters around swept values in names of evals."""
@@ -37,12 +35,6 @@ def _mark(name: str) -> pytest.MarkDecorator:
 
 
 @lru_cache(maxsize=64)
-def _path(text: str) -> Path:
-    """Return a path that items share, as they are many and their files are few."""
-    return Path(text)
-
-
-@lru_cache(maxsize=64)
 def _keyword(name: str) -> str:
     """Return the name of an eval as `-k` can match it, which takes neither ~ nor =.
 
@@ -53,27 +45,18 @@ def _keyword(name: str) -> str:
 
 
 class EvalItem(pytest.Item):
-    """A run of an eval, or a row with all its runs. It has its `answer` from its setup until it is reported.
+    """A run of an eval, or a row with all its runs. It has its `answer` from its setup until it is reported."""
 
-    It is shown at its `place`. `withheld`: its eval is not started, and it is skipped.
-    """
-
-    def __init__(
-        self, *, key: UnitKey, plan: Plan, place: Place, fetch: Fetch, hooks: Any, withheld: bool, **options: Any
-    ) -> None:
+    def __init__(self, *, key: UnitKey, plan: Plan, fetch: Fetch, hooks: Any, **options: Any) -> None:
         super().__init__(**options)
         self.key = key
         self.plan = plan
-        self.withheld = withheld
-        self._place = place
         self.answer: Answer | None = None
         self._fetch = fetch
         self._hooks = hooks
         self.add_marker(_mark("osmosis"))
         if not SWEPT.isdisjoint(plan.name):
             self.extra_keyword_matches.add(_keyword(plan.name))
-        if withheld:
-            self.add_marker(pytest.mark.skip(reason=WITHHELD))
 
     @property
     def ihook(self) -> Any:
@@ -82,13 +65,6 @@ class EvalItem(pytest.Item):
     def get_closest_marker(self, name: str, default: Any = None) -> Any:
         """Return a marker, but never `flaky`: plugins would repeat the rollout until it passes."""
         return default if name == "flaky" else super().get_closest_marker(name, default)
-
-    def move_to_place(self) -> None:
-        """Let `path` be the file of the place, which IDEs open at the line of the location.
-
-        Until the end of the collection it must be the file that was collected: `--lf` looks if the command names it.
-        """
-        self.path = _path(self._place.path)
 
     def setup(self) -> None:
         """Wait for the outcome. An error is raised here, and so is a skip."""
@@ -108,7 +84,7 @@ class EvalItem(pytest.Item):
             pytest.fail(self.answer.outcome.text, pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        return Path(self._place.path), self._place.line - 1, self.name
+        return self.path, self.plan.line - 1, self.name
 
 
 class Sentinel(pytest.Item):
@@ -122,8 +98,6 @@ def amend(item: EvalItem, report: pytest.TestReport) -> None:
     """Give a report the duration, place and reason of its unit; xfail it if a gate decides."""
     answer = item.answer
     if answer is None:
-        if report.skipped and item.withheld:
-            report.longrepr = skip_at(item.plan.path, WITHHELD)
         return
     phase = "setup" if answer.outcome.kind in ("error", "skipped") else "call"
     report.duration = answer.outcome.duration_s if report.when == phase else 0.0

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from pytest_osmosis.plugin.command.options import plans_setup
-from pytest_osmosis.plugin.items.item import WITHHELD
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped
-from pytest_osmosis.record.plan import STEPS, Place
+from pytest_osmosis.record.plan import STEPS
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 
@@ -41,16 +40,14 @@ def step_key(nodeid: str) -> StepKey | None:
 
 
 class StepItem(pytest.Item):
-    """A step of a preflight. It is shown at its `place` in the TOML. `withheld`: it is skipped."""
+    """A step of a preflight. It is shown at its `line` of the TOML."""
 
-    def __init__(self, *, key: StepKey, place: Place, fetch: FetchStep, withheld: bool, **options: Any) -> None:
+    def __init__(self, *, key: StepKey, line: int, fetch: FetchStep, **options: Any) -> None:
         super().__init__(**options)
         self.key = key
-        self._place = place
+        self._line = line
         self._fetch = fetch
         self.add_marker("osmosis")
-        if withheld:
-            self.add_marker(pytest.mark.skip(reason=WITHHELD))
 
     def runtest(self) -> None:
         if plans_setup(self.config):
@@ -64,7 +61,7 @@ class StepItem(pytest.Item):
             pytest.fail(outcome.text, pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        return Path(self._place.path), self._place.line - 1, self.name
+        return self.path, self._line - 1, self.name
 
 
 def amend_step(item: StepItem, report: pytest.TestReport) -> None:

@@ -35,7 +35,6 @@ class OutcomeServer:
         from multiprocessing.connection import Listener
 
         self._asks_models = naming.source == "model"
-        self._withheld = naming.withheld
         self._evals = evals
         self._key = secrets.token_hex(16)
         try:
@@ -50,8 +49,7 @@ class OutcomeServer:
         plans = [plan.to_json() for plans in self._evals.plans.values() for plan in plans]
         args = list(self._evals.config.args)
         socket = {"address": self._listener.address, "key": self._key}
-        withheld = list(map(str, self._withheld))
-        return {**socket, "plans": plans, "withheld": withheld, "args": args, "asks_models": self._asks_models}
+        return {**socket, "plans": plans, "args": args, "asks_models": self._asks_models}
 
     def close(self) -> None:
         """Accept no further worker, and wait a moment for the connected ones to hang up."""

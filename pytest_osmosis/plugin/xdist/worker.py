@@ -14,7 +14,6 @@ import pytest
 
 from pytest_osmosis.plugin.command.arguments import set_arguments
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
-from pytest_osmosis.plugin.items import last_failed
 from pytest_osmosis.plugin.items.collect import by_file, eval_file, eval_items
 from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
 from pytest_osmosis.plugin.items.marks import may_run
@@ -37,7 +36,6 @@ class WorkerPlugin:
         sent = config.workerinput["osmosis"]  # type: ignore[attr-defined]
         self._address, self._key = sent["address"], sent["key"]
         self._plans = by_file(map(Plan.from_json, sent["plans"]))
-        self._withheld: frozenset[str] = frozenset(sent["withheld"])
         self._connection: Connection[bytes, bytes] | None = None
         config.pluginmanager.register(OtherPlugins(), "osmosis-other-plugins")
         if sent["asks_models"]:
@@ -58,23 +56,14 @@ class WorkerPlugin:
         """Collect the evals of a file, and nothing else of it: pytest would import the module of an environment."""
         collectors = yield
         plans = self._plans.get(file_path)
-        withheld = str(file_path) in self._withheld
         if not plans:
             return collectors
-        return [eval_file(parent, file_path, plans, self._fetch, self._fetch_step, withheld=withheld)]
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Tell `--lf` and `--sw` what failed under the other granularity."""
-        last_failed.recall(config, items)
+        return [eval_file(parent, file_path, plans, self._fetch, self._fetch_step)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Say which tests marks keep from running, before the controller learns that this worker has collected."""
-        ours = eval_items(session.items)
-        for item in ours:
-            item.move_to_place()
-        kept_back = [node_id(*item.key) for item in ours if not item.withheld and not may_run(item)]
+        kept_back = [node_id(*item.key) for item in eval_items(session.items) if not may_run(item)]
         if kept_back:
             self._ask({"ask": "keep_back", "tests": kept_back})
 

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, load_eval_config
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.origins import Override
 from pytest_osmosis.config.tables import (
     AgentTable,
     CassetteTable,
@@ -179,6 +180,14 @@ def test_a_path_replaces_the_dataset_name(load: Load) -> None:
     text = OF_THE_PLATFORM.replace('dataset = "my-platform-dataset"\n', "")
     config = load(text + '[data]\npath = "data/multiply.jsonl"\n')
     assert (config.experiment.dataset, config.data.path) == (None, "data/multiply.jsonl")
+
+
+def test_the_line_that_names_the_dataset_is_known_if_it_is_in_the_file(load: Load) -> None:
+    text = OF_THE_PLATFORM.replace('dataset = "my-platform-dataset"\n', "")
+    typed = Override("data", "path", "data/multiply.jsonl", "--osmosis-dataset")
+    assert load(OF_THE_PLATFORM).dataset_line == 5
+    assert load(text + '[data]\npath = "data/multiply.jsonl"\n').dataset_line == text.count("\n") + 2
+    assert load(OF_THE_PLATFORM, typed).dataset_line == 1
 
 
 def test_a_path_is_relative_to_the_workspace_not_to_the_current_folder(
