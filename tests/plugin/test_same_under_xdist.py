@@ -451,8 +451,8 @@ def collected(copy: Copy) -> None:
     copy.ini("osmosis_collect = run")
     copy.command(0, "-v")
     copy.ini("osmosis_collect = list")
-    copy.command(0, "data/x.jsonl::x[row0-run0]", "tests", "-rs")
-    copy.command(0, "data/x.jsonl::x[row0-run0]")
+    copy.command(0, "configs/eval/x.toml::x[row0-run0]", "tests", "-rs")
+    copy.command(0, "configs/eval/x.toml::x[row0-run0]")
 
 
 def without_toml(copy: Copy) -> None:
