@@ -360,13 +360,11 @@ class Training:
     """The part of a training config that evals do not have: the `base_model` that is trained, and the longest prompt.
 
     `asks_model`: a model that can be asked was named, which may be another one.
-    `lines` are those of the tables and keys, by name, at which tests of the preflight are shown.
     """
 
     base_model: str = ""
     max_prompt_length: int | None = None
     asks_model: bool = False
-    lines: Mapping[str, int] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

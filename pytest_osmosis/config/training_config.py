@@ -23,7 +23,7 @@ from pytest_osmosis.config.eval_config import (
     valid_secrets,
 )
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.origins import ConfigLevel, Origin, Override
+from pytest_osmosis.config.origins import ConfigLevel, Override
 from pytest_osmosis.config.project import read_project
 from pytest_osmosis.config.rules import check_training
 from pytest_osmosis.config.tables import (
@@ -133,6 +133,7 @@ def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:
         limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(rollout_bounds(draft))}),
         prices=MappingProxyType(draft.table("prices")),
         output=Output(**from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
+        dataset_line=draft.line_of(("data", "path"), ("experiment", "dataset")),
         overridden=overridden,
         preset=preset,
         notes=tuple(_notes(document)),
@@ -148,10 +149,6 @@ def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:
             ),
             max_prompt_length=training.get("max_prompt_length"),
             asks_model=draft.is_set("model", "base_url") or draft.is_typed("experiment", "model_path"),
-            lines={
-                key: Origin("file", document, tuple(key.split("."))).order()[1]
-                for key in ("secrets", "experiment.dataset", "experiment.entrypoint", "experiment.model_path")
-            },
         ),
     )
 

@@ -11,9 +11,8 @@ from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
 from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, write_comparison
-from pytest_osmosis.evals.preflight import prepare_training
 from pytest_osmosis.evals.prepare import NotLoaded, SecretsFile, check, prepare
-from pytest_osmosis.evals.prepared import Preflight, Prepared
+from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.request_settings import model_text, rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path, comparison_path
 from pytest_osmosis.evals.rollout_source import RescoreSource, ResumeSource
@@ -29,7 +28,6 @@ __all__ = [
     "FinishedEval",
     "GitQueries",
     "NotLoaded",
-    "Preflight",
     "Prepared",
     "RescoreSource",
     "ResumeSource",
@@ -49,7 +47,6 @@ __all__ = [
     "model_text",
     "n_hosts",
     "prepare",
-    "prepare_training",
     "rate_limit_texts",
     "rollout_bounds_text",
     "sampling_text",

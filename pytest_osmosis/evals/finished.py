@@ -127,7 +127,12 @@ class FinishedEval:
         """True if runs are left that a further session would perform, because this one did not finish."""
         run, reason = self.run, self.results.stop_reason
         left = [each for each in run.selected.runs if run.record(each).status == "pending"]
-        return bool(left) and reason != "decided" and run.prepared.preflight is None and run.prepared.source.asks_models
+        return (
+            bool(left)
+            and reason != "decided"
+            and run.prepared.config.training is None
+            and run.prepared.source.asks_models
+        )
 
     @property
     def is_written(self) -> bool:

@@ -13,13 +13,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, ParamSpec
 
-from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
+from pytest_osmosis.config import (
+    EvalConfig,
+    Override,
+    load_eval_config,
+    load_training_config,
+    resolve_secrets,
+    typed_eval_config,
+)
 from pytest_osmosis.config.endpoints import Registry, load_registry
 from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.config.environment_rules import PRIME_MODEL
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.secrets import MOST_BYTES
-from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline
+from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, ModelTable
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
@@ -30,6 +37,7 @@ from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.environments import Environments, rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
+from pytest_osmosis.evals.preflight import check_training_rows
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
 from pytest_osmosis.evals.request_settings import lacking_keys
 from pytest_osmosis.evals.result_paths import baseline_path
@@ -38,7 +46,7 @@ from pytest_osmosis.evals.texts import system_prompt
 from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
 from pytest_osmosis.models.endpoint_targets import PRIME_KEY, PRIME_URL, is_at_prime, resolve_model
 from pytest_osmosis.models.prices import price_of
-from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, recorded
+from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
@@ -80,10 +88,12 @@ def check(
     entry: str | None = None,
     shared: SharedChecks | None = None,
     environments: Environments | None = None,
+    training: bool = False,
 ) -> Callable[[], Prepared]:
     """Check the eval in `path`, and return the function that plans it.
 
-    Without a path, it is the eval that `overrides` describe, with `folder` as workspace.
+    Without a path, it is the eval that `overrides` describe, with `folder` as workspace. With `training` it is the
+    preflight of a training config.
 
     `entry` is its name in a config with several. Evals that are prepared with the same `shared` check equal rows once.
     With `listing` nothing will run, so secrets and keys are not read. With `updating` the baseline's file may be
@@ -101,9 +111,7 @@ def check(
         read_stdin=None if listing else read_stdin,
     )  # fmt: skip
     checks, known_rows = Checks(), shared or SharedChecks()
-    config = checks.config(
-        lambda: load_eval_config(path, overrides, entry) if path else typed_eval_config(folder.absolute(), overrides)
-    )
+    config = checks.config(lambda: _config(path, overrides, folder, entry, training=training))
     config = config if compared else replace(config, baseline=Baseline())
     model_origin, baseline_origin = (origin_of(config, overrides, table) for table in ("experiment", "baseline"))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
@@ -200,6 +208,14 @@ def check(
         return planned(own, rows, _data(own, rows, named_rows, known_rows), environment)
 
     return planned_once_loaded
+
+
+def _config(
+    path: Path | None, overrides: Sequence[Override], folder: Path, entry: str | None, *, training: bool
+) -> EvalConfig:
+    if path is None:
+        return typed_eval_config(folder.absolute(), overrides)
+    return load_training_config(path, overrides) if training else load_eval_config(path, overrides, entry)
 
 
 _P = ParamSpec("_P")
@@ -312,6 +328,8 @@ def _target(config: EvalConfig, environ: Mapping[str, str], origin: str, registr
     name = config.experiment.model_path
     if config.agent.is_recorded:
         return recorded(name)
+    if config.training is not None and not config.training.asks_model:
+        return resolve_model(DEMO, ModelTable(), environ, where=origin, registry=registry)
     of_environment = config.environment.env_id is not None
     target = resolve_model(name, config.model, environ, where=origin, registry=registry, of_environment=of_environment)
     if not config.names_model and target.endpoint is None and not is_at_prime(target):
@@ -415,10 +433,13 @@ def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], share
     rows = tuple(sorted({*selected, *named}))
     must_ask = config.agent.agent == "chat" or config.agent.mcp is not None
     metadata = config.judge.metadata if config.scoring.rubric is not None else ()
-    checked = shared.once(
-        (id(dataset), rows, must_ask, metadata),
-        lambda: check_rows(dataset, rows, must_ask=must_ask, metadata=metadata),
-    )
+    if config.training is not None:
+        checked = check_training_rows(dataset, rows, config.training.max_prompt_length)
+    else:
+        checked = shared.once(
+            (id(dataset), rows, must_ask, metadata),
+            lambda: check_rows(dataset, rows, must_ask=must_ask, metadata=metadata),
+        )
     plan = Plan(
         name=config.name,
         path=str(config.path),

@@ -35,19 +35,6 @@ from pytest_osmosis.verdicts.gates import NORMAL_RANGE
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
-@dataclass(frozen=True, slots=True)
-class Preflight:
-    """The findings about a training config before its code is loaded.
-
-    `missing_secrets` and `row_faults` are problems, one a line. `without_model` says why nothing is rolled out, None if
-    a few rows are.
-    """
-
-    missing_secrets: tuple[str, ...] = ()
-    row_faults: tuple[str, ...] = ()
-    without_model: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """An eval that may start.
@@ -64,7 +51,6 @@ class Prepared:
     - `baseline_model`, `baseline_results`: the baseline, if any; the results are also None until their file is written
     - `judge`: the LLM judge of `[scoring] rubric`, if any; `judge_price` returns the price of any judge's model
     - `differs`: the settings that differ from the baseline's results, in words, before the code is loaded
-    - `preflight`: the findings about a training config before its code is loaded, None for an eval
     - `typed`: the overrides of the command line
     - `commit`: the commit whose code runs, None for the files in the workspace
     - `source`: new rollouts, or stored ones
@@ -93,12 +79,16 @@ class Prepared:
     judge_price: PriceOf = no_price
     baseline_results: PublishedResults | None = None
     differs: tuple[str, ...] = ()
-    preflight: Preflight | None = None
     typed: tuple[Override, ...] = ()
     commit: Commit | None = None
     source: NewRollouts | RescoreSource | ResumeSource = NEW_ROLLOUTS
     cassette: EvalCassette | None = None
     environment: EnvironmentFacts | None = None
+
+    @property
+    def lacks_model(self) -> bool:
+        """True for a training config without a model to ask: its code is loaded, and nothing is rolled out."""
+        return self.config.training is not None and not self.config.training.asks_model
 
     @property
     def replays(self) -> bool:

@@ -190,12 +190,7 @@ def _is_of(run: StoredEvalRun, prepared: Prepared) -> bool:
     """Return True for a run of the same config, if it was one of the same kind: whole, or a smoke test."""
     config, manifest = prepared.config, run.manifest
     same_config = run.config is None if config.text is None else run.config == config.path
-    return (
-        same_config
-        and manifest.eval == config.name
-        and manifest.smoke == (prepared.smoke is not None)
-        and manifest.plan.steps == ()
-    )
+    return same_config and manifest.eval == config.name and manifest.smoke == (prepared.smoke is not None)
 
 
 def _is_of_shard(run: StoredEvalRun, prepared: Prepared) -> bool:

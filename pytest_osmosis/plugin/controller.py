@@ -22,7 +22,6 @@ from pytest_osmosis.plugin.debug.debugger import DebuggerHooks
 from pytest_osmosis.plugin.items.collect import eval_file
 from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
-from pytest_osmosis.plugin.items.steps import StepItem, amend_step, step_key
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
 from pytest_osmosis.plugin.output.continuation import Continuation
 from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
@@ -88,7 +87,7 @@ class ControllerPlugin:
         if not plans:
             return collectors
         inline = self.evals.inline is not None
-        return [eval_file(parent, file_path, plans, self.evals.answer, self.evals.preflights.answer, inline=inline)]
+        return [eval_file(parent, file_path, plans, self.evals.answer, inline=inline)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -102,7 +101,7 @@ class ControllerPlugin:
         if option.collectonly or self.evals.options.dry_run:
             return
         self.evals.select_items(session.items)
-        if self.evals.selected or self.evals.preflights.selected:
+        if self.evals.selected:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
@@ -191,8 +190,6 @@ class ControllerPlugin:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Report the test of an eval with the duration, place, reason and properties of its unit."""
         report = yield
-        if isinstance(item, StepItem):
-            amend_step(item, report)
         if isinstance(item, EvalItem):
             amend(item, report)
             self.evals.add_properties(report, item.key)
@@ -203,7 +200,7 @@ class ControllerPlugin:
         return self.progress.status(report) if self._is_ours(report) else None
 
     def _is_ours(self, report: pytest.TestReport) -> bool:
-        return eval_id_of(report.nodeid) in self.evals.by_id and step_key(report.nodeid) is None
+        return eval_id_of(report.nodeid) in self.evals.by_id
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:

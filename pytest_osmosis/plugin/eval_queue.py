@@ -111,7 +111,7 @@ class EvalQueue:
                 self._inline.host(eval_id).load()
         errors: dict[str, list[str]] = {}
         for eval_id, run in started.items():
-            if error := _load_error(run):
+            if error := load_error(run):
                 errors.setdefault(error, []).append(eval_id)
         failed = {eval_id for eval_ids in errors.values() for eval_id in eval_ids}
         if failed and not self._are_left_out(failed):
@@ -204,7 +204,7 @@ class EvalQueue:
     def _has_loaded(self, eval_id: str) -> bool:
         """Wait until the code of an eval is loaded whose turn came later. Give its runs up if it does not load."""
         run = self.runs[eval_id]
-        if error := _load_error(run):
+        if error := load_error(run):
             run.notices.alert(error.replace("\n", "\n    "))
             run.engine.submit(run.selected.runs)
             return False
@@ -293,7 +293,8 @@ class EvalQueue:
         self.finished.clear()
 
 
-def _load_error(run: EvalRun) -> str:
+def load_error(run: EvalRun) -> str:
+    """Return why code does not load, "" if it does."""
     try:
         run.engine.loaded()
     except CodeError as error:

@@ -26,20 +26,19 @@ from pytest_osmosis.evals import (
     Spawn,
     Worktrees,
 )
+from pytest_osmosis.evals.preflight import WITHOUT_MODEL
 from pytest_osmosis.plugin.clusters import OnCluster, RayClusters, is_on_cluster
 from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
-from pytest_osmosis.plugin.eval_queue import EvalQueue
+from pytest_osmosis.plugin.eval_queue import EvalQueue, load_error
 from pytest_osmosis.plugin.hooks.caller import HookCaller
 from pytest_osmosis.plugin.items.collect import by_file, eval_items
 from pytest_osmosis.plugin.items.item import Answer
 from pytest_osmosis.plugin.items.last_failed import FailedTests
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, unit_key
-from pytest_osmosis.plugin.items.steps import step_items, step_key
 from pytest_osmosis.plugin.outcomes import Outcomes
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
-from pytest_osmosis.plugin.preflights import Preflights
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
 from pytest_osmosis.plugin.session_end import SessionEnd
@@ -81,7 +80,6 @@ class EvalSession:
         self.n_selected = 0
         self._has_selected = False
         self.kept_back: set[UnitKey] = set()
-        self.preflights = Preflights(self._named_prepared)
         self.test_evals = TestEvals(config, naming, options)
         self.inline = _inline_hosts(config) if options.inline else None
         self.hook_caller = HookCaller(config)
@@ -125,15 +123,11 @@ class EvalSession:
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Select the runs of selected items, and those that tests request."""
-        items = list(items)
-        self.preflights.select(item.key for item in step_items(items))
         ours = eval_items(items)
         self.keep_back(item.key for item in ours if not may_run(item))
         self._select(item.key for item in ours)
 
     def select_ids(self, ids: Iterable[str]) -> None:
-        ids = list(ids)
-        self.preflights.select(key for key in map(step_key, ids) if key is not None)
         self._select(key for key in map(unit_key, ids) if key is not None and key.eval_id in self.named)
 
     def keep_back(self, keys: Iterable[UnitKey]) -> None:
@@ -166,7 +160,7 @@ class EvalSession:
         if not self._has_selected:
             return
         for eval_id, named in self.named.items():
-            skipped = eval_id in self.end.skipped_whole or named.prepared.preflight is not None
+            skipped = eval_id in self.end.skipped_whole or named.prepared.lacks_model
             if eval_id not in self.selected and not skipped:
                 yield named.prepared.config.name, sum(1 for _ in named.prepared.collected.units())
 
@@ -189,6 +183,7 @@ class EvalSession:
         """
         from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
 
+        notes = self._load_preflights()
         self._confirm_cost()
         try:
             of_clusters = self._open_clusters()
@@ -196,13 +191,7 @@ class EvalSession:
             self._clusters.close()
             raise pytest.UsageError(str(error)) from None
         say(self.config, [f"osmosis: {note}" for note in of_clusters])
-        self.preflights.load(self.selected, lambda eval_id: self._local_settings(self.by_id[eval_id], HostConnection))
         for eval_id, selected in self.selected.items():
-            reason = self.preflights.keeps_back(eval_id)
-            if reason is not None:
-                outcome = Outcome("error", reason.partition("\n")[0], reason)
-                self.outcomes.add_all((UnitKey(eval_id, run) for run in selected.runs), outcome)
-                continue
             try:
                 group = self._group(self.by_id[eval_id])
                 run = self._started(self.by_id[eval_id], selected, group)
@@ -212,9 +201,36 @@ class EvalSession:
                 self._clusters.close()
                 raise pytest.UsageError(str(error)) from None
         self.queue.start()
-        of_runs = (note for run in self.runs.values() for note in run.engine.notes)
-        notes = dict.fromkeys([*self.preflights.notes, *of_runs])
-        say(self.config, [f"osmosis: {note}" for note in notes])
+        notes += [note for run in self.runs.values() for note in run.engine.notes]
+        say(self.config, [f"osmosis: {note}" for note in dict.fromkeys(notes)])
+
+    def _load_preflights(self) -> list[str]:
+        """Load the code of preflights that have no model to ask, skip their rows, and return what hosts say of it.
+
+        Raise `pytest.UsageError` if code does not load.
+        """
+        notes: list[str] = []
+        for each in [self.by_id[eval_id] for eval_id in self.selected if self.by_id[eval_id].prepared.lacks_model]:
+            selected = self.selected.pop(each.id)
+            nothing = SelectedRuns.of(each.prepared, [])
+            try:
+                run = EvalRun.start(
+                    each.prepared,
+                    nothing,
+                    self._local_settings(each, HostConnection),
+                    rerun=each.rerun,
+                    on_done=lambda run, outcome: None,
+                )
+            except (CodeError, JournalError) as error:
+                raise pytest.UsageError(str(error)) from None
+            error_text = load_error(run)
+            notes += run.engine.notes
+            run.discard()
+            if error_text:
+                raise pytest.UsageError(f"{each.prepared.config.name}: {error_text}")
+            outcome = Outcome("skipped", WITHOUT_MODEL, WITHOUT_MODEL)
+            self.outcomes.add_all((UnitKey(each.id, run) for run in selected.runs), outcome)
+        return notes
 
     def _open_clusters(self) -> list[str]:
         """Connect to the clusters on which hosts will run, and return what the user should know of them."""
@@ -281,9 +297,6 @@ class EvalSession:
             worktrees=self._worktrees,
         )
 
-    def _named_prepared(self, eval_id: str) -> Prepared | None:
-        return self.named[eval_id].prepared if eval_id in self.named else None
-
     def _local_spawn(self, eval_id: str) -> Spawn:
         if self.inline is not None:
             return self.inline.host(eval_id).spawn
@@ -314,7 +327,7 @@ class EvalSession:
             text = f"{key.unit} was not rolled out: a mark kept it from running when it was collected"
             return Answer(Outcome("error", text, text), gated=False)
         runs = self.by_id[key.eval_id].prepared.collected.runs_of(key.unit)
-        if key.eval_id not in self.runs:  # a preflight whose rows cannot be rolled out
+        if key.eval_id not in self.runs:  # a preflight without a model
             return Answer(self.outcomes.wait(key), gated=False)
         self.queue.perform(key.eval_id, runs, lambda: self.outcomes.is_done(key))
         each = self.by_id[key.eval_id]

@@ -51,8 +51,7 @@ PLAN = members(
         "named": SPANS,
         "granularity": one_of(*get_args(Granularity)),
         "baseline": flag,
-    },
-    {"steps": listing(listing(anything, length=2))},
+    }
 )
 PASS_RULE = members(
     {"pass_threshold": number(), "thresholds": table(number()), "decide": text},

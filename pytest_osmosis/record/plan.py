@@ -27,17 +27,6 @@ class Span(NamedTuple):
     line: int
 
 
-class Step(NamedTuple):
-    """A test of a preflight that belongs to no row: its name, and its line in the TOML."""
-
-    name: str
-    line: int
-
-
-STEPS = ("secrets", "rows", "rollout", "slice")
-"""The names of all steps, in the order of their tests."""
-
-
 @dataclass(frozen=True, slots=True)
 class Shard:
     """One of the parts into which jobs of CI divide the rows of an eval, counted from 1.
@@ -67,7 +56,6 @@ class Plan:
     - `named`: further rows, which node ids on the command line name
     - `granularity`: the unit that a test reports, a run or all runs of a row
     - `baseline`: True if another model makes the same runs
-    - `steps`: the tests of a preflight that belong to no row
     - `line`: the line of `path` that names the dataset, at which editors show the tests
     """
 
@@ -81,7 +69,6 @@ class Plan:
     granularity: Granularity = "run"
     baseline: bool = False
     line: int = 1
-    steps: tuple[Step, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -166,14 +153,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         spans = {"spans": [list(span) for span in self.spans], "named": [list(span) for span in self.named]}
-        return {**asdict(self), **spans, "steps": [list(step) for step in self.steps]}
+        return {**asdict(self), **spans}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Plan:
         spans = {key: tuple(Span(*span) for span in data[key]) for key in ("spans", "named")}
-        steps = tuple(Step(*step) for step in data.get("steps", ()))
         known = {key: data[key] for key in cls.__slots__ if key in data}
-        return cls(**{**known, **spans, "steps": steps})
+        return cls(**{**known, **spans})
 
 
 def selected_runs(spans: Sequence[Sequence[Any]]) -> Iterator[RunId]:

@@ -168,4 +168,4 @@ def test_training_configs_pass_their_preflight(folder: str, repository: Path) ->
     done = subprocess.run(words, cwd=repository / folder, capture_output=True, text=True, timeout=DEADLINE_S)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "7 passed" in done.stdout
+    assert "5 passed" in done.stdout

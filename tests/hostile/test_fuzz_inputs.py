@@ -10,7 +10,7 @@ import pytest
 from pytest_osmosis.config import is_training_config
 from pytest_osmosis.datasets import check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError, OsmosisError
-from pytest_osmosis.evals import prepare, prepare_training
+from pytest_osmosis.evals import prepare
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
 
@@ -152,7 +152,7 @@ def test_training_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.Monk
         path.write_bytes(content)
         assert is_training_config(path)
         try:
-            prepare_training(path, (), environ={"TOKEN": "x" * 20}, read_stdin=str)
+            prepare(path, (), environ={"TOKEN": "x" * 20}, read_stdin=str, training=True)
         except OsmosisError as error:
             check_message(error)
 

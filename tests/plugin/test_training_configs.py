@@ -1,4 +1,4 @@
-"""Training configs: their preflight is reported as tests, and a few rows are rolled out if there is a model to ask."""
+"""Training configs: code, secrets and rows are checked, and a few rows rolled out if there is a model to ask."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 from tests.servers import ChatServer, refusal, reply
 
 FILE = "configs/training/x.toml"
@@ -59,7 +59,7 @@ def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspac
     result = workspace.run(CONFIG, "-rA")
 
     assert result.ret == 0
-    result.assert_outcomes(passed=2, skipped=1)
+    result.assert_outcomes(skipped=5)
     result.stdout.fnmatch_lines(
         [
             "osmosis: x (configs/training/x.toml), preflight of a training config",
@@ -68,7 +68,7 @@ def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspac
             "  no model to ask: nothing is rolled out or graded",
         ]
     )
-    result.stdout.fnmatch_lines(["SKIPPED ?1? configs/training/x.toml:4: no model to ask: nothing was rolled out*"])
+    result.stdout.fnmatch_lines(["SKIPPED ?5? configs/training/x.toml:1: no model to ask: nothing was rolled out*"])
     assert workspace.run_dirs() == []
 
 
@@ -79,7 +79,7 @@ def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Wor
         bodies = [seen.body for seen in server.requests if seen.body["max_tokens"] == 30]
 
     assert result.ret == 0  # most answers are wrong, and scores do not decide
-    result.assert_outcomes(passed=7)
+    result.assert_outcomes(passed=5)
     assert len(bodies) == 5
     assert {body["model"] for body in bodies} == {"Qwen/Qwen3.6-35B-A3B"}
     result.stdout.fnmatch_lines(["  slice: 5 rows x 1 run, 5 in flight, scores do not decide"])
@@ -90,70 +90,68 @@ def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Wor
     ] * 4
 
 
-def test_everything_that_does_not_fit_is_the_failure_of_a_test(workspace: Workspace) -> None:
-    """Four findings in one command. Of the rows, only those that fit are planned."""
+def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [
         {"user_prompt": "What is 1 * 1?", "ground_truth": "1"},
         {"user_prompt": " ", "ground_truth": "1"},
         {"user_prompt": "What is 1 * 3?", "ground_truth": None},
-        {"user_prompt": "What is 1 * 4? " * 9, "ground_truth": "4"},
     ]
-    training(workspace, rows, main="import missing_module\n", secrets='"FIRST_TOKEN"')
+    training(workspace, rows, secrets='"FIRST_TOKEN"')
 
     result = workspace.run(CONFIG, DEMO)
 
-    assert result.ret == 1
-    result.assert_outcomes(failed=3, errors=2)
-    result.stdout.fnmatch_lines(
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
         [
-            "  note: 1 prompt may be longer than ?training? max_prompt_length = 20: the longest, row 3, has about *",
-            "not rolled out, because its code does not load: *missing_module*",
-            "secret FIRST_TOKEN: missing or empty in the environment*",
-            'data/x.jsonl:2: row 1: column "user_prompt": must be a non-blank string*',
-            "data/x.jsonl:3: row 2: has neither a ground_truth nor metadata, so no Grader would be called for it",
-            "*main.py: does not load: ModuleNotFoundError: No module named 'missing_module'",
+            'ERROR: data/x.jsonl:2: row 1: column "user_prompt": must be a non-blank string*',
+            "ERROR: data/x.jsonl:3: row 2: has neither a ground_truth nor metadata, so no Grader would be called*",
+            "ERROR: secret FIRST_TOKEN: missing or empty in the environment*",
         ]
     )
-    result.stdout.fnmatch_lines(["ERROR configs/training/x.toml::x?row3-run0? - *"])
     assert workspace.run_dirs() == []
-    assert workspace.last_failed() == {
-        f"{FILE}::x[{name}]" for name in ("secrets", "rows", "rollout", "row0-run0", "row3-run0")
-    }
 
 
-@pytest.mark.slow
-def test_a_missing_secret_keeps_rows_from_being_rolled_out(workspace: Workspace) -> None:
+@pytest.mark.parametrize("options", [(), (DEMO,)])
+def test_code_that_does_not_load_is_a_usage_error(workspace: Workspace, options: tuple[str, ...]) -> None:
+    training(workspace, main="import missing_module\n")
+
+    result = workspace.run(CONFIG, *options)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: x: *main.py: does not load: ModuleNotFoundError: No module named*"])
+    assert workspace.run_dirs() == []
+
+
+def test_prompts_that_may_be_too_long_are_noted(workspace: Workspace) -> None:
+    training(workspace, [{"user_prompt": "What is 1 * 4? " * times, "ground_truth": "4"} for times in (1, 9)])
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 0
+    note = "1 prompt may be longer than ?training? max_prompt_length = 20: the longest, row 1, has about 34 tokens"
+    result.stdout.fnmatch_lines([f"  note: {note}, estimated as 4 characters each"])
+
+
+def test_a_secrets_file_has_the_secrets_of_a_training_config(workspace: Workspace) -> None:
     training(workspace, secrets='"FIRST_TOKEN"')
     workspace.write("secrets.env", "FIRST_TOKEN=0123456789\n")
 
-    without = workspace.run(CONFIG, DEMO, "-k", "row0")
-    with_file = workspace.run(CONFIG, DEMO, "--osmosis-secrets-file=secrets.env")
-
-    assert without.ret == 1
-    without.stdout.fnmatch_lines(["not rolled out, because secrets are missing"])
-    assert with_file.ret == 0
-    with_file.assert_outcomes(passed=8)
+    workspace.run(CONFIG, DEMO, "--osmosis-secrets-file=secrets.env").assert_outcomes(passed=5)
 
 
 @pytest.mark.slow
-def test_steps_and_rows_are_selected_like_any_test(workspace: Workspace) -> None:
+@PLAIN_AND_XDIST
+def test_rows_are_selected_like_any_test(workspace: Workspace) -> None:
     training(workspace)
 
     listed = workspace.run(CONFIG, DEMO, "--co", "-q")
-    one = workspace.run(f"{FILE}::x[rollout]")
     row = workspace.run(f"{FILE}::x[row6-run0]", DEMO)
-    by_name = workspace.run(CONFIG, "-k", "rows")
-    unknown = workspace.run(f"{FILE}::x[rolout]")
     without_model = workspace.run(f"{FILE}::x[row6-run0]")
 
-    names = ["rows", "rollout", *(f"row{n}-run0" for n in range(5))]
-    assert listed.outlines[:7] == [f"{FILE}::x[{name}]" for name in names]
-    for result in (one, row, by_name):
-        assert result.ret == 0
-        result.assert_outcomes(passed=1, deselected=2 if result is by_name else 0)
-    assert unknown.ret == without_model.ret == 4
-    unknown.stderr.fnmatch_lines([f"ERROR: {FILE}::x?rolout?: not found: *did you mean '{FILE}::x?rollout?'?"])
-    without_model.stderr.fnmatch_lines(["ERROR: *not found: nothing is rolled out without a model to ask*x?slice?'?"])
+    assert [line for line in listed.outlines if "::" in line] == [f"{FILE}::x[row{n}-run0]" for n in range(5)]
+    row.assert_outcomes(passed=1)
+    without_model.assert_outcomes(skipped=1)
+    assert row.ret == without_model.ret == 0
 
 
 @pytest.mark.slow
@@ -163,7 +161,7 @@ def test_a_preflight_that_could_not_be_measured_ends_with_9(workspace: Workspace
     result = workspace.run(CONFIG, "--osmosis-base-url=http://127.0.0.1:9/v1")
 
     assert result.ret == 9
-    result.assert_outcomes(passed=2, skipped=5, errors=1)
+    result.assert_outcomes(skipped=5, errors=1)
 
 
 def test_a_rollout_that_breaks_fails(workspace: Workspace) -> None:
@@ -173,7 +171,7 @@ def test_a_rollout_that_breaks_fails(workspace: Workspace) -> None:
         result = workspace.run(CONFIG, *asked, "--osmosis-smoke", "--osmosis-smoke-rows=2")
 
     assert result.ret == 1
-    result.assert_outcomes(passed=3, errors=1)
+    result.assert_outcomes(passed=1, errors=1)
 
 
 def test_a_broken_training_config_is_a_usage_error(workspace: Workspace) -> None:
@@ -193,16 +191,16 @@ def test_a_broken_training_config_is_a_usage_error(workspace: Workspace) -> None
 
 
 def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> None:
-    training(workspace, main="import missing_module\n")
+    training(workspace)
     workspace.eval("y", rows=2)
 
     result = workspace.run(FILE, "configs/eval/y.toml", "--junitxml=junit.xml")
 
-    assert result.ret == 1
-    result.assert_outcomes(passed=3, failed=1, skipped=1)
+    assert result.ret == 0
+    result.assert_outcomes(passed=2, skipped=5)
     result.stdout.fnmatch_lines(["  x: preflight of a training config, no model to ask", "  y: demo/arithmetic*"])
     names = {case for case in (workspace.root / "junit.xml").read_text().split('"') if case.startswith("x[")}
-    assert names == {"x[rows]", "x[rollout]", "x[slice]"}
+    assert names == {f"x[row{n}-run0]" for n in range(5)}
 
 
 @pytest.mark.skipif(find_spec("osmosis_ai") is not None, reason="osmosis_ai is installed")
@@ -221,16 +219,13 @@ def test_a_preflight_runs_inline_too(workspace: Workspace) -> None:
     result = workspace.run(CONFIG, DEMO, "--osmosis-inline")
 
     assert result.ret == 0
-    result.assert_outcomes(passed=7)
+    result.assert_outcomes(passed=5)
 
 
-@pytest.mark.parametrize("arguments", [["--osmosis-dry-run"], ["--co"]])
-def test_listing_a_preflight_loads_no_code(workspace: Workspace, arguments: list[str]) -> None:
-    training(workspace, main="raise SystemExit\n", secrets='"FIRST_TOKEN"')
+@pytest.mark.parametrize("option", ["--osmosis-dry-run", "--co"])
+def test_listing_a_preflight_loads_no_code(workspace: Workspace, option: str) -> None:
+    training(workspace, main="raise SystemExit\n", secrets="" if option == "--osmosis-dry-run" else '"FIRST_TOKEN"')
 
-    result = workspace.run(CONFIG, *arguments)
+    assert workspace.run(CONFIG, option).ret == 0
 
-    assert result.ret == 0
-    if "--co" not in arguments:
-        result.stdout.fnmatch_lines(["  note: 1 secret is missing (x?secrets?)"])
     assert not (workspace.root / ".osmosis").exists()

@@ -20,7 +20,6 @@ from pytest_osmosis.plugin.items.node_ids import node_id, ungrouped
 from pytest_osmosis.plugin.reward_tests.reward_options import split_argument
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.suggest import closest
 
 _WITHOUT_ITEM = ("gate ", "limit ", "probe", "shard", "baseline", "results", "hook ")
 """Beginnings of the titles under which `items.gate_reports` reports what belongs to the whole eval."""
@@ -60,7 +59,7 @@ def _fault(named: _Named, prepared: Prepared) -> str | None:
         return _with_nearest(named, prepared, unit, "there is no such test")
     if named.eval != plan.name:
         return _with_nearest(named, prepared, unit, f"the eval in this file is called {plan.name}")
-    if named.title is None or named.title in [step.name for step in plan.steps]:
+    if named.title is None:
         return None
     if unit is None and named.title.startswith(_WITHOUT_ITEM):
         whole = shlex.quote(named.file)
@@ -75,8 +74,6 @@ def _why_missing(unit: Unit, prepared: Prepared) -> str | None:
     if unit.row >= n_rows:
         last = f", the last of which is row{n_rows - 1}" if n_rows > 1 else ", row0"
         return f"{prepared.dataset.display} has {plural(n_rows, 'row')}{last}"
-    if prepared.preflight is not None and prepared.preflight.without_model is not None:
-        return "nothing is rolled out without a model to ask (--osmosis-base-url=URL, --osmosis-model=MODEL)"
     if all(row != unit.row for row, _ in plan.rows()):
         return f"row{unit.row} is not among the rows of {prepared.shard or 'this eval'}"
     if unit.is_baseline and not plan.baseline:
@@ -88,11 +85,7 @@ def _why_missing(unit: Unit, prepared: Prepared) -> str | None:
 
 
 def _with_nearest(named: _Named, prepared: Prepared, unit: Unit | None, why: str) -> str:
-    steps = [step.name for step in prepared.collected.steps]
-    if steps and named.title is not None and (unit is None or not any(prepared.collected.rows())):
-        step = closest(named.title, steps) or steps[-1]
-        nearest = node_id(f"{named.file}::{prepared.collected.name}", step)
-    elif unit is None and named.title is None:
+    if unit is None and named.title is None:
         nearest = f"{named.file}::{prepared.collected.name}"
     else:
         nearest = node_id(f"{named.file}::{prepared.collected.name}", _nearest(unit, prepared))

@@ -17,7 +17,7 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.training_config import NOT_OF_TRAINING
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
-from pytest_osmosis.evals import NotLoaded, Prepared, baseline_path, check, prepare_training
+from pytest_osmosis.evals import NotLoaded, Prepared, baseline_path, check
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.evals.prepare import hide_secrets
 from pytest_osmosis.evals.prime_import import resumed_from
@@ -176,12 +176,16 @@ class EvalPreparer:
         rows = [unit.row for unit in units_in_arguments(self._config, path, name.entry).values()]
         if stored is not None:
             return lambda: self._prepare_rescore(stored, name)
-        if path is not None and is_training_config(path):
-            return lambda: self._prepare_training(path, rows)
+        is_training = path is not None and is_training_config(path)
         try:
-            planned = self.checked(path, entry=name.entry, rows=rows, listed=listed)
+            if is_training:
+                self._check_options_of_training(name)
+            planned = self.checked(path, entry=name.entry, rows=rows, listed=listed, training=is_training)
         except ProblemsError as error:
             return functools.partial(_raise, error)
+        if is_training:
+            n_rows = self._options.smoke if self._options.smoke is not None else session_options.SMOKE_ROWS
+            return lambda: planned().as_smoke(n_rows, rows)
         return lambda: self._as_asked(planned(), rows, n_evals, listed=listed)
 
     def _as_asked(self, prepared: Prepared, rows: Sequence[int], n_evals: int, *, listed: bool) -> Prepared:
@@ -212,6 +216,7 @@ class EvalPreparer:
         entry: str | None = None,
         compared: bool = True,
         listed: bool = False,
+        training: bool = False,
     ) -> Callable[[], Prepared]:
         """Check one eval, without a baseline unless `compared`, and return the function that plans it.
 
@@ -231,11 +236,12 @@ class EvalPreparer:
             updating=self._options.update_baseline,
             compared=compared,
             named_rows=rows,
-            answers=self._options.answer_store,
+            answers=None if training else self._options.answer_store,
             outlet=outlet_of(self._config),
             entry=entry,
             shared=self._shared,
             environments=environments_of(self._config),
+            training=training,
         )
 
         def limited() -> Prepared:
@@ -244,28 +250,14 @@ class EvalPreparer:
 
         return limited
 
-    def _prepare_training(self, path: Path, rows: Sequence[int]) -> Prepared:
-        """Prepare the preflight of a training config: a smoke test, without rows if there is no model to ask."""
-        if self._options.shard is not None and path not in self._named.listed:
+    def _check_options_of_training(self, name: NamedEntry) -> None:
+        """Raise `ProblemsError` for options that a preflight does not take."""
+        if self._options.shard is not None and name.path not in self._named.listed:
             text = f"a preflight of a training config has no shards ({SHARD.flag}); run it in a job of its own"
-            raise ProblemsError([Problem(shown(path), text)])
+            raise ProblemsError([Problem(shown(name.path or Path()), text)])
         answers = self._options.answers
         if answers is not None and answers.origin.startswith("--"):
             raise ProblemsError([Problem(answers.origin, NOT_OF_TRAINING)])
-        prepared = prepare_training(
-            path,
-            self._overrides(path),
-            environ=os.environ,
-            secrets_file=self._options.secrets_file,
-            read_stdin=self._read_stdin,
-            listing=path in self._named.listed or self._only_lists,
-            named_rows=rows,
-            outlet=outlet_of(self._config),
-        )
-        prepared = replace(prepared, config=self._limited(prepared))
-        asks_model = prepared.preflight is not None and prepared.preflight.without_model is None
-        n_rows = self._options.smoke if self._options.smoke is not None else session_options.SMOKE_ROWS
-        return prepared.as_smoke(n_rows, rows) if asks_model else prepared.as_smoke(0)
 
     @property
     def _only_lists(self) -> bool:

@@ -1,4 +1,4 @@
-"""Collection: a named file becomes a File whose items are the units of its evals, and the steps of preflights.
+"""Collection: a named file becomes a File whose items are the units of its evals.
 
 Items are flat and carry an explicit node id. pytest 9.2 parses node ids, and an id that it makes itself from a name
 with brackets does not equal the id that it reads back from its cache.
@@ -14,7 +14,6 @@ import pytest
 from pytest_osmosis.plugin.items.item import EvalItem, Fetch
 from pytest_osmosis.plugin.items.item_hooks import item_hooks
 from pytest_osmosis.plugin.items.node_ids import UnitKey, file_id, node_id
-from pytest_osmosis.plugin.items.steps import FetchStep, StepItem, StepKey
 from pytest_osmosis.plugin.many_objects import uncollected
 from pytest_osmosis.record.plan import Plan
 
@@ -24,7 +23,6 @@ class EvalFile(pytest.File):
 
     plans: Sequence[Plan]
     fetch: Fetch
-    fetch_step: FetchStep
     inline = False
 
     def collect(self) -> Iterable[pytest.Item]:
@@ -35,16 +33,6 @@ class EvalFile(pytest.File):
         hooks = self.ihook if self.inline else item_hooks(self)
         for plan in self.plans:
             eval_id = f"{self.nodeid}::{plan.name}"
-            for step in plan.steps:
-                test: StepItem = StepItem.from_parent(
-                    self,
-                    name=f"{plan.name}[{step.name}]",
-                    nodeid=node_id(eval_id, step.name),
-                    key=StepKey(eval_id, step.name),
-                    line=step.line,
-                    fetch=self.fetch_step,
-                )
-                yield test
             for unit in plan.units():
                 item: EvalItem = EvalItem.from_parent(
                     self,
@@ -63,7 +51,6 @@ def eval_file(
     path: Path,
     plans: Sequence[Plan],
     fetch: Fetch,
-    fetch_step: FetchStep,
     *,
     inline: bool = False,
 ) -> EvalFile:
@@ -74,8 +61,7 @@ def eval_file(
     while isinstance(parent, pytest.Package) and parent.parent is not None:
         parent = parent.parent
     file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
-    file.plans, file.fetch, file.fetch_step = plans, fetch, fetch_step
-    file.inline = inline
+    file.plans, file.fetch, file.inline = plans, fetch, inline
     return file
 
 

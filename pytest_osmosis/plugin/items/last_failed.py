@@ -13,7 +13,6 @@ import pytest
 
 from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id, unit_key
-from pytest_osmosis.plugin.items.steps import step_key
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
 MAX_FAILED = 2000
@@ -44,7 +43,7 @@ class FailedTests:
             return
         failed = [nodeid for eval_id, each in finished.items() for nodeid in self._failed(eval_id, each)]
         before = dict.fromkeys(_node_ids(cache, LAST_FAILED), True)
-        stay = [each for each in before if eval_id_of(each) not in eval_ids or unit_key(each) or step_key(each)]
+        stay = [each for each in before if eval_id_of(each) not in eval_ids or unit_key(each)]
         kept = dict.fromkeys([*stay, *failed[:MAX_FAILED]], True)
         if kept != before:
             cache.set(LAST_FAILED, kept)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.config.tables import Training
 from pytest_osmosis.datasets import SAMPLE
 from pytest_osmosis.evals import (
-    Preflight,
     Prepared,
     RescoreSource,
     ResumeSource,
@@ -80,8 +80,8 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
     names = distinct_names([(each.config.name, shown(each.config.path)) for each in prepared])
     for name, each, size in zip(names, prepared, sizes, strict=True):
         in_flight = [] if evals.inline is not None else [f"{count(each.config.in_flight)} in flight"]
-        if each.preflight is not None:
-            yield f"  {name}: {_brief_preflight(each, each.preflight, size)}"
+        if each.config.training is not None:
+            yield f"  {name}: {_brief_preflight(each, size)}"
             continue
         sizes_in_flight = [size, *_stored(each), *in_flight]
         parts = [*_models(each), *_brief_cassette(each), *sizes_in_flight, *_code(each), *_brief_gates(each, evals)]
@@ -93,8 +93,8 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
         yield f"  note: {note}"
 
 
-def _brief_preflight(prepared: Prepared, preflight: Preflight, size: str) -> str:
-    asked = "no model to ask" if preflight.without_model is not None else f"{prepared.target.describe}, {size}"
+def _brief_preflight(prepared: Prepared, size: str) -> str:
+    asked = "no model to ask" if prepared.lacks_model else f"{prepared.target.describe}, {size}"
     n_notes = len(_notes(prepared))
     return ", ".join(["preflight of a training config", asked, *([plural(n_notes, "note")] if n_notes else [])])
 
@@ -161,8 +161,8 @@ def test_eval_lines(evals: EvalSession) -> list[str]:
 
 def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None) -> Iterator[str]:
     """Yield the lines of one eval; `size` replaces "rows x runs"."""
-    if prepared.preflight is not None:
-        yield from _preflight_lines(prepared, prepared.preflight, evals)
+    if prepared.config.training is not None:
+        yield from _preflight_lines(prepared, prepared.config.training)
         return
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
@@ -232,14 +232,14 @@ def _commit_lines(prepared: Prepared) -> Iterator[str]:
         yield f"  code of {prepared.commit.title}, not the files in the workspace"
 
 
-def _preflight_lines(prepared: Prepared, preflight: Preflight, evals: EvalSession) -> Iterator[str]:
+def _preflight_lines(prepared: Prepared, training: Training) -> Iterator[str]:
     """Yield the lines of the preflight of a training config."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path)}), preflight of a training config"
-    yield f"  base model: {config.training.base_model if config.training is not None else ''}"
+    yield f"  base model: {training.base_model}"
     yield f"  dataset: {prepared.dataset.display}, {prepared.plan.selection}"
     yield from _commit_lines(prepared)
-    if preflight.without_model is not None:
+    if prepared.lacks_model:
         yield "  no model to ask: nothing is rolled out or graded"
     else:
         model = model_text(config, prepared.target)
@@ -254,16 +254,8 @@ def _preflight_lines(prepared: Prepared, preflight: Preflight, evals: EvalSessio
         yield f"  overridden: {', '.join(config.overridden)}"
     if config.preset:
         yield f"  preset: {', '.join(config.preset)}"
-    for note in (*_findings(config.name, preflight), *_notes(prepared), *_secret_notes(prepared)):
+    for note in (*_notes(prepared), *_secret_notes(prepared)):
         yield f"  note: {note}"
-
-
-def _findings(name: str, preflight: Preflight) -> Iterator[str]:
-    """Yield what tests will report, for those who only list them."""
-    if n := len(preflight.missing_secrets):
-        yield f"{plural(n, 'secret')} {'is' if n == 1 else 'are'} missing ({name}[secrets])"
-    if preflight.row_faults:
-        yield f"not every row fits ({name}[rows])"
 
 
 def _notes(prepared: Prepared) -> list[str]:

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.plugin.items.node_ids import unit_key
-from pytest_osmosis.plugin.items.steps import step_key
 from pytest_osmosis.plugin.rollout_tests import model_source
 
 if TYPE_CHECKING:
@@ -86,10 +85,6 @@ class OutcomeServer:
                 assert key is not None, "a worker requested an outcome of something other than a run or a row"
                 answer = self._evals.answer(key)
                 return {"outcome": answer.outcome.to_json(), "gated": answer.gated}
-            case "step":
-                step = step_key(question["test"])
-                assert step is not None, "a worker requested the outcome of a step that is none"
-                return {"outcome": self._evals.preflights.answer(step).to_json()}
             case "keep_back":
                 self._evals.keep_back(key for key in map(unit_key, question["tests"]) if key is not None)
                 return {}

@@ -18,7 +18,6 @@ from pytest_osmosis.plugin.items.collect import by_file, eval_file, eval_items
 from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, node_id
-from pytest_osmosis.plugin.items.steps import StepItem, StepKey, amend_step
 from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
 from pytest_osmosis.plugin.rollout_tests.model_source import RemoteSource
 from pytest_osmosis.plugin.rollout_tests.source import SOURCE
@@ -58,7 +57,7 @@ class WorkerPlugin:
         plans = self._plans.get(file_path)
         if not plans:
             return collectors
-        return [eval_file(parent, file_path, plans, self._fetch, self._fetch_step)]
+        return [eval_file(parent, file_path, plans, self._fetch)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -71,8 +70,6 @@ class WorkerPlugin:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Report an eval's test with the duration, place and reason of its run."""
         report = yield
-        if isinstance(item, StepItem):
-            amend_step(item, report)
         if isinstance(item, EvalItem):
             amend(item, report)
         return report
@@ -84,9 +81,6 @@ class WorkerPlugin:
     def _fetch(self, key: UnitKey) -> Answer:
         reply = self._ask({"ask": "outcome", "test": node_id(*key)})
         return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])
-
-    def _fetch_step(self, key: StepKey) -> Outcome:
-        return Outcome.from_json(self._ask({"ask": "step", "test": node_id(*key)})["outcome"])
 
     def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._connection is None:

@@ -85,9 +85,7 @@ def test_a_training_config_describes_the_rollouts_of_its_preflight(load: Load) -
     assert config.training is not None
     assert (config.training.base_model, config.training.max_prompt_length) == ("Qwen/Qwen3.6-35B-A3B", 8192)
     assert not config.training.asks_model
-    assert config.training.lines == {
-        "experiment.entrypoint": 3, "experiment.model_path": 4, "experiment.dataset": 5, "secrets": 26,
-    }  # fmt: skip
+    assert config.dataset_line == 5
     evaluation = config.evaluation
     assert (evaluation.n, evaluation.batch_size) == (1, 16)
     assert (evaluation.agent_workflow_timeout_s, evaluation.grader_timeout_s) == (45.0, 15.5)
