@@ -29,6 +29,7 @@ from pytest_osmosis.config.entry_keys import (
 )
 from pytest_osmosis.config.entry_names import VALID, entry_name, is_valid, with_number
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.fields import Field
 from pytest_osmosis.config.key_lines import Place
 from pytest_osmosis.config.kinds import toml, type_text
 from pytest_osmosis.errors import Problem
@@ -55,25 +56,6 @@ _SUBJECTS = (
     ("agent", "mcp"),
 )
 """The keys that say which eval an entry is, and after which it is named."""
-_INSTEAD: Sequence[tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]] = (
-    ((_SUBJECTS[0],), (*_SUBJECTS[1:], ("experiment", "entrypoint"))),
-    (_SUBJECTS[1:], (_SUBJECTS[0],)),
-    ((("experiment", "dataset"),), (("data", "path"),)),
-    ((("data", "path"),), (("experiment", "dataset"),)),
-    ((("agent", "mcp"),), (("agent", "agent"), ("experiment", "rollout"), ("experiment", "entrypoint"))),
-    ((("agent", "agent"), ("experiment", "rollout")), (("agent", "mcp"),)),
-    ((("experiment", "model_path"),), (("model", "endpoint_id"),)),
-    ((("model", "endpoint_id"),), (("experiment", "model_path"),)),
-    ((("model", "client"),), (("model", "api_client_type"),)),
-    ((("model", "api_client_type"),), (("model", "client"),)),
-    ((("experiment", "commit_sha"),), (("experiment", "branch"),)),
-    ((("experiment", "branch"),), (("experiment", "commit_sha"),)),
-    ((("baseline", "model_path"),), (("baseline", "results"),)),
-    ((("baseline", "results"),), (("baseline", "model_path"), ("baseline", "base_url"), ("baseline", "api_key_env"))),
-    ((("data", "rows"),), (("data", "offset"), ("evaluation", "limit"))),
-    ((("data", "offset"), ("evaluation", "limit")), (("data", "rows"),)),
-)
-"""Keys that, in a higher layer, stand for others: an entry's `endpoint_id` for the `model` of all entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,10 +352,19 @@ class _Expansion:
         self.problems.append((line, Problem(f"{self.document.label}:{line}", f"{title or title_of(at)}: {text}")))
 
 
+def _field(setting: EntrySetting) -> Field | None:
+    return EVAL_TABLES[setting.path[0]].field(setting.path[1])
+
+
 def _is_private(setting: EntrySetting) -> bool:
-    table, key = setting.path[:2]
-    field = EVAL_TABLES[table].field(key)
+    field = _field(setting)
     return field is not None and field.private
+
+
+def _replaced(setting: EntrySetting) -> Sequence[str]:
+    """Return the keys of lower layers that a setting replaces."""
+    field = _field(setting)
+    return () if field is None else field.replaces
 
 
 def _labels(axes: Sequence[_Axis]) -> list[str | None]:
@@ -392,9 +383,9 @@ def _merged(layers: Sequence[Sequence[EntrySetting]]) -> list[EntrySetting]:
     """Return the settings that count, in the order in which they are made. Higher layers come last."""
     merged: list[EntrySetting] = []
     for layer in layers:
-        sources, paths = {each.source for each in layer}, {each.path for each in layer}
-        replaced = {path for keys, others in _INSTEAD if paths.intersection(keys) for path in others} - paths
-        merged = [each for each in merged if each.source not in sources and each.path[:2] not in replaced]
+        sources, replaced = {each.source for each in layer}, set().union(*map(_replaced, layer))
+        replaced -= {".".join(each.path) for each in layer}
+        merged = [each for each in merged if each.source not in sources and ".".join(each.path[:2]) not in replaced]
         merged += layer
     return sorted(merged, key=lambda each: each.source.partition(".")[0] in HEADER_LINES)
 

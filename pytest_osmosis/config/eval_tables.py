@@ -62,15 +62,26 @@ EXPERIMENT = Table(
     "experiment",
     "The model, the rows and the code that are evaluated.",
     (
-        Field("rollout", folder_name(), "Folder of the code, under rollouts/."),
+        Field(
+            "rollout",
+            folder_name(),
+            "Folder of the code, under rollouts/.",
+            replaces=("environment.env_id", "agent.mcp"),
+        ),
         Field("entrypoint", text(), "Python file in that folder that defines the workflow and the Grader."),
         Field(
             "model_path",
             text(),
             f'The model, like "{EXAMPLE_MODEL}". Required unless [agent] agent is "recorded": then it only names the '
             "model that made the conversations.",
+            replaces=("model.endpoint_id",),
         ),
-        Field("dataset", text(), "Name or path of the dataset. Required unless [data] path is set."),
+        Field(
+            "dataset",
+            text(),
+            "Name or path of the dataset. Required unless [data] path is set.",
+            replaces=("environment.env_id", "data.path"),
+        ),
         Field(
             "commit_sha",
             string(
@@ -78,11 +89,13 @@ EXPERIMENT = Table(
                 lambda value: bool(re.fullmatch("[0-9a-fA-F]{7,40}", value)),
             ),
             "Commit whose code is evaluated, instead of the files in the workspace. Cannot be used with branch.",
+            replaces=("experiment.branch",),
         ),
         Field(
             "branch",
             string("a branch name without whitespace", lambda value: bool(re.fullmatch(r"\S+", value))),
             "Branch whose last commit is evaluated: the local one, or else origin's. Cannot be used with commit_sha.",
+            replaces=("experiment.commit_sha",),
         ),
     ),
 )
@@ -110,6 +123,7 @@ EVALUATION = Table(
             integer(1),
             "Number of rows, counted from the first one or from [data] offset.",
             override=integer_or_all(1),
+            replaces=("data.rows",),
         ),
         Field("n", integer(1), "Runs per row.", default=1),
         Field("batch_size", integer(1), "Rollouts in flight at once.", default=1),
@@ -165,12 +179,19 @@ MODEL = Table(
     (
         Field("base_url", url(), "URL of the server's API, like http://localhost:8000/v1."),
         Field("api_key_env", variable_name(), "Environment variable that contains the API key."),
-        Field("client", choice(*CLIENTS), "Client that sends the requests.", default="auto"),
+        Field(
+            "client",
+            choice(*CLIENTS),
+            "Client that sends the requests.",
+            default="auto",
+            replaces=("model.api_client_type",),
+        ),
         Field(
             "endpoint_id",
             text(),
             "Endpoint of the registry that serves the model. Cannot be used with [experiment] model_path, which may "
             "hold the id too. base_url, api_key_env, client and api_client_type count more than the registry's.",
+            replaces=("experiment.model_path",),
         ),
         Field(
             "endpoints_path",
@@ -183,6 +204,7 @@ MODEL = Table(
             "API of the server, by its name in prime eval. Default: openai_responses for openai/... at OpenAI's own "
             "address, unless a request has keys that it lacks, such as stop; else that of the client. Only the APIs of "
             "OpenAI can be used with client, which is openai or light then.",
+            replaces=("model.client",),
         ),
         Field("headers", headers(), "HTTP headers sent with every request.", private=True),
         Field(
@@ -303,12 +325,14 @@ AGENT = Table(
             code_reference("attr", "chat", RECORDED),
             'The built-in "chat", or a "module:attr". It replaces the workflow of the entrypoint. With "recorded", '
             "nothing is rolled out: each row holds the conversation, or the answer, that is scored.",
+            replaces=("environment.env_id", "agent.mcp"),
         ),
         Field(
             "mcp",
             text(),
             "Folder inside the workspace whose main.py holds a FastMCP server. The model is offered its tools until it "
             "answers. Cannot be used with agent, or with [experiment] rollout.",
+            replaces=("environment.env_id", "agent.agent", "experiment.rollout", "experiment.entrypoint"),
         ),
         Field(
             "prompt",
@@ -337,7 +361,15 @@ ENVIRONMENT = Table(
     "environment",
     "The verifiers environment that is evaluated: it has the rows, rolls out and scores.",
     (
-        Field("env_id", text(), 'Id of the environment: "gsm8k", "owner/name" or "owner/name@version".'),
+        Field(
+            "env_id",
+            text(),
+            'Id of the environment: "gsm8k", "owner/name" or "owner/name@version".',
+            replaces=(
+                *("experiment.rollout", "experiment.entrypoint", "experiment.dataset"),
+                *("data.path", "agent.agent", "agent.mcp"),
+            ),
+        ),
         Field("env_args", json_table(), "Arguments of its load_environment()."),
         Field("extra_env_kwargs", json_table(), "Attributes set on the environment, like {max_turns = 20}."),
         Field(
@@ -366,9 +398,19 @@ DATA = Table(
     "data",
     "The dataset, its columns, and the rows that are evaluated.",
     (
-        Field("path", text(), "Dataset file, inside the workspace."),
-        Field("offset", integer(0), "Number of rows to skip at the beginning."),
-        Field("rows", rows(), "Rows to evaluate, by their position in the file. Overrides offset and limit."),
+        Field(
+            "path",
+            text(),
+            "Dataset file, inside the workspace.",
+            replaces=("environment.env_id", "experiment.dataset"),
+        ),
+        Field("offset", integer(0), "Number of rows to skip at the beginning.", replaces=("data.rows",)),
+        Field(
+            "rows",
+            rows(),
+            "Rows to evaluate, by their position in the file. Overrides offset and limit.",
+            replaces=("data.offset", "evaluation.limit"),
+        ),
         Field("seed", integer(), "Seed of the 10% sample that is used without rows, offset and limit.", default=0),
         Field(
             "columns",
@@ -501,10 +543,20 @@ BASELINE = Table(
     "baseline",
     "Another model, or earlier results, to compare the eval with row by row.",
     (
-        Field("model_path", text(), "A second model that is evaluated on the same rows. Cannot be used with results."),
+        Field(
+            "model_path",
+            text(),
+            "A second model that is evaluated on the same rows. Cannot be used with results.",
+            replaces=("baseline.results",),
+        ),
         Field("base_url", url(), "URL of that model's server, like http://localhost:8000/v1."),
         Field("api_key_env", variable_name(), "Environment variable that contains that model's API key."),
-        Field("results", text(), "A results.json inside the workspace, as written by --osmosis-update-baseline."),
+        Field(
+            "results",
+            text(),
+            "A results.json inside the workspace, as written by --osmosis-update-baseline.",
+            replaces=("baseline.model_path", "baseline.base_url", "baseline.api_key_env"),
+        ),
     ),
 )
 

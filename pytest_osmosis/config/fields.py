@@ -21,7 +21,8 @@ class Field:
 
     A key that is not `supported` has its value checked and is then rejected. `override` is the kind of values on the
     command line, if they may differ from those in the file. A `private` value is never shown. `fields` are the keys of
-    a table inside of its table, like `[execution.ray]`.
+    a table inside of its table, like `[execution.ray]`. Where one eval of several sets the key, it `replaces` those
+    keys of all, written as "table.key", which it excludes.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Field:
     override: ValueKind | None = None
     private: bool = False
     fields: tuple[Field, ...] = ()
+    replaces: tuple[str, ...] = ()
 
     @property
     def default_written(self) -> object:

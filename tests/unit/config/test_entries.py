@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, Override, load_entries, load_eval_config
+from pytest_osmosis.config import EvalConfig, Override, load_entries, load_eval_config, read_entries
 from pytest_osmosis.errors import ConfigError
 from tests.environments import page_environments
 
@@ -109,6 +110,48 @@ def test_a_key_of_an_entry_replaces_another_that_excludes_it(
     (config,) = evals(f"{text}{shared}\n[[eval]]\n{own}\n").values()
     found = {key: getattr(getattr(config, key.partition(".")[0]), key.partition(".")[2]) for key in keys}
     assert found == keys
+
+
+REPLACED: dict[str, set[str]] = {
+    "environment.env_id": {
+        *("experiment.rollout", "experiment.entrypoint", "experiment.dataset", "data.path", "agent.agent", "agent.mcp"),
+    },
+    "experiment.rollout": {"environment.env_id", "agent.mcp"},
+    "experiment.dataset": {"environment.env_id", "data.path"},
+    "data.path": {"environment.env_id", "experiment.dataset"},
+    "agent.agent": {"environment.env_id", "agent.mcp"},
+    "agent.mcp": {"environment.env_id", "agent.agent", "experiment.rollout", "experiment.entrypoint"},
+    "experiment.model_path": {"model.endpoint_id"},
+    "model.endpoint_id": {"experiment.model_path"},
+    "model.client": {"model.api_client_type"},
+    "model.api_client_type": {"model.client"},
+    "experiment.commit_sha": {"experiment.branch"},
+    "experiment.branch": {"experiment.commit_sha"},
+    "baseline.model_path": {"baseline.results"},
+    "baseline.results": {"baseline.model_path", "baseline.base_url", "baseline.api_key_env"},
+    "data.rows": {"data.offset", "evaluation.limit"},
+    "data.offset": {"data.rows"},
+    "evaluation.limit": {"data.rows"},
+    "experiment.entrypoint": set(),
+    "baseline.base_url": set(),
+}
+"""The keys that each one replaces if an entry sets it and all entries have them."""
+
+
+@pytest.mark.parametrize("own", REPLACED)
+def test_a_key_of_an_entry_replaces_those_that_it_excludes_and_no_others(workspace: Path, own: str) -> None:
+    path = workspace / "configs/eval/x.toml"
+    shared = {*REPLACED, *itertools.chain(*REPLACED.values())}
+    path.write_text("\n".join([*(f'{key} = "shared"' for key in shared), "[[eval]]", f'{own} = "own"']))
+
+    several = read_entries(path)
+
+    assert several is not None
+    content = {
+        f"{table}.{key}": value for table, keys in several.entries[0].content.items() for key, value in keys.items()
+    }
+    kept = shared - REPLACED[own] - {own}
+    assert content == {"secrets.required": [], own: "own", **dict.fromkeys(kept, "shared")}
 
 
 def test_scoring_and_rows_need_no_table(evals: Evals) -> None:
