@@ -24,7 +24,7 @@ from pytest_osmosis.engine.host_process import kill_group, reaped, started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.files import private
-from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines, read_event
+from pytest_osmosis.host.protocol import HostEvent, Request, Setup, become, encode, lines, read_event
 from pytest_osmosis.text.user_frames import names_our_file
 
 READ_BYTES = 1 << 20
@@ -120,7 +120,10 @@ class Spawn(Protocol):
 
 
 class HostConnection:
-    """Connects to a new process, or to `prestarted`, which becomes this host. Raises `HostError` if none starts."""
+    """Connects to a new process, or to `prestarted`, which becomes this host. Raises `HostError` if none starts.
+
+    If that `has_loaded` code already, it keeps its folder and environment.
+    """
 
     def __init__(
         self,
@@ -131,6 +134,7 @@ class HostConnection:
         log: Path,
         post: Post,
         prestarted: subprocess.Popen[bytes] | None = None,
+        has_loaded: bool = False,
     ) -> None:
         self.name = name
         self.setup = setup
@@ -153,7 +157,7 @@ class HostConnection:
         self._stdout = self._process.stdout.fileno()
         self._room = room_in(self._stdout)
         if prestarted is not None:
-            self.send([{"op": "become", "environ": environ.merged, "cwd": setup.workspace, "log": str(log.absolute())}])
+            self.send([become(log, None if has_loaded else environ.merged, setup.workspace)])
         self.send([setup.to_json()])
         self._writer = threading.Thread(target=self._write, name=f"osmosis-{name}-writer", daemon=True)
         self._writer.start()

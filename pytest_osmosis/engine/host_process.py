@@ -91,14 +91,19 @@ class PrestartedHost:
             self._host = started("pytest_osmosis.models.light" if asks else None, subprocess.DEVNULL)
 
     def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> HostConnection:
-        """Connect to this process, or to a new one if it is in use or must start with another environment."""
+        """Connect to this process, or to a new one if it cannot be taken."""
         from pytest_osmosis.engine.host_connection import HostConnection
 
-        host = self._host
-        if host is None or not _is_alive(host) or not self._may_become(environ.merged):
-            return HostConnection(name, setup, environ=environ, log=log, post=post)
-        self._host = None
+        host = self.take(environ.merged)
         return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=host)
+
+    def take(self, environ: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+        """Return this process, which is then in use; None if it is already, or must start with another environment."""
+        host = self._host
+        if host is None or not is_alive(host) or not self._may_become(environ):
+            return None
+        self._host = None
+        return host
 
     def _may_become(self, environ: Mapping[str, str]) -> bool:
         changed = dict(self._environ.items() ^ environ.items())
@@ -115,7 +120,7 @@ class PrestartedHost:
             pass
 
 
-def _is_alive(process: subprocess.Popen[bytes]) -> bool:
+def is_alive(process: subprocess.Popen[bytes]) -> bool:
     """Return True if a process has not ended. One that has keeps its id until it is reaped."""
     if process.returncode is not None:
         return False

@@ -1,8 +1,6 @@
-"""The child process that loads an environment once, to ask for its rows and for the facts about it.
+"""The rows of an environment, and the facts about it that are known without a model.
 
-It reads one request from stdin (`RowsRequest`), and leaves files in the folder of the request: `ROWS`, and then
-`FACTS`, or `FAILURE` if the environment does not load; meanwhile `STEP` has what it is at. A row is one line of JSON,
-which a dataset reads as usual:
+A row is one line of JSON, which a dataset reads as usual:
 
 - `messages` or `user_prompt`, if the row has a prompt that is a chat or a text
 - `ground_truth`, the row's `answer`
@@ -16,94 +14,40 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.environments import framework_version
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
-from pytest_osmosis.processes.core_files import leave_no_core_file
 from pytest_osmosis.text.user_frames import user_traceback
 from pytest_osmosis.text.user_objects import error_in_words, type_name
 
 if TYPE_CHECKING:
-    from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment
+    from pytest_osmosis.environments.load import LoadedEnvironment
 
-ROWS, FACTS, FAILURE, STEP = "rows.jsonl", "facts.json", "failure.json", "step.txt"
 PASS_THRESHOLD = 0.5
 """The lowest reward that passes, in verifiers."""
-TEAR_DOWN_S = 30.0
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _OWN_COLUMNS = ("prompt", "answer", "example_id")
 _MISSING: Any = object()
 
 
-class RowsRequest(TypedDict):
-    """The source of the environment, the `roots` that go in front of `sys.path`, and the folder for the answer."""
-
-    env_id: str
-    module: str
-    folder: str | None
-    args: Mapping[str, Any]
-    kwargs: Mapping[str, Any]
-    roots: Sequence[str]
-    answer: str
-
-
-def main() -> None:
-    """Answer the request on stdin."""
-    from pytest_osmosis.environments.load import EnvironmentSource, load
-
-    leave_no_core_file()
-    request: RowsRequest = json.loads(sys.stdin.read())
-    folder = Path(request["answer"])
-    sys.path[:0] = [root for root in request["roots"] if root not in sys.path]
-    source = EnvironmentSource(
-        request["env_id"], request["module"], request["folder"], request["args"], request["kwargs"]
-    )
-    loaded: LoadedEnvironment | None = None
-
-    def begins(step: str) -> None:
-        private.write(folder / STEP, [step])
-
-    try:
-        loaded = load(source, begins)
-        begins("get_eval_dataset()")
-        name, answer = FACTS, _answer(source, loaded, folder / ROWS)
-    except CodeError as error:
-        name, answer = FAILURE, {"error": str(error), "details": error.details}
-    private.write(folder / name, [json.dumps(answer)])
-    if loaded is not None:
-        _tear_down(loaded)
-
-
-def _tear_down(loaded: LoadedEnvironment) -> None:
-    """Release what the environment holds. An error is printed, and changes nothing: the answer is given."""
-    import asyncio
-
-    try:
-        asyncio.run(asyncio.wait_for(loaded.tear_down(), TEAR_DOWN_S))
-    except Exception:
-        traceback.print_exc()
-
-
-def _answer(source: EnvironmentSource, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any]:
-    """Write the rows, and return the facts. Raises `CodeError`."""
+def told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any]:
+    """Write the rows of an environment, and return the facts. Raises `CodeError`."""
     environment = loaded.environment
     try:
         dataset = environment.get_eval_dataset()
-        n_rows = _write_rows(source, dataset, rows)
+        n_rows = _write_rows(env_id, dataset, rows)
         facts = _facts(environment)
     except CodeError:
         raise
     except BaseException as error:
-        text = f"environment {source.env_id} does not load: get_eval_dataset() failed: {error_in_words(error)}"
+        text = f"environment {env_id} does not load: get_eval_dataset() failed: {error_in_words(error)}"
         raise CodeError(text, user_traceback(error)) from error
     if not n_rows:
-        raise CodeError(f"environment {source.env_id}: get_eval_dataset() has no rows")
+        raise CodeError(f"environment {env_id}: get_eval_dataset() has no rows")
     return {"n_rows": n_rows, **facts, "notes": [*loaded.notes, *_notes(environment)]}
 
 
@@ -137,14 +81,14 @@ def _mapping(value: object) -> Mapping[str, Any]:
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def _write_rows(source: EnvironmentSource, dataset: Iterable[Any], path: Path) -> int:
+def _write_rows(env_id: str, dataset: Iterable[Any], path: Path) -> int:
     """Write each row as a line, and return their number."""
     n_rows = 0
     with open(path, "w", encoding="utf-8", opener=private.opener) as file:
         for position, row in enumerate(dataset):
             if not isinstance(row, Mapping):
                 text = f"row {position} of get_eval_dataset() must be a mapping, got {type_name(row)}"
-                raise CodeError(f"environment {source.env_id}: {text}")
+                raise CodeError(f"environment {env_id}: {text}")
             file.write(json.dumps(row_of(position, row)) + "\n")
             n_rows += 1
     return n_rows
@@ -223,7 +167,3 @@ class _Plain:
         if callable(dump := getattr(value, "model_dump", None)):
             return self.of(dump(exclude_none=True))
         return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)
-
-
-if __name__ == "__main__":
-    main()

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.clock import SYSTEM, Clock
+from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.engine.limits import Limits
+from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.evals.early_stop import GateTracker
+from pytest_osmosis.evals.judge import EvalJudge
 from pytest_osmosis.evals.prepared import Prepared, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.evals.selected_runs import SelectedRuns
@@ -23,6 +26,7 @@ from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, EnvironmentFields, Setup
+from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
@@ -96,7 +100,7 @@ def host_setup(
         commit=None if worktree is None else _commit_fields(worktree),
         mcp=_mcp_folder(config, worktree),
         cassette=cassette,
-        environment=_environment_fields(prepared),
+        environment=_environment_fields(config, prepared.environment, prepared.target),
         scores_at_once=config.execution.interleave_scoring and config.scored_at_once is None,
         target=prepared.target.to_json(),
         baseline=other.target.to_json() if other is not None and with_baseline else None,
@@ -126,15 +130,41 @@ def host_setup(
     )
 
 
-def _environment_fields(prepared: Prepared) -> EnvironmentFields | None:
+def environment_setup(
+    config: EvalConfig,
+    module: EnvironmentModule,
+    target: ModelTarget,
+    baseline: ModelTarget | None,
+    judge: EvalJudge | None,
+    pythonpath: Sequence[str],
+    *,
+    stand_in: bool,
+) -> Setup:
+    """Return the setup by which an environment is loaded for its rows: `host_setup`, as far as its code can see."""
+    return Setup(
+        role="roll",
+        workspace=str(config.workspace),
+        roots=(str(config.workspace), *pythonpath),
+        environment=_environment_fields(config, module, target),
+        target=target.to_json(),
+        baseline=baseline.to_json() if baseline is not None else None,
+        judge=dict(judge.setup) if judge is not None else None,
+        stand_in=stand_in,
+        endpoint=config.agent.endpoint,
+        secrets=tuple(config.secrets),
+    )
+
+
+def _environment_fields(
+    config: EvalConfig, source: EnvironmentModule | EnvironmentFacts | None, target: ModelTarget
+) -> EnvironmentFields | None:
     """Return the environment that a host loads, None without one."""
-    facts, config = prepared.environment, prepared.config
-    if facts is None:
+    if source is None:
         return None
     return {
-        "env_id": facts.env_id,
-        "module": facts.module,
-        "folder": facts.folder,
+        "env_id": source.env_id,
+        "module": source.module,
+        "folder": source.folder,
         "args": dict(config.environment.env_args),
         "kwargs": dict(config.environment.extra_env_kwargs),
         "concurrency": max(config.in_flight, config.scored_at_once or 0),
@@ -142,7 +172,7 @@ def _environment_fields(prepared: Prepared) -> EnvironmentFields | None:
         "independent_scoring": config.environment.independent_scoring,
         "rollout_retries": config.environment.rollout_retries,
         "state_columns": list(config.environment.state_columns),
-        "headers_from_state": dict(prepared.target.headers_from_state),
+        "headers_from_state": dict(target.headers_from_state),
     }
 
 

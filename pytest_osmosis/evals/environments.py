@@ -1,6 +1,7 @@
-"""Environments that are loaded to ask for their rows, each once in a session, in a process that ends with the answer.
+"""Environments that are loaded to ask for their rows, each once in a session, in a process that then becomes a host.
 
-Several are loaded at once: `announce` all before the first is needed.
+Several are loaded at once: `announce` all before the first is needed. A session that rolls out keeps the processes:
+`spawning` hands each to the first host that would load the same environment in the same way.
 
 The rows lie in a private temporary folder until the session ends. An eval run keeps a copy (`keep_rows`), from which
 its rollouts can be scored without the environment's rows.
@@ -13,25 +14,24 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.environment_module import EnvironmentModule, name_of
 from pytest_osmosis.datasets import Dataset, open_dataset
-from pytest_osmosis.engine.host_process import kill_group
+from pytest_osmosis.engine.host_connection import Connection, HostConnection, HostEnviron, Post, Spawn, exit_text
+from pytest_osmosis.engine.host_process import EXIT_S, PrestartedHost, is_alive, kill_group, started
 from pytest_osmosis.environments.facts import EnvironmentFacts
-from pytest_osmosis.environments.rows import FACTS, FAILURE, ROWS, STEP, RowsRequest
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.code_digest import read_anew
+from pytest_osmosis.host.protocol import TEARDOWN_S, Request, Setup, TellRequest, become, encode
 from pytest_osmosis.host.rollout_code import environment_code
 from pytest_osmosis.processes.guard import GUARD
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -41,68 +41,71 @@ from pytest_osmosis.text.redaction import Redaction
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.environments.rows import main; main()"
+ROWS, OUTPUT = "rows.jsonl", "output.txt"
 MOST_OUTPUT_CHARS = 4_000
-MOST_AT_ONCE = 4
-"""The most environments that load at once: each needs a process, and hundreds of megabytes."""
+MOST_AT_ONCE, MOST_KEPT = 4, 8
+"""The most environments that load at once, and whose processes are kept: each needs hundreds of megabytes."""
 LONG_S, AGAIN_S = 3.0, 30.0
 """The seconds after which people want to know what they wait for, and want to know it again."""
+OF_PYTEST = "PYTEST_CURRENT_TEST"
+"""The variable that pytest changes from test to test."""
 
 
 class _Loading(NamedTuple):
-    """An environment that is to be loaded, in variables `environ`."""
+    """An environment that is to be loaded for `setup`, in variables `environ`, by a process that may become a host."""
 
-    request: RowsRequest
+    setup: Setup
     module: EnvironmentModule
     environ: Mapping[str, str]
+    rolls_out: bool
 
 
-class _Begun(NamedTuple):
-    """An environment whose process leaves its answer in `folder`. `files` are the digests before."""
+@dataclass(eq=False, slots=True)
+class _Begun:
+    """An environment whose process writes to `folder`. `step` is what it waits for."""
 
     loading: _Loading
     folder: Path
-    files: Mapping[str, str]
-    answer: Future[dict[str, Any]]
+    answer: Future[Mapping[str, Any]] = field(init=False)
+    step: str = "a place, or its process"
 
 
 class Environments:
     """The environments that a session has loaded.
 
-    `pythonpath` holds import roots besides the workspace. `say` is called, from any thread, with a line on an
-    environment that takes long.
+    `pythonpath` holds import roots besides the workspace, and code finds what a `stand_in` has. `say` is called, from
+    any thread, with a line on an environment that takes long. A session that rolls out has a `prestarted` host.
     """
 
-    def __init__(self, pythonpath: Sequence[str] = (), say: Callable[[str], None] = lambda line: None) -> None:
-        self._pythonpath = pythonpath
+    def __init__(
+        self,
+        pythonpath: Sequence[str] = (),
+        say: Callable[[str], None] = lambda line: None,
+        *,
+        stand_in: bool = True,
+        prestarted: PrestartedHost | None = None,
+    ) -> None:
+        self.pythonpath = pythonpath
+        self.stand_in = stand_in
         self._say = say
         self._folder: Path | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._children = _Children()
+        self._processes = _Processes(prestarted)
         self._announced: dict[str, _Loading] = {}
         self._begun: dict[str, _Begun] = {}
         self._known: dict[str, EnvironmentFacts | CodeError] = {}
 
-    def announce(self, config: EvalConfig, module: EnvironmentModule, environ: Mapping[str, str]) -> str:
+    def announce(self, setup: Setup, module: EnvironmentModule, environ: Mapping[str, str], *, rolls_out: bool) -> str:
         """Load the environment of an eval together with the first one that is needed. Returns its key."""
-        request: RowsRequest = {
-            "env_id": module.env_id,
-            "module": module.module,
-            "folder": module.folder,
-            "args": config.environment.env_args,
-            "kwargs": config.environment.extra_env_kwargs,
-            "roots": [str(config.workspace), *self._pythonpath],
-            "answer": "",
-        }
-        key = json.dumps([request, str(module.source), sorted(environ.items())], default=dict)
+        fields: Mapping[str, Any] = setup.environment or {}
+        source = [fields[name] for name in ("env_id", "module", "folder", "args", "kwargs")]
+        key = json.dumps([source, setup.roots, str(module.source), sorted(environ.items())], default=dict)
         if key not in self._begun:
-            self._announced[key] = _Loading(request, module, environ)
+            self._announced.setdefault(key, _Loading(setup, module, environ, rolls_out))
         return key
 
-    def loaded(self, config: EvalConfig, module: EnvironmentModule, environ: Mapping[str, str]) -> EnvironmentFacts:
-        """Return the facts about the environment of an eval. Raises `CodeError` if it does not load."""
-        key = self.announce(config, module, environ)
+    def loaded(self, key: str) -> EnvironmentFacts:
+        """Return the facts about an environment. Raises `CodeError` if it does not load."""
         for each, loading in self._announced.items():
             self._begun[each] = self._begin(loading)
         self._announced.clear()
@@ -116,9 +119,23 @@ class Environments:
             raise known
         return known
 
+    def spawning(self, otherwise: Spawn) -> Spawn:
+        """Return what starts hosts: it takes a process that is kept, or else starts one as `otherwise` does."""
+
+        def spawn(name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> Connection:
+            kept = self._processes.take(setup, environ.merged)
+            if kept is None:
+                return otherwise(name, setup, environ=environ, log=log, post=post)
+            host, output = kept
+            with contextlib.suppress(OSError), open(log, "ab", opener=private.opener) as file:
+                file.write(output.read_bytes())
+            return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=host, has_loaded=True)
+
+        return spawn
+
     def close(self) -> None:
-        """Remove all rows, and end what still loads. Idempotent."""
-        self._children.end()
+        """Remove all rows, and end all processes that are no hosts. Idempotent."""
+        self._processes.end()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         folder, self._folder = self._folder, None
@@ -138,75 +155,157 @@ class Environments:
             self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "osmosis-environments")
         folder = self._folder / f"{len(self._begun)}"
         private.make_folder(folder)
-        files = _files(loading.request, loading.module)
-        request: RowsRequest = {**loading.request, "answer": str(folder)}
-        answer = self._pool.submit(_answer, request, folder, loading.environ, self._children)
-        waiting = (loading.module.env_id, folder, answer, self._say)
-        threading.Thread(target=_tell, args=waiting, name="osmosis-environment-line", daemon=True).start()
-        return _Begun(loading, folder, files, answer)
+        begun = _Begun(loading, folder)
+        begun.answer = self._pool.submit(self._processes.answer, begun)
+        teller = threading.Thread(target=_tell, args=(begun, self._say), name="osmosis-environment-line", daemon=True)
+        teller.start()
+        return begun
 
 
-class _Children:
-    """The processes that load environments. Each is ended with all that its code has started."""
+class _Processes:
+    """The processes that load environments, and those that are kept. Each is ended with all that its code has started.
 
-    def __init__(self) -> None:
+    The first one is `prestarted`. If there is none, none is kept.
+    """
+
+    def __init__(self, prestarted: PrestartedHost | None) -> None:
         self._lock = threading.Lock()  # protects what follows, and that no process is reaped while it is ended
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._prestarted = prestarted
+        self._loading: set[subprocess.Popen[bytes]] = set()
+        self._kept: dict[subprocess.Popen[bytes], _Begun] = {}
         self._ended = False
 
-    def start(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
-        """Start a process in a group of its own. Raises `OSError`."""
+    def answer(self, begun: _Begun) -> Mapping[str, Any]:
+        """Return the facts that a process tells. Raises `CodeError`."""
+        setup, environ = begun.loading.setup, begun.loading.environ
+        output, env_id = begun.folder / OUTPUT, begun.loading.module.env_id
+        tell: TellRequest = {"op": "tell", "setup": setup.to_json()["setup"], "rows": str(begun.folder / ROWS)}
+        try:
+            host = self._start(output, setup.workspace, environ)
+        except OSError as error:
+            raise CodeError(f"environment {env_id}: no process can be started: {error}") from error
+        _send(host, become(output, environ, setup.workspace), tell)
+        last = _heard(host, begun)
+        facts: Mapping[str, Any] | None = last.get("facts")
+        if facts is not None and self._keep(host, begun):
+            return facts
+        [status] = self._release([host])
+        if facts is not None:
+            return facts
+        printed = _printed(output)
+        if "error" in last:
+            raise CodeError(last["error"], "\n".join(filter(None, [last["details"].rstrip(), printed])))
+        raise CodeError(f"environment {env_id} does not load: its process ended ({exit_text(status)})", printed)
+
+    def _start(self, output: Path, cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._ended:
                 raise OSError("the session has ended")
-            process = subprocess.Popen(words, start_new_session=True, **options)
-            self._running.add(process)
-        GUARD.watch(process.pid)
-        return process
+            host = None if self._prestarted is None else self._prestarted.take(environ)
+            if host is None:
+                with open(output, "ab", opener=private.opener) as log:
+                    host = started(None, log, cwd=cwd, environ=environ)
+            self._loading.add(host)
+        return host
 
-    def wait(self, process: subprocess.Popen[bytes]) -> None:
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # unreaped, so that its id belongs to no other
+    def _keep(self, host: subprocess.Popen[bytes], begun: _Begun) -> bool:
+        """Keep a process that has told its rows; return False if it is to end."""
         with self._lock:
-            kill_group(process)
-            GUARD.forget(process.pid)
-            process.wait()
-            self._running.discard(process)
+            is_kept = self._prestarted is not None and begun.loading.rolls_out and not self._ended
+            if not is_kept or len(self._kept) >= MOST_KEPT:
+                return False
+            self._loading.discard(host)
+            self._kept[host] = begun
+        return True
+
+    def take(self, setup: Setup, environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], Path] | None:
+        """Return a process that has loaded what a host with this setup and environment would, and its output."""
+        seen, variables = setup.seen_by_environment, {**environ, OF_PYTEST: ""}
+        with self._lock:
+            for host, begun in self._kept.items():
+                then, _, environ, _ = begun.loading
+                same = then.seen_by_environment == seen and {**environ, OF_PYTEST: ""} == variables
+                if same and is_alive(host):
+                    del self._kept[host]
+                    return host, begun.folder / OUTPUT
+        return None
+
+    def _wait(self, host: subprocess.Popen[bytes]) -> int:
+        """Return the exit status of a process that ends, and that of no other one."""
+        os.waitid(os.P_PID, host.pid, os.WEXITED | os.WNOWAIT)  # unreaped, so that its id belongs to no other
+        with self._lock:
+            kill_group(host)
+            GUARD.forget(host.pid)
+            self._loading.discard(host)
+            with host:  # closes the pipes and waits
+                return host.wait()
 
     def end(self) -> None:
-        """End all, and start no further one."""
+        """End all, and start no further one. Those that are kept may release first what they hold."""
         with self._lock:
             self._ended = True
-            for process in self._running:
-                kill_group(process)
+            for host in self._loading:
+                kill_group(host)
+            kept, self._kept = self._kept, {}
+        if kept:
+            self._release(kept)
+
+    def _release(self, hosts: Collection[subprocess.Popen[bytes]]) -> list[int]:
+        """Let processes end, and return their exit statuses. They may take some time to release what they hold."""
+        timer = threading.Timer(TEARDOWN_S + EXIT_S, self._kill, [hosts])
+        timer.start()
+        try:
+            for host in hosts:
+                _send(host, {"op": "close"})
+            return list(map(self._wait, hosts))
+        finally:
+            timer.cancel()
+
+    def _kill(self, hosts: Collection[subprocess.Popen[bytes]]) -> None:
+        with self._lock:
+            for host in hosts:
+                kill_group(host)
 
 
-def _tell(env_id: str, folder: Path, answer: Future[dict[str, Any]], say: Callable[[str], None]) -> None:
+def _send(host: subprocess.Popen[bytes], *requests: Request) -> None:
+    assert host.stdin is not None
+    with contextlib.suppress(OSError):  # it has ended
+        os.write(host.stdin.fileno(), encode(requests))
+
+
+def _heard(host: subprocess.Popen[bytes], begun: _Begun) -> Mapping[str, Any]:
+    """Return the last event of a process that loads an environment, and note the steps before; {} if it ended."""
+    assert host.stdout is not None
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # user code can write to the pipe too
+        for line in host.stdout:
+            event: Mapping[str, Any] = json.loads(line)
+            if event["ev"] != "step":
+                return event
+            begun.step = event["step"]
+    return {}
+
+
+def _tell(begun: _Begun, say: Callable[[str], None]) -> None:
     """Say what an environment waits for if it takes long, now and then, and when it is loaded."""
     from concurrent.futures import wait
 
-    begun, pause = time.monotonic(), LONG_S
+    env_id, answer = begun.loading.module.env_id, begun.answer
+    start, pause = time.monotonic(), LONG_S
     while not wait([answer], pause).done:
-        step = folder / STEP
-        at = step.read_text(encoding="utf-8") if step.is_file() else "a place, or its process"
-        say(f"osmosis: loading environment {env_id}: waits for {at} ({seconds(time.monotonic() - begun)})")
+        say(f"osmosis: loading environment {env_id}: waits for {begun.step} ({seconds(time.monotonic() - start)})")
         pause = AGAIN_S
     if pause == AGAIN_S and not answer.cancelled() and answer.exception() is None:
         rows = plural(answer.result()["n_rows"], "row")
-        say(f"osmosis: loaded environment {env_id}: {rows} ({seconds(time.monotonic() - begun)})")
+        say(f"osmosis: loaded environment {env_id}: {rows} ({seconds(time.monotonic() - start)})")
 
 
 def _facts(begun: _Begun) -> EnvironmentFacts:
-    """Wait for the answer of an environment. Raises `CodeError` if it does not load."""
-    loading = begun.loading
-    facts = replace(facts_of(begun.answer.result(), loading.module, begun.folder / ROWS), files=begun.files)
-    check_files(facts, _files(loading.request, loading.module))
-    return facts
-
-
-def _files(request: RowsRequest, module: EnvironmentModule) -> Mapping[str, str]:
-    """Return the digests of the files of an environment as they are now, as a host finds them."""
+    """Wait for the answer of an environment. Raises `CodeError` if it does not load, or changes meanwhile."""
+    setup, module, _, _ = begun.loading
+    facts = facts_of(begun.answer.result(), module, begun.folder / ROWS)
     read_anew(())
-    return environment_code(module.source, request["roots"]).digests
+    check_files(facts, environment_code(module.source, setup.roots).digests)
+    return facts
 
 
 def check_files(facts: EnvironmentFacts, now: Mapping[str, str]) -> None:
@@ -229,6 +328,7 @@ def facts_of(answer: Mapping[str, Any], module: EnvironmentModule, rows: Path) -
         code=code_digest(module.source),
         functions=tuple(answer["functions"]),
         notes=tuple(answer["notes"]),
+        files=answer.get("files", {}),
         **told,
     )
 
@@ -249,34 +349,6 @@ def _with_name(files: Sequence[Path], folder: Path) -> Iterator[bytes]:
 def facts_to_json(facts: EnvironmentFacts) -> dict[str, Any]:
     """Return the facts for the manifest of an eval run. `facts_of` reads them back."""
     return {key: value for key, value in asdict(facts).items() if key not in ("rows", "folder", "files")}
-
-
-def _answer(request: RowsRequest, folder: Path, environ: Mapping[str, str], children: _Children) -> dict[str, Any]:
-    """Return the answer of a new process. Raises `CodeError`."""
-    output, asked = folder / "output.txt", folder / "request.json"
-    private.write(asked, [json.dumps(request, default=dict)])
-    with open(output, "wb", opener=private.opener) as log, asked.open("rb") as stdin:
-        try:
-            process = children.start(
-                *(sys.executable, "-u", "-P", "-c", BOOT, PACKAGE_ROOT),  # what it prints is kept however it ends
-                stdin=stdin,
-                stdout=log,
-                stderr=log,
-                cwd=request["roots"][0],
-                env=dict(environ),
-            )
-        except OSError as error:
-            raise CodeError(f"environment {request['env_id']}: no process can be started: {error}") from error
-        children.wait(process)
-    printed = _printed(output)
-    for name in (FACTS, FAILURE):
-        if (folder / name).is_file():
-            answer: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-            if name == FACTS:
-                return answer
-            raise CodeError(answer["error"], "\n".join(filter(None, [answer["details"].rstrip(), printed])))
-    text = f"environment {request['env_id']} does not load: its process ended (exit status {process.returncode})"
-    raise CodeError(text, printed)
 
 
 def _printed(output: Path) -> str:

@@ -22,7 +22,6 @@ from pytest_osmosis.config import (
     typed_eval_config,
 )
 from pytest_osmosis.config.endpoints import Registry, load_registry
-from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.config.environment_rules import PRIME_MODEL
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.secrets import MOST_BYTES
@@ -34,6 +33,7 @@ from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_b
 from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette, other_api
 from pytest_osmosis.evals.checks import Checks, SharedChecks
 from pytest_osmosis.evals.commits import configured_commit
+from pytest_osmosis.evals.engine_job import environment_setup
 from pytest_osmosis.evals.environments import Environments, rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
@@ -199,10 +199,11 @@ def check(
         secrets_known = secrets or {}
     module, visible = config.environment_module, {**environ, **config.env, **secrets_known}
     loading = environments or Environments()
-    loading.announce(config, module, visible)
+    setup = environment_setup(config, module, target, other, judge, loading.pythonpath, stand_in=loading.stand_in)
+    key = loading.announce(setup, module, visible, rolls_out=not listing and config.execution.engine != "ray")
 
     def planned_once_loaded() -> Prepared:
-        environment = loaded_environment(config, module, visible, loading)
+        environment = loaded_environment(config, key, loading)
         own = with_threshold(config, environment)
         rows = known_rows.once(environment.rows, functools.partial(rows_of, environment))
         return planned(own, rows, _data(own, rows, named_rows, known_rows), environment)
@@ -287,13 +288,11 @@ def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -
     return shared.once((*key, prompt), lambda: replace(dataset, system_prompt=prompt))
 
 
-def loaded_environment(
-    config: EvalConfig, module: EnvironmentModule, environ: Mapping[str, str], environments: Environments
-) -> EnvironmentFacts:
+def loaded_environment(config: EvalConfig, key: str, environments: Environments) -> EnvironmentFacts:
     """Return the facts about the environment of an eval. Raises `NotLoaded`, or `ConfigError` if it does not fit."""
     where = shown(config.path) if config.text is not None else "--osmosis-env"
     try:
-        facts = environments.loaded(config, module, environ)
+        facts = environments.loaded(key)
     except CodeError as error:
         text = "\n".join(filter(None, [str(error), error.details.rstrip()]))
         raise NotLoaded([Problem(where, text)]) from None

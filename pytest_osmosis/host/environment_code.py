@@ -6,8 +6,10 @@ made again of what the engine sends.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -21,7 +23,7 @@ from pytest_osmosis.environments.rubric import EnvironmentRubric, function_names
 from pytest_osmosis.environments.state import scored_columns
 from pytest_osmosis.environments.tasksets import Groups
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.protocol import EnvironmentFields, Key, ScoringFields, Setup
+from pytest_osmosis.host.protocol import TEARDOWN_S, EnvironmentFields, Key, ScoringFields, Setup
 from pytest_osmosis.host.rollout_code import NO_CODE, RolloutCode, environment_code
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.reward import Reward
@@ -85,10 +87,32 @@ class EnvironmentCode:
         await self._loaded.tear_down()
 
 
-def load_environment(setup: Setup, fields: EnvironmentFields) -> EnvironmentCode:
-    """Load the environment of a host. Raises `CodeError`."""
+def facts_told(loaded: LoadedEnvironment, setup: Setup, rows: Path) -> Mapping[str, Any]:
+    """Write the rows of an environment. Returns the facts, with the digests of its files. Raises `CodeError`."""
+    from pytest_osmosis.environments.rows import told_by
+
+    assert setup.environment is not None
+    try:
+        return {**told_by(setup.environment["env_id"], loaded, rows), "files": _code_of(loaded, setup.roots).digests}
+    except CodeError:
+        release(loaded)
+        raise
+
+
+def release(loaded: LoadedEnvironment) -> None:
+    """Release what an environment holds that does not roll out. An error is printed, and changes nothing."""
+    try:
+        asyncio.run(asyncio.wait_for(loaded.tear_down(), TEARDOWN_S))
+    except Exception:
+        traceback.print_exc()
+
+
+def loaded_environment(
+    fields: EnvironmentFields, begins: Callable[[str], None] = lambda step: None
+) -> LoadedEnvironment:
+    """Load an environment. Raises `CodeError`."""
     source = EnvironmentSource(fields["env_id"], fields["module"], fields["folder"], fields["args"], fields["kwargs"])
-    return EnvironmentCode(fields, load(source), setup.roots, setup.agent_timeout_s)
+    return load(source, begins)
 
 
 def _code_of(loaded: LoadedEnvironment, roots: Sequence[str]) -> RolloutCode:

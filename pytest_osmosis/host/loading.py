@@ -54,6 +54,7 @@ from pytest_osmosis.text.user_frames import user_traceback, with_names
 from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, error_in_words
 
 if TYPE_CHECKING:
+    from pytest_osmosis.environments.load import LoadedEnvironment
     from pytest_osmosis.host.environment_code import EnvironmentCode
     from pytest_osmosis.host.rubric_scorer import RubricScorer
     from pytest_osmosis.rollouts.mcp import McpAgent
@@ -144,13 +145,30 @@ class UserCode:
         return self.grader.grader.grade if self.grader is not None and name == REWARD else None
 
 
-def load(setup: Setup) -> UserCode:
-    """Load all code that `setup` names. The `CodeError` lists everything that does not load."""
+def load_environment(setup: Setup, begins: Callable[[str], None]) -> LoadedEnvironment:
+    """Load the environment of `setup` alone. `begins` is called with each step that may take long. Raises `CodeError`.
+
+    `load` then loads the rest in the same process.
+    """
+    from pytest_osmosis.host.environment_code import loaded_environment
+
+    assert setup.environment is not None
     read_anew(_folders(setup))
+    _add_roots(setup.roots)
+    return loaded_environment(setup.environment, begins)
+
+
+def load(setup: Setup, environment: LoadedEnvironment | None = None) -> UserCode:
+    """Load all code that `setup` names, but its `environment` if that is loaded already.
+
+    The `CodeError` lists everything that does not load.
+    """
+    if environment is None:
+        read_anew(_folders(setup))
     if setup.commit is not None:
         use_worktree(setup.commit)
     try:
-        code = _loaded(setup)
+        code = _loaded(setup, environment)
     except CodeError as error:
         raise CodeError(with_names(str(error)), error.details) from error
     return replace(code, files=file_digests(_folders(setup)))
@@ -162,7 +180,7 @@ def _folders(setup: Setup) -> list[str]:
     return [setup.workspace, *setup.roots, *filter(None, [setup.mcp, environment])]
 
 
-def _loaded(setup: Setup) -> UserCode:
+def _loaded(setup: Setup, loaded: LoadedEnvironment | None) -> UserCode:
     mcp = setup.mcp if setup.role == "roll" else None
     if mcp is not None:
         from pytest_osmosis.host.mcp_server import import_fastmcp
@@ -170,11 +188,11 @@ def _loaded(setup: Setup) -> UserCode:
         _reporting_errors("[agent] mcp", lambda: import_fastmcp(setup.roots))
     _add_roots(setup.roots)
     errors, imports = _Errors(), _Imports()
+    environment = errors.collect(lambda: _environment(setup, loaded))  # first, as where it is loaded for its rows
     file = setup.entrypoint if setup.agent is None or setup.grader is None else None  # else nothing of it is used
     entrypoint = errors.collect(lambda: _entrypoint(Path(file), setup)) if file else None
     functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
-    environment = errors.collect(lambda: _environment(setup))
     rubric = _rubric_scorer(setup)
     if not functions and grader is None and rubric is None and environment is None and not errors:
         raise CodeError(
@@ -296,12 +314,13 @@ def _rubric_scorer(setup: Setup) -> RubricScorer | None:
     return RubricScorer.of(setup.judge)
 
 
-def _environment(setup: Setup) -> EnvironmentCode | None:
+def _environment(setup: Setup, loaded: LoadedEnvironment | None) -> EnvironmentCode | None:
     if setup.environment is None:
         return None
-    from pytest_osmosis.host.environment_code import load_environment
+    from pytest_osmosis.host.environment_code import EnvironmentCode, loaded_environment
 
-    return load_environment(setup, setup.environment)
+    loaded = loaded or loaded_environment(setup.environment)
+    return EnvironmentCode(setup.environment, loaded, setup.roots, setup.agent_timeout_s)
 
 
 def _code_of_environment(setup: Setup, environment: EnvironmentCode) -> RolloutCode:

@@ -15,24 +15,41 @@ import platform
 import signal
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.compat.stand_in import StandIn
-from pytest_osmosis.errors import CodeError
+from pytest_osmosis.endpoint.environment import applied
+from pytest_osmosis.errors import CodeError, ConfigError
 from pytest_osmosis.host import fast_exit, output
 from pytest_osmosis.host.clients import Clients, clients_of
 from pytest_osmosis.host.exchanges import opened_store
 from pytest_osmosis.host.host_endpoint import HostEndpoint
-from pytest_osmosis.host.loading import UserCode, load
-from pytest_osmosis.host.pipes import RequestReader, take_pipes
-from pytest_osmosis.host.protocol import BecomeRequest, RefusedEvent, Setup, SetupRequest
+from pytest_osmosis.host.loading import UserCode, load, load_environment
+from pytest_osmosis.host.pipes import RequestReader, end_process_group, take_pipes
+from pytest_osmosis.host.protocol import (
+    BecomeRequest,
+    RefusedEvent,
+    Setup,
+    SetupRequest,
+    StepEvent,
+    TellRequest,
+    ToldEvent,
+    encode,
+)
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.server import HostServer
 from pytest_osmosis.host.user_errors import raise_no_terminal
 from pytest_osmosis.processes.core_files import leave_no_core_file
 from pytest_osmosis.processes.open_files import allow_many_files
 from pytest_osmosis.text.redaction import Redaction
+
+if TYPE_CHECKING:
+    from pytest_osmosis.environments.load import LoadedEnvironment
 
 COLLECT_AFTER = 10_000
 """The threshold of the garbage collector: rollouts make many objects, and few of them in cycles."""
@@ -41,45 +58,59 @@ COLLECT_AFTER_LOADING = 1_000_000
 
 
 def main() -> None:
-    """Serve one engine, from its `setup` to its `close`."""
+    """Serve one engine, from its `setup` to its `close`. One that is asked before tells the rows of an environment."""
     requests, events = take_pipes()
-    request = _setup_request(requests)
+    request = _next_request(requests)
     if request is None:
         return
-    setup = Setup.from_json(request)
-    redaction = Redaction(secrets_of(setup, os.environ))
+    setup, environ = Setup.from_json(request), dict(os.environ)
+    redaction = Redaction(secrets_of(setup, environ))
     _prepare_process(redaction)
+    endpoint, stand_in, environment = HostEndpoint(setup, environ), StandIn(), None
+    if request["op"] == "tell":
+        with suppress(ConfigError):  # a listing has no keys, and a replay needs none
+            _clients(setup, environ)
+        _begin_to_load(setup, endpoint, stand_in)
+        environment = _tell(Path(request["rows"]), setup, events, redaction)
+        request = None if environment is None else _next_request(requests)
+        if request is None:
+            _end_unused(environment)
+            return
+        setup = endpoint.setup = Setup.from_json(request)
     reader = RequestReader(requests)
     reader.start()
-    clients = _clients(setup)
-    endpoint = HostEndpoint(setup, os.environ)
-    if setup.role == "roll":
-        endpoint.set_variables()
+    with applied({name: environ.get(name) for name in {*environ, *os.environ}}):  # an environment may have changed it
+        clients = _clients(setup, environ)
+    if environment is None:
+        _begin_to_load(setup, endpoint, stand_in)
     try:
         store = opened_store(setup)
-        code = _load(setup)
+        code = _load(setup, stand_in, environment)
     except CodeError as error:
-        refused: RefusedEvent = {"ev": "refused", "error": str(error), "details": error.details}
-        os.write(events, redaction.event(refused).encode() + b"\n")
+        os.write(events, redaction.event(_refused(error)).encode() + b"\n")
         return
     HostServer(setup, code, clients, endpoint, events, redaction, store).serve(reader)
     fast_exit.finish()
 
 
-def _setup_request(requests: BufferedReader) -> SetupRequest | None:
-    """Return the `setup` request, or None if the engine ended. A prestarted host first becomes the eval's process."""
-    message: BecomeRequest | SetupRequest | None = json.loads(requests.readline() or "null")
-    if message is None or message["op"] == "setup":
-        return message
-    _become(message)
-    return json.loads(requests.readline())  # type: ignore[no-any-return]
+def _next_request(requests: BufferedReader) -> TellRequest | SetupRequest | None:
+    """Return the next request, or None if there is nothing to do. A prestarted host first becomes another's process."""
+    line = requests.readline()
+    if not line:  # the engine is gone
+        end_process_group()
+    message: Any = json.loads(line)
+    if message["op"] == "become":
+        _become(message)
+        return _next_request(requests)
+    return None if message["op"] == "close" else message
 
 
 def _become(message: BecomeRequest) -> None:
-    os.chdir(message["cwd"])
-    os.environ.clear()
-    os.environ.update(message["environ"])
-    time.tzset()
+    if message["environ"] is not None:
+        os.chdir(message["cwd"])
+        os.environ.clear()
+        os.environ.update(message["environ"])
+        time.tzset()
     log = os.open(message["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -96,7 +127,7 @@ def _prepare_process(redaction: Redaction) -> None:
         sys.breakpointhook = raise_no_terminal
 
 
-def _clients(setup: Setup) -> Clients:
+def _clients(setup: Setup, environ: Mapping[str, str]) -> Clients:
     """Return the models' clients.
 
     They are made before user code is imported, so that a user's `openai.py` cannot take their place. Clients describe
@@ -104,17 +135,51 @@ def _clients(setup: Setup) -> Clients:
     """
     if setup.role == "roll" and any(target["client"] != "embedded" for target in setup.model_targets.values()):
         platform.platform()
-    return clients_of(setup, os.environ)
+    return clients_of(setup, environ)
 
 
-def _load(setup: Setup) -> UserCode:
-    """Load the user's code, with few garbage collections meanwhile. What stands in for `osmosis_ai` stays installed."""
+def _tell(rows: Path, setup: Setup, events: int, redaction: Redaction) -> LoadedEnvironment | None:
+    """Load an environment and tell its rows. Returns None if it does not load, which is told too."""
+    from pytest_osmosis.host.environment_code import facts_told
+
+    def emit(event: StepEvent | ToldEvent) -> None:
+        os.write(events, encode([event]))
+
+    try:
+        environment = load_environment(setup, lambda step: emit({"ev": "step", "step": step}))
+        emit({"ev": "step", "step": "get_eval_dataset()"})
+        emit({"ev": "told", "facts": facts_told(environment, setup, rows)})
+    except CodeError as error:
+        os.write(events, redaction.event(_refused(error)).encode() + b"\n")
+        return None
+    return environment
+
+
+def _end_unused(environment: LoadedEnvironment | None) -> None:
+    from pytest_osmosis.host.environment_code import release
+
+    if environment is not None:
+        release(environment)
+    fast_exit.finish()
+
+
+def _refused(error: CodeError) -> RefusedEvent:
+    return {"ev": "refused", "error": str(error), "details": error.details}
+
+
+def _begin_to_load(setup: Setup, endpoint: HostEndpoint, stand_in: StandIn) -> None:
+    """Prepare this process for user code, with few garbage collections while it loads."""
+    if setup.role == "roll":
+        endpoint.set_variables()
     gc.set_threshold(COLLECT_AFTER_LOADING)
     gc.enable()  # what started this process imported us without
-    stand_in = StandIn()
     if setup.stand_in:
         stand_in.install()
-    code = load(setup)
+
+
+def _load(setup: Setup, stand_in: StandIn, environment: LoadedEnvironment | None) -> UserCode:
+    """Load the user's code. What stands in for `osmosis_ai` stays installed."""
+    code = load(setup, environment)
     code = replace(code, notes=(*code.notes, *stand_in.notes))
     gc.freeze()  # imported objects stay to the end, so no later collection needs to look at them
     if gc.get_threshold()[0] == COLLECT_AFTER_LOADING:  # else user code has set its own

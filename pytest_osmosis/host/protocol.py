@@ -10,6 +10,7 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from types import UnionType
 from typing import (
     Any,
@@ -177,11 +178,19 @@ class Setup:
         targets = {ModelTag.PRIMARY: self.target, ModelTag.BASELINE: self.baseline}
         return {tag: target for tag, target in targets.items() if target is not None}
 
+    @property
+    def seen_by_environment(self) -> list[object]:
+        """All that the code of an environment can see of this while it loads."""
+        fields: Mapping[str, Any] = self.environment or {}
+        source = [fields.get(name) for name in ("env_id", "module", "folder", "args", "kwargs")]
+        models = [self.target, self.baseline, self.judge]
+        return [self.role, self.workspace, self.roots, self.stand_in, self.endpoint, self.secrets, *models, *source]
+
     def to_json(self) -> SetupRequest:
         return {"op": "setup", "setup": asdict(self)}
 
     @classmethod
-    def from_json(cls, request: SetupRequest) -> Setup:
+    def from_json(cls, request: SetupRequest | TellRequest) -> Setup:
         values = request["setup"]
         tuples = {name: tuple(values[name]) for name in ("roots", "eval_fns", "secrets")}
         return cls(**{**values, **tuples, "bounds": RolloutBounds(**values["bounds"])})
@@ -190,9 +199,13 @@ class Setup:
 # -- engine to host --------------------------------------------------------------------------------------
 
 BecomeRequest = TypedDict(
-    "BecomeRequest", {"op": Literal["become"], "environ": Mapping[str, str], "cwd": str, "log": str}
+    "BecomeRequest", {"op": Literal["become"], "environ": Mapping[str, str] | None, "cwd": str, "log": str}
 )
-"""The first message to a host that was started before its eval was known: the process that it becomes."""
+"""The first message to a host that was started before its eval was known: the process that it becomes. One that has
+loaded an environment only gets another log."""
+TellRequest = TypedDict("TellRequest", {"op": Literal["tell"], "setup": Mapping[str, Any], "rows": str})
+"""Load the environment of `setup`, and nothing else. Write its rows to the file `rows` and tell its facts. What follows
+is the `setup` of an eval of this environment, or `close`."""
 SetupRequest = TypedDict("SetupRequest", {"op": Literal["setup"], "setup": Mapping[str, Any]})
 """Load the user's code. `setup` holds the fields of `Setup`; sent once, before all that follow."""
 ProbeRequest = TypedDict("ProbeRequest", {"op": Literal["probe"], "model_tag": str})
@@ -254,7 +267,7 @@ class ScoreGroupRequest(TypedDict):
 
 RunsRequest = ProbeRequest | RunRequest | ScoreRequest | ScoreGroupRequest | DropRequest | DenyRequest
 LimitsRequest = LimitRequest | HoldRequest | PermitRequest
-Request = BecomeRequest | SetupRequest | RunsRequest | LimitsRequest | ControlRequest
+Request = BecomeRequest | TellRequest | SetupRequest | RunsRequest | LimitsRequest | ControlRequest
 
 # -- host to engine --------------------------------------------------------------------------------------
 
@@ -280,7 +293,11 @@ ReadyEvent = TypedDict(
 The header prints `notes`. All hosts together may have `max_rollouts` and `max_scorings` in flight, or any number.
 `rollout_code` are digests of the code of rollouts, by file, and `rollout_sources` their texts (`host.rollout_code`)."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
-"""The other answer to `setup`: the code does not load, and the host ends."""
+"""The other answer to `setup`, and to `tell`: the code does not load, and the host ends."""
+StepEvent = TypedDict("StepEvent", {"ev": Literal["step"], "step": str})
+"""An environment that is to tell its rows begins what may take long."""
+ToldEvent = TypedDict("ToldEvent", {"ev": Literal["told"], "facts": Mapping[str, Any]})
+"""The answer to `tell` (`environments.rows`)."""
 ProbedEvent = TypedDict(
     "ProbedEvent",
     {
@@ -455,6 +472,10 @@ def _json_types(hint: Any) -> tuple[type, ...]:
 
 
 JSON_TYPES: Mapping[Any, tuple[type, ...]] = {float: (int, float), Mapping: (dict,), Sequence: (list,), Any: (object,)}
+
+
+def become(log: Path, environ: Mapping[str, str] | None, cwd: str) -> BecomeRequest:
+    return {"op": "become", "environ": environ, "cwd": cwd, "log": str(log.absolute())}
 
 
 # -- lines -----------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from pytest_osmosis.evals.preflight import WITHOUT_MODEL
 from pytest_osmosis.plugin.clusters import OnCluster, RayClusters, is_on_cluster
 from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
+from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.eval_queue import EvalQueue, load_error
 from pytest_osmosis.plugin.hooks.caller import HookCaller
 from pytest_osmosis.plugin.items.collect import by_file, eval_items
@@ -100,6 +101,7 @@ class EvalSession:
         )
         self._naming = naming
         self._prestarted = prestarted
+        self._environments = environments_of(config, prestarted)
         self._replay_hosts: InlineHosts | None = None
         self._git = GitQueries()
         self._worktrees = Worktrees()
@@ -300,7 +302,8 @@ class EvalSession:
     def _local_spawn(self, eval_id: str) -> Spawn:
         if self.inline is not None:
             return self.inline.host(eval_id).spawn
-        return self._prestarted.spawn if self._prestarted is not None and not self.runs else HostConnection
+        prestarted = self._prestarted if not self.runs else None
+        return self._environments.spawning(HostConnection if prestarted is None else prestarted.spawn)
 
     def _confirm_cost(self) -> None:
         usd = self.options.confirm_above

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_osmosis.evals import environments
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_until
+from tests.servers import ChatServer, reply
 
 SOURCE = """
 import os, sys
@@ -236,6 +237,105 @@ def test_an_environment_is_torn_down_once_its_rows_are_known(workspace: Workspac
     assert (workspace.root / "torn.txt").exists()
 
 
+TEARS_DOWN = """async def _teardown(self):
+        with open("torn.txt", "a") as file:
+            print(os.getpid(), file=file)
+
+    async def rollout("""
+
+
+@PLAIN_AND_XDIST
+def test_each_host_loads_the_environment_once(workspace: Workspace) -> None:
+    write(workspace, "print('loading')\n" + SOURCE.replace("async def rollout(", TEARS_DOWN))
+
+    for n in (1, 2):
+        workspace.run(*COMMAND, "--osmosis-run=one", f"--osmosis-n={n}").assert_outcomes(passed=3 * n)
+        assert n_loads(workspace) == n * (2 if workspace.distributed else 1)
+    assert (workspace.root / "torn.txt").read_text().split() == (workspace.root / "loads.txt").read_text().split()
+    log = (workspace.root / ".osmosis/runs/one/host.log").read_text()
+    assert log.split() == ["loading"] * n_loads(workspace)
+
+
+def test_the_environments_of_a_command_are_loaded_once_each(workspace: Workspace) -> None:
+    names = ("a", "b", "c", "d", "e", "f")
+    for name in names:
+        workspace.write(f"environments/{name}/{name}.py", SOURCE)
+    evals = "".join(f'[[eval]]\nenv_id = "{name}"\n' for name in names)
+    workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 1\n{evals}')
+
+    workspace.run("configs/eval/x.toml").assert_outcomes(passed=18)
+
+    assert n_loads(workspace) == 6
+
+
+def test_evals_that_share_an_environment_have_hosts_of_their_own(workspace: Workspace) -> None:
+    write(workspace)
+    evals = '[[eval]]\nenv_id = "double-it"\n[[eval]]\nenv_id = "double-it"\nname = "again"\n'
+    workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 1\n{evals}')
+
+    workspace.run("configs/eval/x.toml").assert_outcomes(passed=6)
+
+    assert n_loads(workspace) == 2
+
+
+def test_a_host_that_dies_is_replaced_by_one_that_loads_the_environment(workspace: Workspace) -> None:
+    dies = 'if not Path("died.txt").exists():\n            Path("died.txt").touch(); os._exit(3)\n        state ='
+    write(workspace, SOURCE.replace("state = dict", f"{dies} dict"))
+
+    workspace.run(*COMMAND, "--osmosis-batch-size=1").assert_outcomes(passed=6)
+
+    assert n_loads(workspace) in (2, 3)  # the quarantine, and maybe another host
+
+
+def test_a_process_that_died_after_its_rows_becomes_no_host(workspace: Workspace) -> None:
+    write(workspace)
+    kills = "os.kill(int(open('loads.txt').read()), 9)\n    time.sleep(0.5)"
+    workspace.write("conftest.py", f"import os, time\n\ndef pytest_collection_modifyitems():\n    {kills}\n")
+
+    workspace.run(*COMMAND).assert_outcomes(passed=6)
+
+    assert n_loads(workspace) == 2
+
+
+def test_a_refused_command_leaves_no_process_that_has_loaded_an_environment(workspace: Workspace) -> None:
+    write(workspace, SOURCE.replace("async def rollout(", TEARS_DOWN))
+
+    refused = workspace.run(f"{ID}[row8-run1]", *COMMAND)
+
+    assert refused.ret == 4
+    assert (workspace.root / "torn.txt").read_text() == (workspace.root / "loads.txt").read_text()
+
+
+def test_what_an_environment_sets_as_it_loads_holds_for_its_rollouts_and_not_for_our_client(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = 'os.environ["MINE"], os.environ["OPENAI_API_KEY"] = "yes", "another"\nos.chdir("environments")\n'
+    seen = 'assert os.environ["MINE"] == "yes" and os.path.basename(os.getcwd()) == "environments"'
+    write(workspace, SOURCE.replace("state = dict", f"{seen}\n        state = dict") + sets)
+    monkeypatch.setenv("OPENAI_API_KEY", "the-first-one")
+    with ChatServer(reply("0")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+
+        workspace.run(*COMMAND, "--osmosis-model=openai/some", "--osmosis-limit=1").assert_outcomes(passed=2)
+
+    assert n_loads(workspace) == 1
+    assert {seen.headers["authorization"] for seen in server.requests} == {"Bearer the-first-one"}
+
+
+def test_the_shared_endpoint_is_there_before_an_environment_loads(workspace: Workspace) -> None:
+    notes = 'print(os.environ.get("OPENAI_BASE_URL", "none").rpartition(":")[0], file=open("urls.txt", "a"))'
+    write(workspace, f"{SOURCE}\n{notes}\n")
+    workspace.write(
+        "configs/eval/x.toml",
+        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
+        '[agent]\nendpoint = "env"\n[secrets]\nrequired = []\n',
+    )
+
+    workspace.run("configs/eval/x.toml", "--osmosis-limit=1").assert_outcomes(passed=3)
+
+    assert (workspace.root / "urls.txt").read_text().split("\n") == ["http://127.0.0.1", "", ""]  # and where it scores
+
+
 def test_evals_with_the_same_environment_load_it_once(workspace: Workspace) -> None:
     write(workspace)
     for name, extra in (("a", ""), ("b", ""), ("c", "env_args = {rows = 4}\n")):
@@ -303,7 +403,20 @@ def test_an_environment_that_does_not_load_leaves_the_others_running(workspace: 
     assert len(workspace.results("two")["rows"]) == 2
 
 
+SETS = """
+import os
+
+def pytest_unconfigure():
+    os.environ.pop("SET_MEANWHILE", None)
+
+def pytest_collection_modifyitems():
+    os.environ["SET_MEANWHILE"] = "1"
+"""
+"""A conftest after which hosts start with other variables than what told the rows."""
+
+
 def test_an_environment_that_loads_only_for_its_rows_leaves_the_others_running(workspace: Workspace) -> None:
+    workspace.write("conftest.py", SETS)
     once = 'assert not Path("was.here").exists(), "loads but once"\n    Path("was.here").touch()\n    return'
     write_two(workspace, SOURCE.replace("return Environment", f"{once} Environment"), SOURCE)
 
@@ -386,17 +499,17 @@ def test_an_environment_that_does_not_load_is_a_usage_error(
 
 @pytest.mark.slow  # the line is printed after some seconds
 def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(workspace: Workspace) -> None:
-    write(workspace, f"{SOURCE}\nimport time\ntime.sleep(1000)\n")
-    session = workspace.start(*COMMAND)
-    session.wait_for("osmosis: loading environment me/double-it: waits for import double_it (")
-    loads = workspace.root / "loads.txt"
-    wait_until(lambda: loads.exists() and loads.read_text().endswith("\n"), "the environment's process to begin")
+    write_two(workspace, SOURCE.replace("async def rollout(", TEARS_DOWN), f"{SOURCE}\nimport time\ntime.sleep(1000)\n")
+    session = workspace.start("configs/eval/x.toml")
+    session.wait_for("osmosis: loading environment two: waits for import two (")
+    wait_until(lambda: n_loads(workspace) == 2, "the environments' processes to begin")
 
     session.interrupt()
 
     assert session.wait() == 2
-    child = Path(f"/proc/{loads.read_text().strip()}")
-    wait_until(lambda: not child.exists(), "the end of the process that loads the environment")
+    children = [Path(f"/proc/{pid}") for pid in (workspace.root / "loads.txt").read_text().split()]
+    wait_until(lambda: not any(child.exists() for child in children), "the end of the processes")
+    assert (workspace.root / "torn.txt").read_text().strip() in {child.name for child in children}
 
 
 def test_a_manifest_names_the_environment(workspace: Workspace) -> None:
@@ -416,14 +529,17 @@ CHANGED = "*double_it.py has changed since environment me/double-it told its row
 def test_rows_and_rollouts_are_of_the_same_code(workspace: Workspace) -> None:
     write(workspace)
     file = workspace.root / "environments/double_it/double_it.py"
-    saves = f"def pytest_collection_modifyitems():\n    open({str(file)!r}, 'a').write('# saved')\n"
-    workspace.write("conftest.py", saves)
+    saves = f"    open({str(file)!r}, 'a').write('# saved')\n"
+    workspace.write("conftest.py", f"def pytest_collection_modifyitems():\n{saves}")
+    workspace.run(*COMMAND).assert_outcomes(passed=6)
+    assert n_loads(workspace) == 1
 
-    result = workspace.run(*COMMAND)
+    workspace.write("conftest.py", SETS + saves)
+    result = workspace.run(*COMMAND, "--osmosis-run=new")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines([CHANGED])
-    assert not (workspace.root / ".osmosis/runs").exists() or workspace.run_dirs("*") == []
+    assert not (workspace.root / ".osmosis/runs/new").exists()
 
 
 def test_an_environment_that_changes_while_it_tells_its_rows_is_refused(workspace: Workspace) -> None:

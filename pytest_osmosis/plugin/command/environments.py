@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pytest_osmosis.evals import Environments
 from pytest_osmosis.plugin.command import session_options
+from pytest_osmosis.plugin.reward_tests import reward_options
+
+if TYPE_CHECKING:
+    from pytest_osmosis.engine.host_process import PrestartedHost
 
 ENVIRONMENTS = pytest.StashKey[Environments]()
 
 
-def environments_of(config: pytest.Config) -> Environments:
+def environments_of(config: pytest.Config, prestarted: PrestartedHost | None = None) -> Environments:
     """Return the environments of a session, which closes them at its end."""
     if ENVIRONMENTS not in config.stash:
         from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
 
-        environments = Environments(session_options.pythonpath(config), lambda line: say(config, [line]))
+        environments = Environments(
+            session_options.pythonpath(config),
+            lambda line: say(config, [line]),
+            stand_in=reward_options.stands_in(config),
+            prestarted=prestarted,
+        )
         config.stash[ENVIRONMENTS] = environments
         config.add_cleanup(environments.close)
     return config.stash[ENVIRONMENTS]
