@@ -177,6 +177,7 @@ def test_an_environment_of_a_toml_may_be_scored_by_functions_too(workspace: Work
     result.assert_outcomes(passed=9)
     result.stdout.fnmatch_lines(["  scored by: its reward, rewards:half"])
     assert set(workspace.results()["summary"]["eval_fns"]) == {"reward", "rewards:half"}
+    assert n_loads(workspace) == 1  # and not where functions that block score
 
 
 def test_a_package_is_not_imported_by_pytest(workspace: Workspace) -> None:
@@ -266,6 +267,15 @@ def test_the_environments_of_a_command_are_loaded_once_each(workspace: Workspace
     workspace.run("configs/eval/x.toml").assert_outcomes(passed=18)
 
     assert n_loads(workspace) == 6
+
+
+def test_only_so_many_processes_wait_for_their_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_two(workspace, SOURCE, SOURCE)
+    monkeypatch.setattr(environments, "MOST_KEPT", 1)
+
+    workspace.run("configs/eval/x.toml").assert_outcomes(passed=12)
+
+    assert n_loads(workspace) == 3
 
 
 def test_evals_that_share_an_environment_have_hosts_of_their_own(workspace: Workspace) -> None:
