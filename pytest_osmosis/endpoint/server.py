@@ -82,7 +82,7 @@ class Endpoint:
 
     async def close(self) -> None:
         if self._standby is not None:
-            self._standby.close()
+            await self._standby.close()
         if self._server is not None:
             self._server.close()
         if self._socket is not None:

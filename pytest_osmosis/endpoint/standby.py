@@ -1,8 +1,8 @@
 """The standby: threads that serve the endpoint while code holds the host's event loop.
 
 A synchronous client that is called on the loop holds it, and waits for an answer that the loop would have to give. So
-one thread watches the socket, and accepts connections that the host's loop has left waiting for a while. Another, with
-a loop of its own, serves them; it is started when it is first needed. A connection stays with the loop that serves it.
+one thread watches the socket, and accepts connections that the host's loop has left waiting for a while. They are
+served by `OWN_LOOP`. A connection stays with the loop that serves it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,14 @@ import select
 import socket
 from collections.abc import Callable
 from contextvars import Context
-from functools import partial
 from threading import Event, Thread
 from time import sleep
+from typing import TYPE_CHECKING
+
+from pytest_osmosis.models.own_loop import OWN_LOOP
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 FIRST_GRACE_S = 0.25
 """The host's loop may be as late as this when it is only busy."""
@@ -28,37 +33,35 @@ UNWIND_S = 1.0
 """The time that requests have to end when the standby is closed."""
 
 GetLoop = Callable[[], asyncio.AbstractEventLoop | None]
-Protocols = Callable[[], asyncio.Protocol]
 
 
 class Standby:
     """Serves connections of the socket `listening` while `loop()` is held, or is None, because it does not run yet.
 
-    `protocols` returns the factory of protocols for the standby's loop, in which it is called.
+    `protocol` returns the HTTP protocol of connections for the loop in which it is called.
     """
 
-    def __init__(self, listening: socket.socket, loop: GetLoop, protocols: Callable[[], Protocols]) -> None:
+    def __init__(self, listening: socket.socket, loop: GetLoop, protocol: Callable[[], web.Server]) -> None:
         self._listening = listening
         self._host_loop = loop
-        self._protocols = protocols
+        self._new_protocol = protocol
         self._grace_s = FIRST_GRACE_S
         self._wake, self._woken = socket.socketpair()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._factory: Protocols | None = None
-        self._threads = [_thread(self._watch)]
+        self._protocol: web.Server | None = None
+        self._thread = Thread(target=self._watch, name="osmosis-standby", daemon=True)
+        Context().run(self._thread.start)  # it belongs to no run, whichever run needs it first
 
     def expect_holders(self) -> None:
         """Take connections sooner: a synchronous client was served."""
         self._grace_s = GRACE_S
 
-    def close(self) -> None:
-        """End the threads, and the requests that they serve."""
+    async def close(self) -> None:
+        """End the thread, and the requests that are served."""
         with contextlib.suppress(OSError):
             self._wake.send(b".")
-        self._threads[0].join()
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._threads[1].join()
+        self._thread.join()
+        if self._protocol is not None:
+            await OWN_LOOP.wait_for(self._protocol.shutdown(UNWIND_S))
         self._wake.close()
         self._woken.close()
 
@@ -91,32 +94,11 @@ class Standby:
             sleep(NO_DESCRIPTOR_S)
             return
         connection.setblocking(False)
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._threads.append(_thread(partial(_run, self._loop)))
-        self._loop.call_soon_threadsafe(self._serve, self._loop, connection)
+        OWN_LOOP.start(self._serve(connection))
 
-    def _serve(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
-        self._factory = self._factory or self._protocols()
-        self._serving = loop.create_task(loop.connect_accepted_socket(self._factory, connection))
-
-
-def _thread(target: Callable[[], object]) -> Thread:
-    """Start a thread that belongs to no run, whichever run needs it first."""
-    thread = Thread(target=target, name="osmosis-standby", daemon=True)
-    Context().run(thread.start)
-    return thread
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped, and end what it has left."""
-    loop.run_forever()
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.wait(tasks, timeout=UNWIND_S))
-    loop.close()
+    async def _serve(self, connection: socket.socket) -> None:
+        self._protocol = self._protocol or self._new_protocol()
+        await asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
 
 
 async def begins_turn(loop: asyncio.AbstractEventLoop) -> bool:

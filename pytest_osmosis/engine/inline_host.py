@@ -92,11 +92,6 @@ class Loop:
             raise
         return task.result()
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """Schedule `call` in the loop, from any thread."""
-        if self._made is not None:
-            self._made.call_soon_threadsafe(call)
-
     def close(self) -> None:
         """Cancel the tasks that user code left behind, and close the loop."""
         loop, self._made = self._made, None
@@ -186,9 +181,7 @@ class InlineHost:
     def _accept(self, connection: InlineConnection, request: SentRequest) -> None:
         """Keep a request for `serve`, but grant permits at once: the request that runs waits for them."""
         if request["op"] == "permit":
-            self._endpoint.grant_from_thread(request["ids"])
-            self._core.grant_permits_in_thread(request["ids"])
-            self._loop.soon(lambda: self._core.grant_permits(request["ids"]))
+            self._core.grant_permits(request["ids"])
         else:
             self._inbox.put((connection, request))
 

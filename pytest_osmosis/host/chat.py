@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +13,7 @@ from uuid import uuid4
 from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.clients import Clients
-from pytest_osmosis.host.deadline import Deadline, StallTime
+from pytest_osmosis.host.deadline import Deadline, StallTime, brief_deadlines
 from pytest_osmosis.host.exchanges import (
     AskedModel,
     AskedRequest,
@@ -24,11 +23,10 @@ from pytest_osmosis.host.exchanges import (
     report_at_once,
 )
 from pytest_osmosis.host.limits import HostLimits
-from pytest_osmosis.host.permits import PermitClient, permit_for
+from pytest_osmosis.host.permits import PermitClient
 from pytest_osmosis.host.protocol import Emit, EventSink, Key, Setup
-from pytest_osmosis.host.retry_waits import OverloadDetector, RetryWaits
-from pytest_osmosis.host.slots import ModelRequest, RolloutSlot
-from pytest_osmosis.models import retry
+from pytest_osmosis.host.sender import Sender
+from pytest_osmosis.host.slots import RolloutSlot
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.headers import state_headers
 from pytest_osmosis.models.replicas import USES, ReplicaUse
@@ -123,22 +121,21 @@ class ModelGateway:
     ) -> None:
         self.limits = limits
         self.events = events
-        self._overload = OverloadDetector()
-        self.permits = PermitClient(events.emit) if setup.permits else None
+        self.sender = Sender(
+            PermitClient(events.emit) if setup.permits else None,
+            setup.target["max_retries"],
+            brief_deadlines(stalls),
+            self._hold,
+            events.emit,
+        )
         self._store = store
         self._models = {tag: AskedModel.of(target) for tag, target in setup.targets.items()}
         self._state_headers: Mapping[ModelTag, Mapping[str, str]] = {
             tag: target.get("headers_from_state", {}) for tag, target in setup.targets.items()
         }
-        self._clients = clients
-        self._stalls = stalls
+        self.clients = clients
         self.bounds = setup.bounds
-        self._timeout_s = setup.target["timeout_s"]
-        self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
-        self._jitter = random.Random()
-
-    def waits(self, request: ModelRequest, key: Key, on_retry: Callable[[], None]) -> RetryWaits:
-        return RetryWaits(request, key, self._overload, self._hold, on_retry, self.events.emit)
+        self.timeout_s = setup.target["timeout_s"]
 
     def _hold(self, wait_s: float) -> None:
         self.limits.hold(wait_s)
@@ -153,22 +150,6 @@ class ModelGateway:
         if self._store is None:
             return None
         return RolloutExchanges(self._store.of(key, ROLLOUT, self.events.redacted), self._models[key.run.model])
-
-    async def send(self, key: Key, request: ChatRequest, deadline: Deadline, waits: RetryWaits) -> ChatReply:
-        """Send `request` until it is answered or no retry can help."""
-        answered = await retry.chat(
-            self._clients[key.run.model],
-            request,
-            timeout_s=self._timeout_s,
-            policy=self._policy,
-            remaining_s=deadline.remaining_s,
-            waiting=waits.waiting,
-            rng=self._jitter,
-            on_result=waits.note_result,
-            within=lambda seconds: Deadline(seconds, self._stalls, lambda task, times: None),
-            moved=waits.moved,
-        )
-        return answered.reply
 
 
 class RolloutExchanges(NamedTuple):
@@ -223,9 +204,7 @@ class RolloutChat:
             try:
                 if asked is not None and not asked.is_sent:
                     return await asked.answer()
-                return await standby.send(
-                    self.key, request, self.deadline.remaining_s, self.deadline.loop, self.totals.count_retry
-                )
+                return await standby.send(self.key, request, self.deadline, self.totals.count_retry)
             finally:
                 self.totals.held_for -= self.deadline.remaining_s() > 0
 
@@ -299,16 +278,15 @@ class RolloutChat:
 
     async def _send(self, request: ChatRequest, turn: int, asked: AskedRequest | None) -> ChatReply:
         """Send a request once it may be sent. One that is answered from a store waits too, but for no permit."""
-        is_sent = asked is None or asked.is_sent
-        get_permit = permit_for(self._gateway.permits, self.key, request) if is_sent else None
-        async with ModelRequest(self.slot, get_permit) as in_flight:
+        gateway, is_sent = self._gateway, asked is None or asked.is_sent
+        async with gateway.sender.begun(self.slot, self.key, request, is_sent=is_sent) as in_flight:
             await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
             if asked is not None and not is_sent:
                 return await asked.answer()
-            waits = self._gateway.waits(in_flight, self.key, self.totals.count_retry)
-            reply = await self._gateway.send(self.key, request, self.deadline, waits)
-            in_flight.answered(reply.usage)
-        return reply
+            model, on_retry = gateway.clients[self.key.run.model], self.totals.count_retry
+            return await gateway.sender.send(
+                model, request, in_flight, self.key, gateway.timeout_s, self.deadline, on_retry
+            )
 
     async def _stay_within_bounds(self, turn: int) -> None:
         """Raise `BoundError` if a request must not begin. An agent that asks on and on must not hold the event loop."""

@@ -30,7 +30,7 @@ from pytest_osmosis.host.deadline import Deadline, running_task
 from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.interrupt import Interrupted, LoopMonitor, MonitoredCode
-from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringClock, ScoringRequests
+from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringRequests
 from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
@@ -44,7 +44,7 @@ from pytest_osmosis.host.protocol import (
     ScoringFields,
     Setup,
 )
-from pytest_osmosis.host.slots import RolloutSlot, unlimited_slot
+from pytest_osmosis.host.slots import RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.judges.requests import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, own_copy
@@ -109,15 +109,11 @@ class HostCore:
         self._sent_artifacts = ArtifactSender(setup.artifacts, events) if setup.sends_artifacts else None
 
     def grant_permits(self, ids: Sequence[int]) -> None:
-        if self._gateway.permits is not None:
-            self._gateway.permits.grant(ids)
-        if self._judges is not None:
-            self._judges.grant(ids)
-
-    def grant_permits_in_thread(self, ids: Sequence[int]) -> None:
-        """Grant permits to code that holds the event loop. May be called from any thread."""
-        if self._judges is not None:
-            self._judges.grant_in_thread(ids)
+        """Let requests be sent. May be called from any thread: code that holds the event loop may wait for one."""
+        for permits in (self._gateway.sender.permits, None if self._judges is None else self._judges.permits):
+            if permits is not None:
+                permits.grant(ids)
+        self._endpoint.grant(ids)
 
     async def perform(self, request: RunRequest) -> None:
         """Perform a run whose slot is held already. Emits `start`, `rollout`, and the events of `score`."""
@@ -162,15 +158,14 @@ class HostCore:
         """Score a conversation with each function that the request names. Emits `scoring` and `score` for each."""
         key = Key.of(request)
         await self._limits.scorings.acquire()
-        clock = ScoringClock()
-        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, clock)
+        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests)
         try:
             for name in request["names"]:
                 before = await self._artifacts_before(key, name)
                 with output.captured() as sink:
                     self._emit({"ev": "scoring", **key.to_json(), "name": name})
                     self._flush()
-                    event = await self._score_with(name, request, slot, clock)
+                    event = await self._score_with(name, request, slot)
                     event["output"] = sink.take()
                 try:
                     if before is not None:
@@ -187,15 +182,14 @@ class HostCore:
         """
         runs = request["runs"]
         await self._limits.scorings.acquire()
-        clock = ScoringClock()
-        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, clock)
+        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests)
         try:
             for name in request["names"]:
                 with output.captured() as sink:
                     for run in runs:
                         self._emit({"ev": "scoring", **Key.of(run).to_json(), "name": name})
                     self._flush()
-                    events = await self._score_group_with(name, runs, slot, clock)
+                    events = await self._score_group_with(name, runs, slot)
                     events[0]["output"] = sink.take()
                     for event in events:
                         self._emit(event)
@@ -222,7 +216,7 @@ class HostCore:
         if self._store is None or not self._store.is_replay:
             yield
             return
-        slot = unlimited_slot(self._limits.judge_requests, running.deadline)
+        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, running.deadline)
         token = REQUESTS.set(ScoringRequests(self._judge_gateway(), key, name, slot, running.deadline))
         try:
             yield
@@ -339,14 +333,12 @@ class HostCore:
             access=endpoint.access,
         )
 
-    async def _score_with(
-        self, name: str, request: ScoringFields, slot: RolloutSlot, clock: ScoringClock
-    ) -> ScoreEvent | RemovalEvent:
+    async def _score_with(self, name: str, request: ScoringFields, slot: RolloutSlot) -> ScoreEvent | RemovalEvent:
         """Return the event of the function `name`, which runs under its own deadline."""
-        return (await self._score_group_with(name, [request], slot, clock))[0]
+        return (await self._score_group_with(name, [request], slot))[0]
 
     async def _score_group_with(
-        self, name: str, runs: Sequence[ScoringFields], slot: RolloutSlot, clock: ScoringClock
+        self, name: str, runs: Sequence[ScoringFields], slot: RolloutSlot
     ) -> list[ScoreEvent | RemovalEvent]:
         """Return the events of the function `name`, which scores the runs together, under its own deadline.
 
@@ -355,7 +347,7 @@ class HostCore:
         key = Key.of(runs[0])
         begun = perf_counter()
         running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s))
-        clock.deadline = running.deadline
+        slot.clock = running.deadline
         judges = ScoringRequests(self._judge_gateway(), key, name, slot, running.deadline)
         token = REQUESTS.set(judges)
         try:

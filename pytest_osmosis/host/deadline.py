@@ -7,7 +7,8 @@ stalls that its own run caused (`owe`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -56,7 +57,7 @@ class Deadline:
         self._owed_s = 0.0
         self._paused_s = 0.0
         self._paused_at: float | None = None
-        self._waits_since: float | None = None
+        self._frozen_s: float | None = None
         self._n_waits = 0
         self._stalls_at_pause = 0.0
         self._cancels = 0
@@ -68,7 +69,11 @@ class Deadline:
 
     def spent_s(self) -> float:
         """Return the run's own time so far."""
-        paused_s = self._paused_s + self._pause_s() + self._blocked_wait_s()
+        frozen_s = self._frozen_s  # read once, for the monitor
+        return self._running_s() if frozen_s is None else frozen_s
+
+    def _running_s(self) -> float:
+        paused_s = self._paused_s + self._pause_s()
         stalled_s = self._stalls.total_s - self._stalls_before
         return self.loop.time() - self._begun - paused_s - stalled_s + self._owed_s
 
@@ -84,25 +89,29 @@ class Deadline:
         self._paused_s += self._pause_s()
         self._paused_at = None
 
-    def pause_blocked(self) -> None:
-        """Give back what is charged from now on to code that blocks the loop, as it only waits for others.
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
 
-        Unlike `pause`, it is called from another thread, always the same one, and each call needs its `resume_blocked`.
+    @contextmanager
+    def paused_blocked(self) -> Iterator[None]:
+        """A context in which no time is spent, even if the run holds the loop meanwhile: it only waits for others.
+
+        Unlike `paused`, it is entered in another thread, always the same one, and may be entered several times.
         """
         self._n_waits += 1
-        if self._waits_since is None:
-            self._waits_since = self.loop.time()
-
-    def resume_blocked(self) -> None:
-        """Charge the code that blocks the loop again, once nothing of it waits any more."""
-        self._n_waits -= 1
-        if not self._n_waits:
-            self._owed_s -= self._blocked_wait_s()
-            self._waits_since = None  # last: the monitor, in its thread, must not find the wait charged
-
-    def _blocked_wait_s(self) -> float:
-        since = self._waits_since  # read once, for the monitor
-        return 0.0 if since is None else self.loop.time() - since
+        frozen_s = self._frozen_s = self.spent_s()
+        try:
+            yield
+        finally:
+            self._n_waits -= 1
+            if not self._n_waits:
+                self._owed_s -= self._running_s() - frozen_s
+                self._frozen_s = None  # last: the monitor, in its thread, must not find the wait charged
 
     def _pause_s(self) -> float:
         """Return the length of the current pause, without its stalls: those are left out separately, or owed."""
@@ -147,3 +156,8 @@ class Deadline:
         if self._cancels > 1:
             self._on_stuck(task, self._cancels - 1)
         self._arm(task, CANCEL_AGAIN_S)
+
+
+def brief_deadlines(stalls: StallTime) -> Callable[[float], Deadline]:
+    """Return what makes the deadline of a single request, by its seconds."""
+    return lambda seconds: Deadline(seconds, stalls, lambda task, times: None)

@@ -80,7 +80,7 @@ class HostEndpoint:
                 if self._server is not None:
                     self._server.attach(loop)
 
-    def grant_from_thread(self, ids: Sequence[int]) -> None:
+    def grant(self, ids: Sequence[int]) -> None:
         """Grant the permits among `ids` that the standby asked for, from any thread."""
         if self._standby is not None:
             self._standby.grant(ids)

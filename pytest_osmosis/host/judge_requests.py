@@ -1,32 +1,30 @@
 """The requests to judges while a host scores: within limits of their own, with permits and retries, and counted.
 
-Most are sent on the host's event loop. Code that blocks it, and code with a loop of its own, is served by a loop in a
-thread (`judges.own_loop`), with clients and limits of its own: it asks for one judgement at a time.
+Most are sent on the host's event loop. Code that blocks it, and code in another loop or thread, hands its requests to
+`OWN_LOOP`, which has clients and a limit of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
+from typing import NamedTuple
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.clients import Clients
-from pytest_osmosis.host.deadline import Deadline, StallTime
+from pytest_osmosis.host.deadline import Deadline, StallTime, brief_deadlines
 from pytest_osmosis.host.exchanges import AskedModel, AskedRequest, HostExchanges, StoreTotals, report_at_once
 from pytest_osmosis.host.limits import HostLimits
-from pytest_osmosis.host.permits import PermitClient, permit_for
-from pytest_osmosis.host.protocol import JUDGE, EventSink, Key, Setup
-from pytest_osmosis.host.retry_waits import OverloadDetector, RetryWaits
-from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, unlimited_slot
-from pytest_osmosis.judges.own_loop import OWN_LOOP
-from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel, PausableClock
-from pytest_osmosis.models import retry
+from pytest_osmosis.host.permits import PermitClient
+from pytest_osmosis.host.protocol import JUDGE, Emit, EventSink, Key, Setup
+from pytest_osmosis.host.sender import Sender
+from pytest_osmosis.host.slots import ResizableSemaphore, RolloutSlot, StandbySlot
+from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
+from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.record.events import JudgeFields
 
 GetClient = Callable[[], Awaitable[Model]]
@@ -123,43 +121,21 @@ class JudgeGateway:
         self.events = events
         self.store = store
         self.loop = asyncio.get_running_loop()
-        self.policy = retry.RetryPolicy(max_retries=setup.judge_retries)
-        self.jitter = random.Random()
+        self.permits = PermitClient(events.emit_from_thread, of_judges=True) if setup.judge_permits else None
+        within = brief_deadlines(stalls)
+        sender = Sender(self.permits, setup.judge_retries, within, limits.hold_judges, events.emit)
+        self.here = Lane(sender, report_at_once(events), JudgeClients())
+        sender = Sender(self.permits, setup.judge_retries, asyncio.timeout)
+        self.standby = Lane(sender, events.emit_from_thread, JudgeClients())
+        self.standby_requests = ResizableSemaphore(setup.limit)
         self._configured = clients.get(JUDGE)
         self._hidden: set[str] = set()
-        permits = setup.judge_permits
-        self.here = Lane(
-            limits.judge_requests,
-            PermitClient(events.emit, of_judges=True) if permits else None,
-            limits.hold_judges,
-            lambda seconds: Deadline(seconds, stalls, lambda task, times: None),
-        )
-        self.in_thread = Lane(
-            ResizableSemaphore(setup.limit),
-            PermitClient(events.emit_from_thread, of_judges=True) if permits else None,
-            lambda wait_s: None,
-            asyncio.timeout,
-        )
-
-    def grant(self, numbers: Sequence[int]) -> None:
-        """Let requests be sent from the host's loop."""
-        if self.here.permits is not None:
-            self.here.permits.grant(numbers)
-
-    def grant_in_thread(self, numbers: Sequence[int]) -> None:
-        """Let requests be sent from the thread. May be called from any thread, whatever the host's loop does."""
-        if self.in_thread.permits is not None:
-            OWN_LOOP.soon(self.in_thread.permits.grant, numbers)
 
     @property
     def configured(self) -> Model:
         """The client of the config's judge."""
         assert self._configured is not None, "only a config with a rubric has a judge"
         return self._configured
-
-    async def client(self, judge: JudgeModel, lane: Lane, clock: PausableClock) -> Model:
-        """Return the client of the judge that a function names."""
-        return await lane.clients.client(judge, clock)
 
     def hide_key(self, judge: JudgeModel) -> None:
         """Let no event hold the key that a function passes."""
@@ -170,57 +146,16 @@ class JudgeGateway:
     async def close(self) -> None:
         """Close the clients that functions needed."""
         await self.here.clients.close()
-        if self.in_thread.is_used:
-            await OWN_LOOP.wait_for(self.in_thread.clients.close())
+        if self.standby.clients.any_made:
+            await OWN_LOOP.wait_for(self.standby.clients.close())
 
 
-@dataclass(slots=True)
-class Lane:
-    """One of the event loops that send requests to judges, with all that belongs to it."""
+class Lane(NamedTuple):
+    """One of the event loops that send requests to judges. Exchanges are told by `report`."""
 
-    requests: ResizableSemaphore
-    permits: PermitClient | None
-    hold: Callable[[float], None]
-    within: Callable[[float], AbstractAsyncContextManager[object]]
-    clients: JudgeClients = field(default_factory=JudgeClients)
-    overload: OverloadDetector = field(default_factory=OverloadDetector)
-    is_used: bool = False
-
-
-class ScoringClock:
-    """The clock of the function that scores now: it is paused while a request of it waits because of others."""
-
-    def __init__(self) -> None:
-        self.deadline: Deadline | None = None
-
-    def pause(self) -> None:
-        if self.deadline is not None:
-            self.deadline.pause()
-
-    def resume(self) -> None:
-        if self.deadline is not None:
-            self.deadline.resume()
-
-
-class BlockedClock:
-    """The clock of a function that blocks the host's loop, used from another thread.
-
-    All the time for which the loop is blocked is charged to the function, so that of a pause is given back.
-    """
-
-    def __init__(self, deadline: Deadline) -> None:
-        self._deadline = deadline
-        self._is_paused = False
-
-    def pause(self) -> None:
-        if not self._is_paused:
-            self._is_paused = True
-            self._deadline.pause_blocked()
-
-    def resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
-            self._deadline.resume_blocked()
+    sender: Sender
+    report: Emit
+    clients: JudgeClients
 
 
 class ScoringRequests:
@@ -236,7 +171,6 @@ class ScoringRequests:
         self._slot = slot
         self._deadline = deadline
         self._over = False
-        self._slot_in_thread: RolloutSlot | None = None
         store = gateway.store
         self._exchanges = None if store is None else store.of(key, name, gateway.events.redacted)
 
@@ -250,61 +184,59 @@ class ScoringRequests:
         self._over = True
 
     async def send(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
-        gateway = self._gateway
+        gateway, deadline = self._gateway, self._deadline
         if asyncio.get_running_loop() is gateway.loop:
-            client = partial(gateway.client, judge, gateway.here, self._deadline)
-            return await self._send(judge, client, request, gateway.here, self._slot)
+            get_client = partial(gateway.here.clients.client, judge, deadline.paused)
+            return await self._send(judge, request, get_client, gateway.here, self._slot)
         if not OWN_LOOP.is_here:
             return await OWN_LOOP.wait_for(self.send(judge, request))
-        lane = gateway.in_thread
-        if self._slot_in_thread is None:
-            lane.is_used = True
-            self._slot_in_thread = unlimited_slot(lane.requests, BlockedClock(self._deadline))
-        client = partial(gateway.client, judge, lane, BlockedClock(self._deadline))
-        return await self._send(judge, client, request, lane, self._slot_in_thread)
+        get_client = partial(gateway.standby.clients.client, judge, deadline.paused_blocked)
+        slot = StandbySlot(gateway.standby_requests, deadline)
+        return await self._send(judge, request, get_client, gateway.standby, slot)
 
     async def send_to_configured(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
         """Send a request to the judge of the config, whose client knows if it denies every request."""
-        gateway = self._gateway
 
         async def client() -> Model:
-            return gateway.configured
+            return self._gateway.configured
 
-        return await self._send(judge, client, request, gateway.here, self._slot)
+        return await self._send(judge, request, client, self._gateway.here, self._slot)
 
     async def _send(
-        self, judge: JudgeModel, get_client: GetClient, request: ChatRequest, lane: Lane, slot: RolloutSlot
+        self,
+        judge: JudgeModel,
+        request: ChatRequest,
+        get_client: GetClient,
+        lane: Lane,
+        slot: RolloutSlot | StandbySlot,
     ) -> ChatReply:
         if self._over:
             raise RuntimeError(OVER)
         self._gateway.hide_key(judge)
+        send = partial(self._answered, judge, request, get_client, lane, slot)
         if self._exchanges is None:
-            return await self._answered(judge, get_client, request, lane, slot, None)
-        events = self._gateway.events
+            return await send(None)
         asked = self._exchanges.asks(request, AskedModel.of(judge.target.to_json()))
-        send = partial(self._answered, judge, get_client, request, lane, slot, asked)
-        emit = report_at_once(events) if lane is self._gateway.here else events.emit_from_thread
-        return await asked.exchanged(send, emit)
+        return await asked.exchanged(partial(send, asked), lane.report)
 
     async def _answered(
         self,
         judge: JudgeModel,
-        get_client: GetClient,
         request: ChatRequest,
+        get_client: GetClient,
         lane: Lane,
-        slot: RolloutSlot,
+        slot: RolloutSlot | StandbySlot,
         asked: AskedRequest | None,
     ) -> ChatReply:
         """Return the reply, after retries, or from the store."""
-        deadline = self._deadline
+        deadline, sender = self._deadline, lane.sender
         client = await get_client() if asked is None or asked.is_sent else None
         self.counts.begin()
         try:
-            get_permit = None if client is None else permit_for(lane.permits, self._key, request)
-            async with ModelRequest(slot, get_permit) as in_flight:
+            async with sender.begun(slot, self._key, request, is_sent=client is not None) as in_flight:
                 if client is not None:
-                    reply = await self._sent(judge, client, request, lane, in_flight)
-                    in_flight.answered(reply.usage)
+                    on_retry, timeout_s = partial(self.counts.retried, judge), judge.target.timeout_s
+                    reply = await sender.send(client, request, in_flight, self._key, timeout_s, deadline, on_retry)
                 elif asked is not None:
                     reply = await asked.answer()
         except ModelError as error:
@@ -318,23 +250,3 @@ class ScoringRequests:
                 self.counts.end()
         self.counts.answered(judge, reply.usage, from_store=asked is not None and asked.from_store)
         return reply
-
-    async def _sent(
-        self, judge: JudgeModel, client: Model, request: ChatRequest, lane: Lane, in_flight: ModelRequest
-    ) -> ChatReply:
-        gateway = self._gateway
-        emit = gateway.events.emit if lane is gateway.here else None  # nothing is heard of a function that blocks
-        waits = RetryWaits(in_flight, self._key, lane.overload, lane.hold, partial(self.counts.retried, judge), emit)
-        answered = await retry.chat(
-            client,
-            request,
-            timeout_s=judge.target.timeout_s,
-            policy=gateway.policy,
-            remaining_s=self._deadline.remaining_s,
-            waiting=waits.waiting,
-            rng=gateway.jitter,
-            on_result=waits.note_result,
-            within=lane.within,
-            moved=waits.moved,
-        )
-        return answered.reply

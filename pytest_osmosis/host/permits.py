@@ -1,12 +1,10 @@
-"""Permits for requests, requested from the engine because a provider's limits hold for all hosts together.
-
-Used from one event loop only.
-"""
+"""Permits for requests, requested from the engine because a provider's limits hold for all hosts together."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from itertools import count
 
 from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Size, UnusedEvent
@@ -28,9 +26,8 @@ def size_of(request: ChatRequest) -> Size:
 
 
 class PermitClient:
-    """Requests permits from the engine, and reports what became of each.
-
-    Those `of_judges` are under limits of their own.
+    """Requests permits from the engine, in any event loop from which `emit` may be called, and reports what became of
+    each. Those `of_judges` are under limits of their own.
     """
 
     def __init__(self, emit: Emit, of_judges: bool = False) -> None:
@@ -60,11 +57,20 @@ class PermitClient:
         return permit
 
     def grant(self, numbers: Iterable[int]) -> None:
-        """Let the requests with these permits be sent. Numbers of others, and of cancelled waits, have no effect."""
+        """Let the requests with these permits be sent. Numbers of others, and of cancelled waits, have no effect.
+
+        May be called from any thread.
+        """
         for number in numbers:
             granted = self._waiting.get(number)
-            if granted is not None and not granted.done():
-                granted.set_result(None)
+            if granted is not None:
+                with suppress(RuntimeError):  # its loop was closed meanwhile
+                    granted.get_loop().call_soon_threadsafe(_grant, granted)
+
+
+def _grant(granted: asyncio.Future[None]) -> None:
+    if not granted.done():
+        granted.set_result(None)
 
 
 class Permit:

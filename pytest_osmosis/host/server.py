@@ -47,7 +47,6 @@ class HostServer:
         self._writer = EventWriter(events, redaction, self._loop)
         self._monitor = LoopMonitor(self._report_stall)
         self._limits = HostLimits(setup.limit, self._begin_rollouts)
-        self._endpoint = endpoint
         endpoint.connect(self._models, self._writer.emit_from_thread)
         self._core = HostCore(setup, code, self._models, endpoint, self._limits, self._monitor, self._writer, store)
         self._waiting: deque[RunRequest] = deque()
@@ -67,11 +66,10 @@ class HostServer:
             self._loop.run_until_complete(client.close())
 
     def _post(self, requests: list[Request]) -> None:
-        """Take requests in the reader's thread. Some permits must not wait for the loop."""
+        """Take requests in the reader's thread. Permits must not wait for the loop."""
         for request in requests:
             if request["op"] == "permit":
-                self._endpoint.grant_from_thread(request["ids"])
-                self._core.grant_permits_in_thread(request["ids"])
+                self._core.grant_permits(request["ids"])
         self._loop.call_soon_threadsafe(self._handle, requests)
 
     def _handle(self, requests: list[Request]) -> None:
@@ -88,8 +86,6 @@ class HostServer:
                     self._writer.emit({"ev": "limited"})
                 case "hold":
                     self._limits.hold(request["wait_s"])
-                case "permit":
-                    self._core.grant_permits(request["ids"])
                 case "pause" | "resume" as op:
                     self._limits.pause(op == "pause")
                 case "drop":

@@ -9,7 +9,7 @@ A rollout that waits for its slot may hold something that rollouts with a slot w
 connections. If no request is in flight for a while, the first in the queue therefore continues beyond the limit: that
 makes one more rollout in flight, but not one more request.
 
-Used from one event loop only.
+Each of these is used from one event loop only.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from types import TracebackType
+from typing import Protocol
 
+from pytest_osmosis.host.deadline import Deadline
 from pytest_osmosis.host.permits import GetPermit, Permit
-from pytest_osmosis.judges.requests import PausableClock
 from pytest_osmosis.models.base import Usage
 
 Waiter = asyncio.Future[None]
@@ -143,18 +144,29 @@ class Scorings(ResizableSemaphore):
             self.release()
 
 
+class PausableClock(Protocol):
+    """A clock of the time that a rollout or a function may use. Both methods are idempotent."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
 class RolloutSlot:
     """The slot of one rollout or scoring, held unless all that it does is wait for retries.
 
     Its clock is paused while the rollout waits because of others: for its slot after a retry, or for a request that may
-    not be sent yet while none of its own is in flight or waits for a retry.
+    not be sent yet while none of its own is in flight or waits for a retry. A scoring has the clock of the function
+    that scores now.
     """
 
-    def __init__(self, slots: Slots | Scorings, requests: ResizableSemaphore, clock: PausableClock) -> None:
+    def __init__(
+        self, slots: Slots | Scorings, requests: ResizableSemaphore, clock: PausableClock | None = None
+    ) -> None:
         self.over = False
+        self.clock = clock
         self._slots = slots
         self._requests = requests
-        self._clock = clock
         self._held = True
         self._waiters: list[Waiter] = []
         self._in_flight = 0
@@ -259,17 +271,38 @@ class RolloutSlot:
             self._slots.acquire_beyond_limit(waiter)
 
     def _set_clock(self) -> None:
+        if self.clock is None:
+            return
         if self._queued and not (self._in_flight or self._awaiting_retry):
-            self._clock.pause()
+            self.clock.pause()
         else:
-            self._clock.resume()
+            self.clock.resume()
 
 
-def unlimited_slot(requests: ResizableSemaphore, clock: PausableClock) -> RolloutSlot:
-    """Return the slot of a scoring that is under no limit but that of `requests`."""
-    places = Scorings(1)
-    places.acquire_beyond_limit()
-    return RolloutSlot(places, requests, clock)
+class StandbySlot:
+    """The slot of code that may hold the host's loop, for its requests in another one: there it has its slot already.
+
+    Its deadline is paused while a request waits for a permit, or for others of `requests`.
+    """
+
+    def __init__(self, requests: ResizableSemaphore, deadline: Deadline) -> None:
+        self._requests = requests
+        self._deadline = deadline
+
+    async def begin_request(self, get_permit: GetPermit | None = None) -> Permit | None:
+        with self._deadline.paused_blocked():
+            await self._requests.acquire()
+            try:
+                return None if get_permit is None else await get_permit()
+            except BaseException:
+                self._requests.release()
+                raise
+
+    def end_request(self) -> None:
+        self._requests.release()
+
+    def waiting_for_retry(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class ModelRequest:
@@ -278,7 +311,7 @@ class ModelRequest:
     `get_permit` is called each time that it is sent.
     """
 
-    def __init__(self, slot: RolloutSlot, get_permit: GetPermit | None = None) -> None:
+    def __init__(self, slot: RolloutSlot | StandbySlot, get_permit: GetPermit | None = None) -> None:
         self._slot = slot
         self._get_permit = get_permit
         self._permit: Permit | None = None

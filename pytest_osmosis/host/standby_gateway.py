@@ -1,27 +1,24 @@
-"""The model requests that the endpoint's standby sends while code holds the host's event loop.
-
-Slots and the limit of requests in flight belong to that loop and are left alone: a rollout that holds it has its slot.
-Permits, retries, deadlines and totals apply.
-"""
+"""The model requests that the endpoint's standby sends, in `OWN_LOOP`, while code holds the host's event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of
-from pytest_osmosis.host.permits import Permit, PermitClient, size_of
-from pytest_osmosis.host.protocol import Emit, Key, Setup, Size
-from pytest_osmosis.models import retry
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
+from pytest_osmosis.host.deadline import Deadline
+from pytest_osmosis.host.permits import PermitClient
+from pytest_osmosis.host.protocol import Emit, Key, Setup
+from pytest_osmosis.host.sender import Sender
+from pytest_osmosis.host.slots import ResizableSemaphore, StandbySlot
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
+from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.record.run_id import ModelTag
 
 
 class StandbyGateway:
-    """Sends requests in the standby's event loop, with clients of its own.
+    """Sends the requests that come to the endpoint's standby, with clients of its own.
 
     `models` are those of the host's loop, which learn of a denial. `emit` may be called from any thread.
     """
@@ -32,62 +29,26 @@ class StandbyGateway:
         self._setup = setup
         self._environ = environ
         self._models = models
-        self._permits = PermitClient(emit) if setup.permits else None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        permits = PermitClient(emit) if setup.permits else None
+        self._sender = Sender(permits, setup.target["max_retries"], asyncio.timeout)
+        self._requests = ResizableSemaphore(setup.limit)
         self._clients: Clients = {}
-        self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
-        self._jitter = random.Random()
 
     def grant(self, ids: Sequence[int]) -> None:
         """Grant the permits among `ids` that are the standby's. May be called from any thread."""
-        if self._permits is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._permits.grant, ids)
+        if self._sender.permits is not None:
+            self._sender.permits.grant(ids)
 
-    async def send(
-        self,
-        key: Key,
-        request: ChatRequest,
-        remaining_s: Callable[[], float | None],
-        host_loop: asyncio.AbstractEventLoop,
-        on_retry: Callable[[], None],
-    ) -> ChatReply:
-        """Send `request` until it is answered or no retry can help. `on_retry` is called for each retry."""
-        self._loop = asyncio.get_running_loop()
-        permitted = _PermittedRequest(self._permits, key, size_of(request))
-
-        @asynccontextmanager
-        async def waiting(_delay_s: float) -> AsyncIterator[None]:
-            permitted.end()
-            yield
-            await permitted.begin()
-            on_retry()
-
-        async def moved() -> None:
-            permitted.end()
-            await permitted.begin()
-            on_retry()
-
-        await permitted.begin()
-        try:
-            answered = await retry.chat(
-                self._model(key.run.model, host_loop),
-                request,
-                timeout_s=self._setup.target["timeout_s"],
-                policy=self._policy,
-                remaining_s=remaining_s,
-                waiting=waiting,
-                rng=self._jitter,
-                moved=moved,
-            )
-            permitted.end(answered.reply.usage)
-        finally:
-            permitted.end()
-        return answered.reply
+    async def send(self, key: Key, request: ChatRequest, deadline: Deadline, on_retry: Callable[[], None]) -> ChatReply:
+        """Send a request of the rollout with this deadline."""
+        model, timeout_s = self._model(key.run.model, deadline.loop), self._setup.target["timeout_s"]
+        async with self._sender.begun(StandbySlot(self._requests, deadline), key, request, is_sent=True) as in_flight:
+            return await self._sender.send(model, request, in_flight, key, timeout_s, deadline, on_retry)
 
     async def close(self) -> None:
         """Close the clients, in their own loop."""
-        if self._loop is not None:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), self._loop))
+        if self._clients:
+            await OWN_LOOP.wait_for(self._close())
 
     async def _close(self) -> None:
         clients, self._clients = self._clients, {}
@@ -97,24 +58,6 @@ class StandbyGateway:
     def _model(self, tag: ModelTag, host_loop: asyncio.AbstractEventLoop) -> Model:
         self._clients = self._clients or clients_of(self._setup, self._environ)
         return _StandbyModel(self._clients[tag], self._models[tag], host_loop)
-
-
-class _PermittedRequest:
-    """One request, which has a permit each time that it is sent, if permits are needed."""
-
-    def __init__(self, permits: PermitClient | None, key: Key, size: Size) -> None:
-        self._permits = permits
-        self._key = key
-        self._size = size
-        self._permit: Permit | None = None
-
-    async def begin(self) -> None:
-        if self._permits is not None:
-            self._permit = await self._permits.get(self._key, self._size)
-
-    def end(self, usage: Usage | None = None) -> None:
-        if self._permit is not None:
-            self._permit.answered(usage)
 
 
 class _StandbyModel:

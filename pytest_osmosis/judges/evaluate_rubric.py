@@ -16,11 +16,11 @@ from typing import Any, TypedDict, overload
 
 from pytest_osmosis.errors import ConfigError, JudgeError, ModelError
 from pytest_osmosis.judges.judge import Judge, Judgement
-from pytest_osmosis.judges.own_loop import OWN_LOOP
 from pytest_osmosis.judges.prompt import Rubric, Submission
 from pytest_osmosis.judges.requests import JudgeModel, current_requests
 from pytest_osmosis.judges.rubric_errors import MissingAPIKeyError, ModelNotFoundError, ProviderRequestError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import LITELLM_LOGINS, SERVICES
 from pytest_osmosis.models.targets import ModelTarget, resolve
 

@@ -6,16 +6,16 @@ import asyncio
 import atexit
 import os
 import random
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.judges.own_loop import OWN_LOOP
 from pytest_osmosis.models import create, retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
+from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.targets import ModelTarget
 
 KEY = "the key of the judge"
@@ -67,14 +67,6 @@ REQUESTS: ContextVar[Requests | None] = ContextVar("osmosis judge requests", def
 """The requests of the scoring that this code belongs to."""
 
 
-class PausableClock(Protocol):
-    """A clock of the time that a rollout or a function may use. Both methods are idempotent."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-
 class JudgeClients:
     """The clients of one event loop, each made when it is first needed.
 
@@ -86,10 +78,16 @@ class JudgeClients:
         self._denied: dict[tuple[str | None, ...], str] = {}
         self._making = asyncio.Lock()
 
-    async def client(self, judge: JudgeModel, clock: PausableClock | None = None) -> Model:
+    @property
+    def any_made(self) -> bool:
+        return bool(self._clients)
+
+    async def client(
+        self, judge: JudgeModel, paused: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> Model:
         """Return the client of a judge. Raises `ModelError` if it denies every request.
 
-        The first one may import a large library, which happens in a thread, while `clock` is paused.
+        The first one may import a large library, which happens in a thread, within `paused`.
         """
         identity = judge.identity
         if identity in self._denied:
@@ -97,7 +95,8 @@ class JudgeClients:
         if identity not in self._clients:
             async with self._making:
                 if identity not in self._clients:
-                    self._clients[identity] = await _made(judge, clock)
+                    with paused():
+                        self._clients[identity] = await asyncio.to_thread(judge.client, dict(os.environ))
         return self._clients[identity]
 
     def note(self, judge: JudgeModel, error: ModelError) -> None:
@@ -109,16 +108,6 @@ class JudgeClients:
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.close()
-
-
-async def _made(judge: JudgeModel, clock: PausableClock | None) -> Model:
-    if clock is not None:
-        clock.pause()
-    try:
-        return await asyncio.to_thread(judge.client, dict(os.environ))
-    finally:
-        if clock is not None:
-            clock.resume()
 
 
 class RequestsOutsideOfEvals:

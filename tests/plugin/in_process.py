@@ -39,8 +39,8 @@ DEADLINE_S = 180.0
 """The time that a session may take on a loaded machine; what takes longer hangs."""
 END_S = 60.0
 """The time that threads of ours have to end after a session, on a loaded machine."""
-JUDGES = "osmosis-judges"
-"""The thread that asks judges for functions outside of evals. It is made once, and ends with the process."""
+REQUESTS = "osmosis-own-loop"
+"""The thread that sends the requests of code that blocks. It is made once, and ends with the process."""
 OF_A_SESSION = ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")
 """Environment variables that pytest sets while it runs."""
 
@@ -245,7 +245,9 @@ def _open_files(root: Path) -> Iterator[str]:
 
 
 def _threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("osmosis-") and thread.name != JUDGES}
+    return {
+        thread for thread in threading.enumerate() if thread.name.startswith("osmosis-") and thread.name != REQUESTS
+    }
 
 
 def _wait_for_end_of(threads: set[threading.Thread]) -> None:

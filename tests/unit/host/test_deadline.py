@@ -145,18 +145,28 @@ async def test_what_is_charged_to_code_that_only_waits_is_given_back_at_once() -
     clock, stalls = LoopClock(), StallTime()
     async with deadline(1000, stalls) as inside:
         await clock.advance(100)
-        inside.pause_blocked()
-        inside.pause_blocked()  # two requests of the function wait
-        await clock.advance(200)
-        stalls.total_s += 250
-        inside.owe(250)  # the function blocks the loop
-        assert inside.spent_s() == 100
-        inside.resume_blocked()
-        assert inside.spent_s() == 100
-        inside.resume_blocked()
+        with inside.paused_blocked():
+            with inside.paused_blocked():  # two requests of the function wait
+                await clock.advance(200)
+                stalls.total_s += 250
+                inside.owe(250)  # the function blocks the loop
+                assert inside.spent_s() == 100
+            assert inside.spent_s() == 100
         assert inside.spent_s() == 100
         inside.owe(50)
         assert inside.spent_s() == 150
+
+
+async def test_a_stall_that_others_cause_while_code_waits_elsewhere_is_left_out_once() -> None:
+    clock, stalls = LoopClock(), StallTime()
+    async with deadline(1000, stalls) as inside:
+        await clock.advance(100)
+        with inside.paused_blocked():
+            await clock.advance(200)
+            stalls.total_s += 150
+        assert inside.spent_s() == 100
+        await clock.advance(10)
+        assert inside.spent_s() == 110
 
 
 async def test_stalls_before_a_deadline_do_not_matter() -> None:

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.permits import GetPermit, Permit
-from pytest_osmosis.host.slots import DEADLOCK_S, ModelRequest, ResizableSemaphore, RolloutSlot, Slots
+from pytest_osmosis.host.slots import DEADLOCK_S, ModelRequest, ResizableSemaphore, RolloutSlot, Slots, StandbySlot
 from tests.clocks import LoopClock, settled
 
 
@@ -402,3 +403,36 @@ async def test_waiting_rollouts_continue_beyond_the_limit_one_at_a_time() -> Non
         assert beyond == expected
         await clock.advance(DEADLOCK_S)
     await asyncio.gather(*tasks)
+
+
+async def test_code_that_may_hold_the_loop_spends_no_time_while_its_request_waits_elsewhere() -> None:
+    """It waits for another request first, and then for its permit."""
+    clock, requests, granted = LoopClock(), ResizableSemaphore(1), asyncio.Event()
+
+    async def permit() -> Permit:
+        await granted.wait()
+        return Permit(1, lambda event: None)
+
+    async with Deadline(1000, StallTime(), lambda task, times: None) as deadline:
+        await requests.acquire()
+        waiting = asyncio.create_task(StandbySlot(requests, deadline).begin_request(permit))
+        await settled()
+        for go_on in (requests.release, granted.set):
+            await clock.advance(100)
+            assert deadline.spent_s() == 0
+            go_on()
+        await waiting
+        await clock.advance(100)
+        assert deadline.spent_s() == 100
+
+
+async def test_a_request_elsewhere_that_gets_no_permit_leaves_its_place_to_others() -> None:
+    requests = ResizableSemaphore(1)
+
+    async def permit() -> Permit:
+        raise RuntimeError
+
+    async with Deadline(1000, StallTime(), lambda task, times: None) as deadline:
+        with pytest.raises(RuntimeError):
+            await StandbySlot(requests, deadline).begin_request(permit)
+    assert requests.free

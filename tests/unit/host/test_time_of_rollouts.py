@@ -17,7 +17,7 @@ from pytest_osmosis.errors import BoundError
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.core import STUCK_AFTER
 from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
-from pytest_osmosis.judges.own_loop import OWN_LOOP
+from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import eval_function
 from pytest_osmosis.rollouts.context import ChatContext

@@ -1,4 +1,8 @@
-"""An event loop in a thread of its own, for judges that are asked by code that blocks, or from another loop."""
+"""An event loop in a thread of its own, for requests of code that blocks, and of code in another loop.
+
+Code that blocks may hold the loop that would have to send its request. Nothing of a user runs here, so nothing holds
+this one.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -30,7 +35,7 @@ class OwnLoop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for some work, and return or raise what it does. An interrupt cancels it."""
-        future = self._start(work)
+        future = self.start(work)
         try:
             return future.result()
         except BaseException as error:
@@ -40,18 +45,15 @@ class OwnLoop:
 
     async def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for some work in another loop. Cancelling the wait cancels it."""
-        return await asyncio.wrap_future(self._start(work))
+        return await asyncio.wrap_future(self.start(work))
 
-    def soon(self, call: Any, *arguments: Any) -> None:
-        """Call a function in this loop, if it was ever needed. May be called from any thread."""
-        if self._loop is not None and self._pid == os.getpid():
-            self._loop.call_soon_threadsafe(call, *arguments)
-
-    def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin some work, in any thread."""
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
                 self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
-                threading.Thread(target=self._loop.run_forever, name="osmosis-judges", daemon=True).start()
+                thread = threading.Thread(target=self._loop.run_forever, name="osmosis-own-loop", daemon=True)
+                Context().run(thread.start)  # it belongs to no run, whichever run needs it first
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 

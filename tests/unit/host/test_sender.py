@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.retry_waits import OVERLOADED, OverloadDetector
+from pytest_osmosis.host.sender import OVERLOADED, OverloadDetector
 
 
 def refusal(status: int = 429) -> ModelError:

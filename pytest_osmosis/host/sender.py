@@ -1,14 +1,20 @@
-"""The waits of requests for their retries. If a server refuses most requests, all requests to it wait."""
+"""The sender of requests to models: within limits, with permits and retries. If a server refuses most requests, all
+requests to it wait."""
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.deadline import Deadline
+from pytest_osmosis.host.permits import PermitClient, permit_for
 from pytest_osmosis.host.protocol import Emit, Key
-from pytest_osmosis.host.slots import ModelRequest
+from pytest_osmosis.host.slots import ModelRequest, RolloutSlot, StandbySlot
+from pytest_osmosis.models import retry
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 
 REFUSALS = frozenset({429, 498, 503, 529})
 """The statuses by which servers say that they have no room; 498 is Groq's."""
@@ -37,7 +43,7 @@ class OverloadDetector:
 class RetryWaits:
     """The waits of one request. `hold` makes all requests to an overloaded server wait; `on_retry` counts a retry.
 
-    The engine hears of each wait by `emit`, which is None for code that blocks the host's loop.
+    The engine hears of each wait by `emit`.
     """
 
     def __init__(
@@ -47,7 +53,7 @@ class RetryWaits:
         overload: OverloadDetector,
         hold: Callable[[float], None],
         on_retry: Callable[[], None],
-        emit: Emit | None,
+        emit: Emit,
     ) -> None:
         self._request = request
         self._key = key
@@ -80,5 +86,58 @@ class RetryWaits:
         self._on_retry()
 
     def _tell(self, *, waits: bool) -> None:
-        if self._emit is not None:
-            self._emit({"ev": "retry", **self._key.to_json(), "waits": waits})
+        self._emit({"ev": "retry", **self._key.to_json(), "waits": waits})
+
+
+class Sender:
+    """Sends requests in one event loop, `within` their timeouts, and each with one of the `permits` if there are any.
+
+    `hold` makes all requests to an overloaded server wait. The engine hears by `emit` of waits for retries.
+    """
+
+    def __init__(
+        self,
+        permits: PermitClient | None,
+        max_retries: int,
+        within: retry.Within,
+        hold: Callable[[float], None] = lambda wait_s: None,
+        emit: Emit = lambda event: None,
+    ) -> None:
+        self.permits = permits
+        self._policy = retry.RetryPolicy(max_retries=max_retries)
+        self._within = within
+        self._hold = hold
+        self._emit = emit
+        self._overload = OverloadDetector()
+        self._jitter = random.Random()
+
+    def begun(self, slot: RolloutSlot | StandbySlot, key: Key, request: ChatRequest, *, is_sent: bool) -> ModelRequest:
+        """Return a context that is entered once `request` may be sent, or answered from a store."""
+        return ModelRequest(slot, permit_for(self.permits, key, request) if is_sent else None)
+
+    async def send(
+        self,
+        model: Model,
+        request: ChatRequest,
+        in_flight: ModelRequest,
+        key: Key,
+        timeout_s: float,
+        deadline: Deadline,
+        on_retry: Callable[[], None],
+    ) -> ChatReply:
+        """Send a request until it is answered or no retry can help. `on_retry` is called for each retry."""
+        waits = RetryWaits(in_flight, key, self._overload, self._hold, on_retry, self._emit)
+        answered = await retry.chat(
+            model,
+            request,
+            timeout_s=timeout_s,
+            policy=self._policy,
+            remaining_s=deadline.remaining_s,
+            waiting=waits.waiting,
+            rng=self._jitter,
+            on_result=waits.note_result,
+            within=self._within,
+            moved=waits.moved,
+        )
+        in_flight.answered(answered.reply.usage)
+        return answered.reply

@@ -1,0 +1,86 @@
+"""Judges that are asked by code that holds the host's event loop, or from another loop or thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, cast
+
+import pytest
+
+from pytest_osmosis import evaluate_rubric
+from pytest_osmosis.rewards.functions import eval_function
+from tests.servers import ChatServer, reply, slow
+from tests.unit.host.core_host import core_host
+
+GOOD = json.dumps({"score": 1, "explanation": "right"})
+LIMIT = 2
+
+
+def asked() -> float:
+    """Ask as code for SDK 0.2 does."""
+    info: Any = {"provider": "openai", "model": "gpt-5-mini", "base_url": os.environ["JUDGE_URL"]}
+    return cast(float, evaluate_rubric("Right?", "42", info))
+
+
+async def awaited() -> float:
+    url = os.environ["JUDGE_URL"]
+    return (await evaluate_rubric(solution_str="42", rubric="Right?", model="openai/gpt-5-mini", base_url=url)).score
+
+
+def blocks(solution_str: str) -> float:
+    return asked()
+
+
+def blocks_for_threads(solution_str: str) -> float:
+    with ThreadPoolExecutor(4) as pool:
+        scores: list[float] = [*pool.map(lambda context: context.run(asked), [copy_context() for _ in range(4)])]
+    return min(scores)
+
+
+def has_a_loop_of_its_own(solution_str: str) -> float:
+    async def all_four() -> float:
+        return min(await asyncio.gather(*(awaited() for _ in range(4))))
+
+    return asyncio.run(all_four())
+
+
+async def holds_the_loop(solution_str: str) -> float:
+    return asked()
+
+
+async def holds_the_loop_for_threads(solution_str: str) -> float:
+    return blocks_for_threads(solution_str)
+
+
+async def asks_in_a_thread(solution_str: str) -> float:
+    return await asyncio.to_thread(asked)
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        (blocks, 1),
+        (blocks_for_threads, 4),
+        (has_a_loop_of_its_own, 4),
+        (holds_the_loop, 1),
+        (holds_the_loop_for_threads, 4),
+        (asks_in_a_thread, 1),
+    ],
+)
+async def test_their_requests_are_counted_and_limited_and_none_waits_for_the_loop(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[[str], Any], calls: int
+) -> None:
+    with ChatServer(slow(0.02, reply(GOOD))) as server:
+        monkeypatch.setenv("JUDGE_URL", server.base_url)
+        functions = (eval_function("judged", function),)
+        async with core_host(server, limit=LIMIT, functions=functions) as host:
+            host.score(0, "judged")
+            event = await host.heard("score", 0)
+    assert (event["scores"], event["errors"]) == ({"judged": 1.0}, {})
+    assert [(use["model"], use["calls"]) for use in event["judges"]] == [("openai/gpt-5-mini", calls)]
+    assert server.max_in_flight <= LIMIT
