@@ -86,7 +86,7 @@ class LiveInC:
     def _has_begun(self, host: Host) -> bool:
         """Return True if the engine knows that code in C has begun. No event comes after that."""
         if self._scores:
-            return any(host in state.running for state in host.runs)
+            return any(state.run.row == 1 and host in state.running for state in host.runs)
         return all(state.stage is Stage.ROLLING for state in host.runs)
 
     def _connections(self) -> list[Connection]:
