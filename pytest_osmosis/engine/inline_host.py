@@ -27,6 +27,7 @@ from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode, load
+from pytest_osmosis.host.permits import grant
 from pytest_osmosis.host.process_state import ProcessState
 from pytest_osmosis.host.protocol import (
     ArtifactEvent,
@@ -181,7 +182,7 @@ class InlineHost:
     def _accept(self, connection: InlineConnection, request: SentRequest) -> None:
         """Keep a request for `serve`, but grant permits at once: the request that runs waits for them."""
         if request["op"] == "permit":
-            self._core.grant_permits(request["ids"])
+            grant(request["ids"])
         else:
             self._inbox.put((connection, request))
 

@@ -108,13 +108,6 @@ class HostCore:
         self._pid = os.getpid()
         self._sent_artifacts = ArtifactSender(setup.artifacts, events) if setup.sends_artifacts else None
 
-    def grant_permits(self, ids: Sequence[int]) -> None:
-        """Let requests be sent. May be called from any thread: code that holds the event loop may wait for one."""
-        for permits in (self._gateway.sender.permits, None if self._judges is None else self._judges.permits):
-            if permits is not None:
-                permits.grant(ids)
-        self._endpoint.grant(ids)
-
     async def perform(self, request: RunRequest) -> None:
         """Perform a run whose slot is held already. Emits `start`, `rollout`, and the events of `score`."""
         key = Key.of(request)

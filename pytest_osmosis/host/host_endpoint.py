@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -79,11 +79,6 @@ class HostEndpoint:
                 self._loop = loop
                 if self._server is not None:
                     self._server.attach(loop)
-
-    def grant(self, ids: Sequence[int]) -> None:
-        """Grant the permits among `ids` that the standby asked for, from any thread."""
-        if self._standby is not None:
-            self._standby.grant(ids)
 
     @property
     def server(self) -> Endpoint:

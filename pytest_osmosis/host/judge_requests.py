@@ -121,11 +121,11 @@ class JudgeGateway:
         self.events = events
         self.store = store
         self.loop = asyncio.get_running_loop()
-        self.permits = PermitClient(events.emit_from_thread, of_judges=True) if setup.judge_permits else None
+        permits = PermitClient(events.emit_from_thread, of_judges=True) if setup.judge_permits else None
         within = brief_deadlines(stalls)
-        sender = Sender(self.permits, setup.judge_retries, within, limits.hold_judges, events.emit)
+        sender = Sender(permits, setup.judge_retries, within, limits.hold_judges, events.emit)
         self.here = Lane(sender, report_at_once(events), JudgeClients())
-        sender = Sender(self.permits, setup.judge_retries, asyncio.timeout)
+        sender = Sender(permits, setup.judge_retries, asyncio.timeout)
         self.standby = Lane(sender, events.emit_from_thread, JudgeClients())
         self.standby_requests = ResizableSemaphore(setup.limit)
         self._configured = clients.get(JUDGE)

@@ -17,6 +17,8 @@ ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 _NUMBERS = count()
 """The numbers of all permits of this process: its event loops share one engine, which tells permits by them."""
+_WAITING: dict[int, asyncio.Future[None]] = {}
+"""The requests that wait for their permits, by its number."""
 
 
 def size_of(request: ChatRequest) -> Size:
@@ -33,12 +35,11 @@ class PermitClient:
     def __init__(self, emit: Emit, of_judges: bool = False) -> None:
         self._emit = emit
         self._of_judges = of_judges
-        self._waiting: dict[int, asyncio.Future[None]] = {}
 
     async def get(self, key: Key, size: Size) -> Permit:
         """Wait for a permit. Cancelling the wait gives the permit back."""
         permit = Permit(next(_NUMBERS), self._emit)
-        granted = self._waiting[permit.number] = asyncio.get_running_loop().create_future()
+        granted = _WAITING[permit.number] = asyncio.get_running_loop().create_future()
         event: AskEvent = {
             "ev": "ask",
             **key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
@@ -53,19 +54,20 @@ class PermitClient:
             permit.give_back()
             raise
         finally:
-            del self._waiting[permit.number]
+            del _WAITING[permit.number]
         return permit
 
-    def grant(self, numbers: Iterable[int]) -> None:
-        """Let the requests with these permits be sent. Numbers of others, and of cancelled waits, have no effect.
 
-        May be called from any thread.
-        """
-        for number in numbers:
-            granted = self._waiting.get(number)
-            if granted is not None:
-                with suppress(RuntimeError):  # its loop was closed meanwhile
-                    granted.get_loop().call_soon_threadsafe(_grant, granted)
+def grant(numbers: Iterable[int]) -> None:
+    """Let the requests with these permits be sent. Numbers of cancelled waits have no effect.
+
+    May be called from any thread: code that holds the host's event loop may wait for one.
+    """
+    for number in numbers:
+        granted = _WAITING.get(number)
+        if granted is not None:
+            with suppress(RuntimeError):  # its loop was closed meanwhile
+                granted.get_loop().call_soon_threadsafe(_grant, granted)
 
 
 def _grant(granted: asyncio.Future[None]) -> None:

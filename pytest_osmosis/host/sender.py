@@ -103,7 +103,7 @@ class Sender:
         hold: Callable[[float], None] = lambda wait_s: None,
         emit: Emit = lambda event: None,
     ) -> None:
-        self.permits = permits
+        self._permits = permits
         self._policy = retry.RetryPolicy(max_retries=max_retries)
         self._within = within
         self._hold = hold
@@ -113,7 +113,7 @@ class Sender:
 
     def begun(self, slot: RolloutSlot | StandbySlot, key: Key, request: ChatRequest, *, is_sent: bool) -> ModelRequest:
         """Return a context that is entered once `request` may be sent, or answered from a store."""
-        return ModelRequest(slot, permit_for(self.permits, key, request) if is_sent else None)
+        return ModelRequest(slot, permit_for(self._permits, key, request) if is_sent else None)
 
     async def send(
         self,

@@ -16,6 +16,7 @@ from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
+from pytest_osmosis.host.permits import grant
 from pytest_osmosis.host.pipes import EventWriter, RequestReader
 from pytest_osmosis.host.protocol import JUDGE, Key, Request, RunRequest, Setup
 from pytest_osmosis.host.user_errors import broken
@@ -69,7 +70,7 @@ class HostServer:
         """Take requests in the reader's thread. Permits must not wait for the loop."""
         for request in requests:
             if request["op"] == "permit":
-                self._core.grant_permits(request["ids"])
+                grant(request["ids"])
         self._loop.call_soon_threadsafe(self._handle, requests)
 
     def _handle(self, requests: list[Request]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of
@@ -33,11 +33,6 @@ class StandbyGateway:
         self._sender = Sender(permits, setup.target["max_retries"], asyncio.timeout)
         self._requests = ResizableSemaphore(setup.limit)
         self._clients: Clients = {}
-
-    def grant(self, ids: Sequence[int]) -> None:
-        """Grant the permits among `ids` that are the standby's. May be called from any thread."""
-        if self._sender.permits is not None:
-            self._sender.permits.grant(ids)
 
     async def send(self, key: Key, request: ChatRequest, deadline: Deadline, on_retry: Callable[[], None]) -> ChatReply:
         """Send a request of the rollout with this deadline."""

@@ -17,6 +17,7 @@ from pytest_osmosis.errors import BoundError
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.core import STUCK_AFTER
 from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
+from pytest_osmosis.host.permits import grant
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import eval_function
@@ -96,7 +97,7 @@ async def test_the_wait_for_a_permit_does_not_count() -> None:
             ask = await host.heard("ask", 0)
             await host.clock.advance(10 * TIME_S)
             assert not server.requests
-            host.core.grant_permits([ask["id"]])
+            grant([ask["id"]])
             assert "boundary" not in await host.rollout(0)
 
 
@@ -116,7 +117,7 @@ async def test_code_beside_a_request_that_waits_for_its_permit_reaches_the_deadl
             ask = await host.heard("ask", 0)
             await host.clock.advance(10 * TIME_S)
             assert len(host.events) == 2, "its start, and the question for the permit"
-            host.core.grant_permits([ask["id"]])
+            grant([ask["id"]])
             await answered.wait()
             await host.clock.advance(TIME_S)
             event = await host.rollout(0)
