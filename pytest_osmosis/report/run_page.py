@@ -109,11 +109,10 @@ def remarks(stored: StoredResults) -> Iterator[str]:
         yield f"{why}: these numbers are made from its journal, for the runs that ended"
         if stored.records:
             yield f"pytest --osmosis-from={shlex.quote(directory.name)} makes results of them, and asks no model"
+        if (n_lost := stored.replayed.ledger.most_lost) and not manifest.replays:
+            yield lost_text(n_lost)
     elif life.reason is not None and (results is None or results.stopped is None):
         yield f"it {'failed' if life.status == 'failed' else 'was stopped'} before: {life.reason}"
-    n_lost = stored.replayed.ledger.most_lost if life.has_ended and not manifest.replays else 0
-    if n_lost:
-        yield lost_text(n_lost)
     if (command := continuation(stored.run, life)) is not None:
         yield f"to go on, without running again what is stored: {command}"
     if stored.status == "pending":
