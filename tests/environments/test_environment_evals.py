@@ -329,6 +329,7 @@ def test_what_an_environment_sets_as_it_loads_holds_for_its_rollouts_and_not_for
         workspace.run(*COMMAND, "--osmosis-model=openai/some", "--osmosis-limit=1").assert_outcomes(passed=2)
 
     assert n_loads(workspace) == 1
+    assert not (workspace.run_dirs("double-it")[0] / "host.log").exists()
     assert {seen.headers["authorization"] for seen in server.requests} == {"Bearer the-first-one"}
 
 
