@@ -257,6 +257,7 @@ def test_each_host_loads_the_environment_once(workspace: Workspace) -> None:
     assert log.split() == ["loading"] * n_loads(workspace)
 
 
+@pytest.mark.slow  # it starts six processes
 def test_the_environments_of_a_command_are_loaded_once_each(workspace: Workspace) -> None:
     names = ("a", "b", "c", "d", "e", "f")
     for name in names:
@@ -269,6 +270,7 @@ def test_the_environments_of_a_command_are_loaded_once_each(workspace: Workspace
     assert n_loads(workspace) == 6
 
 
+@pytest.mark.slow  # it starts three processes
 def test_only_so_many_processes_wait_for_their_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     write_two(workspace, SOURCE, SOURCE)
     monkeypatch.setattr(environments, "MOST_KEPT", 1)
@@ -278,6 +280,7 @@ def test_only_so_many_processes_wait_for_their_eval(workspace: Workspace, monkey
     assert n_loads(workspace) == 3
 
 
+@pytest.mark.slow
 def test_evals_that_share_an_environment_have_hosts_of_their_own(workspace: Workspace) -> None:
     write(workspace)
     evals = '[[eval]]\nenv_id = "double-it"\n[[eval]]\nenv_id = "double-it"\nname = "again"\n'
@@ -288,6 +291,7 @@ def test_evals_that_share_an_environment_have_hosts_of_their_own(workspace: Work
     assert n_loads(workspace) == 2
 
 
+@pytest.mark.slow
 def test_a_host_that_dies_is_replaced_by_one_that_loads_the_environment(workspace: Workspace) -> None:
     dies = 'if not Path("died.txt").exists():\n            Path("died.txt").touch(); os._exit(3)\n        state ='
     write(workspace, SOURCE.replace("state = dict", f"{dies} dict"))
@@ -333,6 +337,7 @@ def test_what_an_environment_sets_as_it_loads_holds_for_its_rollouts_and_not_for
     assert {seen.headers["authorization"] for seen in server.requests} == {"Bearer the-first-one"}
 
 
+@pytest.mark.slow
 def test_the_shared_endpoint_is_there_before_an_environment_loads(workspace: Workspace) -> None:
     notes = 'print(os.environ.get("OPENAI_BASE_URL", "none").rpartition(":")[0], file=open("urls.txt", "a"))'
     write(workspace, f"{SOURCE}\n{notes}\n")
