@@ -214,7 +214,8 @@ def _start(directory: RunDirectory, plan: SubmissionPlan, arguments: Sequence[st
         with contextlib.suppress(BrokenPipeError), process.stdin:  # it has died, and its log says why
             process.stdin.write(stdin)
     deadline = time.monotonic() + STARTS_S
-    while process.poll() is None and lifecycle_of(directory).status == "pending" and time.monotonic() < deadline:
+    not_yet = ("pending", "failed")  # an eval run that failed still writes its log
+    while process.poll() is None and lifecycle_of(directory).status in not_yet and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return process.pid
 
