@@ -10,7 +10,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from types import MappingProxyType
@@ -21,10 +20,10 @@ from pytest_osmosis.datasets.columns import BadRow, Columns, fold
 from pytest_osmosis.datasets.human_scores import NO_HUMAN_SCORE, without_human_score
 from pytest_osmosis.datasets.location import check_suffix
 from pytest_osmosis.datasets.parquet import scan_parquet
-from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, shown_json
+from pytest_osmosis.datasets.parsing import shown_json
 from pytest_osmosis.datasets.row_readers import Damaged, RowReader, Unscannable
 from pytest_osmosis.datasets.row_warnings import notes_of
-from pytest_osmosis.datasets.rows import Content, Row, check_header, make_row
+from pytest_osmosis.datasets.rows import Content, Row, make_row
 from pytest_osmosis.datasets.text_rows import TextRows, scan_csv, scan_json, scan_jsonl
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.files.formats import HEAD_BYTES, foreign_format, is_parquet
@@ -139,13 +138,19 @@ def open_dataset(
         stamp = _stamp(file)  # before the pass, to detect changes during it
         try:
             _check_format(file, path.suffix.lower())
-            source = _indexed(file, path.suffix.lower(), mapping, display, recorded)
+            source = _scanned(file, path.suffix.lower(), mapping, recorded)
         except Unscannable as error:
-            where = display if error.line is None else f"{display}:{error.line}"
-            raise DatasetError([Problem(where, error.text)]) from error
+            raise DatasetError([Problem(_where(display, error.line), error.text)]) from error
+        except BadRow as error:
+            where, what = _where(display, error.line), "schema" if error.line is None else "header"
+            raise DatasetError(Problem(where, f"{what}: {fault}") for fault in error.faults) from error
     if not len(source):
         raise DatasetError([Problem(display, "has no rows; it needs at least one")])
     return Dataset(path, display, mapping, source, stamp, recorded, human)
+
+
+def _where(display: str, line: int | None) -> str:
+    return display if line is None else f"{display}:{line}"
 
 
 def _check_format(file: BufferedReader, suffix: str) -> None:
@@ -259,35 +264,14 @@ def _columns(mapped: Mapping[str, str]) -> Columns:
     return Columns(mapped)
 
 
-def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str, recorded: bool) -> RowReader:
+def _scanned(file: BufferedReader, suffix: str, columns: Columns, recorded: bool) -> RowReader:
+    """Return a reader of the rows. Raises BadRow for a header, or a schema, with faults."""
     if suffix == ".jsonl":
         return scan_jsonl(file)
     if suffix == ".json":
         return scan_json(file)
-    if suffix == ".parquet":
-        return _parquet(file, columns, display, recorded)
-    header, rows = scan_csv(file)
-    names = _header(file, header, columns, display, recorded) if len(header) else []
-    return replace(rows, parse=partial(parse_cells, names))
-
-
-def _parquet(file: BufferedReader, columns: Columns, display: str, recorded: bool) -> RowReader:
-    footer = scan_parquet(file)
-    try:
-        check_header(footer.names, columns, recorded=recorded)
-        return footer.rows(columns.ours(footer.names))
-    except BadRow as error:
-        raise DatasetError(Problem(display, f"schema: {fault}") for fault in error.faults) from error
-
-
-def _header(file: BufferedReader, header: TextRows, columns: Columns, display: str, recorded: bool) -> list[str]:
-    try:
-        names = parse_csv(header.text(file, 0))
-        check_header(names, columns, recorded=recorded)
-    except BadRow as error:
-        where = f"{display}:{error.line or header.line(0)}"
-        raise DatasetError(Problem(where, f"header: {fault}") for fault in error.faults) from error
-    return names
+    scan = scan_parquet if suffix == ".parquet" else scan_csv
+    return scan(file, columns, recorded=recorded)
 
 
 def _open(path: Path, display: str) -> BufferedReader:

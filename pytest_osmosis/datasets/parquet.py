@@ -13,13 +13,14 @@ import math
 import threading
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from itertools import accumulate
 from typing import Any, BinaryIO
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
-from pytest_osmosis.datasets.columns import BadRow
+from pytest_osmosis.datasets.columns import BadRow, Columns
 from pytest_osmosis.datasets.row_readers import Damaged, Unscannable
+from pytest_osmosis.datasets.rows import check_header
 from pytest_osmosis.text.safe import one_line
 
 Convert = Callable[[Any], Any]
@@ -27,42 +28,12 @@ Convert = Callable[[Any], Any]
 _FINITE = "use null or a finite number"
 
 
-@dataclass(frozen=True, slots=True)
-class ParquetFooter:
-    """The Arrow schema of a file, and the end of each row group as a row index."""
+def scan_parquet(file: BinaryIO, columns: Columns, *, recorded: bool) -> ParquetReader:
+    """Return a reader of the rows of a Parquet file.
 
-    schema: Any
-    ends: array[int]
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.schema.names)
-
-    def rows(self, ours: Sequence[str]) -> ParquetReader:
-        """Return a reader of the rows. `ours` are our names of the columns.
-
-        Raises BadRow for a column that an eval needs and that has no JSON equivalent.
-        """
-        converts, left_out, faults = {}, [], []
-        for field, name in zip(self.schema, ours, strict=True):
-            try:
-                convert = _converter(field.type)
-                converts[field.name] = _chat(convert) if name == "messages" else convert
-            except _NoJson as error:
-                text = f'column "{field.name}": {error} has no JSON equivalent'
-                if name in ROW_COLUMNS:
-                    faults.append(f"{text}; store it as text")
-                else:
-                    left_out.append(f"{text}, so the rows come without it")
-        if faults:
-            raise BadRow(*faults)
-        chats = [field.type for field, name in zip(self.schema, ours, strict=True) if name == "messages"]
-        needed = {theirs for theirs, name in zip(self.names, ours, strict=True) if name in ROW_COLUMNS}
-        return ParquetReader(self.ends, converts, needed, any(map(_is_text, chats)), tuple(left_out))
-
-
-def scan_parquet(file: BinaryIO) -> ParquetFooter:
-    """Return the footer of a Parquet file. Raises Unscannable if it is not one, or if pyarrow is not installed."""
+    Raises Unscannable if it is not one, or if pyarrow is not installed, and BadRow for a schema without what an eval
+    needs, or that has it in a type without a JSON equivalent.
+    """
     try:
         from pyarrow.lib import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -70,15 +41,34 @@ def scan_parquet(file: BinaryIO) -> ParquetFooter:
         raise Unscannable(None, 'Parquet needs pyarrow: pip install "pytest-osmosis[parquet]"') from error
     try:
         parquet = ParquetFile(file)
-        metadata = parquet.metadata
-        ends, rows = array("Q"), 0
-        for group in range(metadata.num_row_groups):
-            rows += metadata.row_group(group).num_rows
-            ends.append(rows)
-        return ParquetFooter(parquet.schema_arrow, ends)
+        groups = (parquet.metadata.row_group(group) for group in range(parquet.metadata.num_row_groups))
+        ends = array("Q", accumulate(group.num_rows for group in groups))
+        schema = parquet.schema_arrow
     except (ArrowException, OSError) as error:
         text = f"cannot be read as Parquet: {one_line(str(error)).rstrip('.')}; write the file again"
         raise Unscannable(None, text) from error
+    check_header(schema.names, columns, recorded=recorded)
+    return _reader(dict(zip(columns.ours(schema.names), schema, strict=True)), ends)
+
+
+def _reader(fields: Mapping[str, Any], ends: array[int]) -> ParquetReader:
+    """Return the reader of fields of an Arrow schema, by our names of them."""
+    converts, left_out, faults = {}, [], []
+    for name, field in fields.items():
+        try:
+            convert = _converter(field.type)
+            converts[field.name] = _chat(convert) if name == "messages" else convert
+        except _NoJson as error:
+            text = f'column "{field.name}": {error} has no JSON equivalent'
+            if name in ROW_COLUMNS:
+                faults.append(f"{text}; store it as text")
+            else:
+                left_out.append(f"{text}, so the rows come without it")
+    if faults:
+        raise BadRow(*faults)
+    needed = {field.name for name, field in fields.items() if name in ROW_COLUMNS}
+    text_cells = "messages" in fields and _is_text(fields["messages"].type)
+    return ParquetReader(ends, converts, needed, text_cells, tuple(left_out))
 
 
 class ParquetReader:

@@ -12,12 +12,14 @@ import json
 import re
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, BinaryIO
 
-from pytest_osmosis.datasets.columns import BadRow
-from pytest_osmosis.datasets.parsing import cells_of_any_size, otherwise_separated, parse_object
+from pytest_osmosis.datasets.columns import BadRow, Columns
+from pytest_osmosis.datasets.parsing import cells_of_any_size, otherwise_separated, parse_cells, parse_csv, parse_object
 from pytest_osmosis.datasets.row_readers import Unscannable
+from pytest_osmosis.datasets.rows import check_header
 
 _BOM = b"\xef\xbb\xbf"
 _JSON_SPACE = re.compile(r"[ \t\n\r]*")
@@ -129,19 +131,13 @@ def _unscannable(text: str, at: int, fault: str) -> Unscannable:
     return Unscannable(1 + text.count("\n", 0, at), fault)
 
 
-class CsvScan(NamedTuple):
-    """The header, which an empty file has not, and the rows after it."""
+def scan_csv(file: BinaryIO, columns: Columns, *, recorded: bool) -> TextRows:
+    """Return the records after the header, which may contain quoted line breaks. Blank lines are skipped.
 
-    header: TextRows
-    rows: TextRows
-
-
-def scan_csv(file: BinaryIO) -> CsvScan:
-    """Return the records, which may contain quoted line breaks. Blank lines are skipped.
-
-    Raises Unscannable at a quote that is not closed, or that is closed before the end of its cell.
+    Raises Unscannable at a quote that is not closed, or that is closed before the end of its cell, and BadRow with its
+    line for a header with faults.
     """
-    scan = CsvScan(TextRows(), TextRows(text_cells=True))
+    header, rows = TextRows(), TextRows(text_cells=True)
     names: list[str] = []
     _skip_bom(file)
     with cells_of_any_size():
@@ -153,12 +149,20 @@ def scan_csv(file: BinaryIO) -> CsvScan:
             except csv.Error as error:
                 raise Unscannable(line, otherwise_separated(names) or f"not valid CSV: {error}; {_CSV_FIX}") from error
             if record is None:
-                return scan
-            if record and not names:
-                names = record
-                scan.header.add(start, file.tell(), line)
-            elif record:
-                scan.rows.add(start, file.tell(), line)
+                break
+            if record:
+                (rows if names else header).add(start, file.tell(), line)
+                names = names or record
+    return replace(rows, parse=partial(parse_cells, _names(file, header, columns, recorded))) if names else rows
+
+
+def _names(file: BinaryIO, header: TextRows, columns: Columns, recorded: bool) -> list[str]:
+    try:
+        names = parse_csv(header.text(file, 0))
+        check_header(names, columns, recorded=recorded)
+    except BadRow as error:
+        raise BadRow(*error.faults, line=error.line or header.line(0)) from error
+    return names
 
 
 def _skip_bom(file: BinaryIO) -> int:

@@ -161,7 +161,6 @@ def _locked(directory: RunDirectory, file: int) -> bool:
     try:
         return _flock(file, fcntl.LOCK_EX)
     except OSError as error:
-        directory.lock.unlink(missing_ok=True)
         what = f"{shown(directory.path)} is on a file system without locks ({error.strerror})"
         why = "which keep two processes from writing an eval run at once"
         fix = "keep runs in another folder, with --osmosis-set output.dir=FOLDER or [output] dir"
