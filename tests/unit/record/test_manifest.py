@@ -44,6 +44,7 @@ def test_a_manifest_is_read_with_members_of_later_versions(tmp_path: Path) -> No
         ({**MANIFEST, "plan": {**MANIFEST["plan"], "spans": [[0, 10**14, 1]]}}, "plan: holds 200,000,000,000,000 runs"),
         ({**MANIFEST, "typed": [{"table": "data"}]}, "typed[0]: lacks key"),
         ({**MANIFEST, "baseline": {"model": 3}}, "baseline.model: must be text, got 3"),
+        ({**MANIFEST, "input_salt": 12}, "input_salt: must be text, got 12"),
     ],
 )
 def test_a_manifest_of_another_shape_is_an_error_with_its_place(tmp_path: Path, content: Any, text: str) -> None:
