@@ -146,7 +146,7 @@ class StandIn:
 
     def _ours(self, module: str, name: str) -> object:
         """Return our value of a name of a module, or the module of that name below it; None if there is neither."""
-        if name.startswith("__") and name != "__version__":  # looked up by the import system, and by tools
+        if name.startswith("__"):  # looked up by the import system, and by tools
             return None
         ours = _ours(module)
         if name in ours.__all__:

@@ -1,107 +1,80 @@
 """`osmosis_ai.rollout`: agents, their contexts and their helpers, of 0.2; workflows and Graders, of 0.3.
 
-Both have a `RolloutContext` and a `RolloutStatus`. Here they are those of 0.2, which agents name in signatures; those
-of 0.3 are in `.context` and `.types`.
+Both have a `RolloutContext`. Here it is that of 0.2, which agents name in signatures; that of 0.3 is in `.context`.
 """
 
 from __future__ import annotations
 
-from pytest_osmosis.compat.homes import names_from
+from pytest_osmosis.compat.osmosis_ai.rollout.agent_workflow import AgentWorkflow
+from pytest_osmosis.compat.osmosis_ai.rollout.backend.local import LocalBackend
+from pytest_osmosis.compat.osmosis_ai.rollout.client import CompletionsResult
+from pytest_osmosis.compat.osmosis_ai.rollout.context import (
+    AgentWorkflowContext,
+    GraderContext,
+    SampleSource,
+    get_rollout_context,
+)
+from pytest_osmosis.compat.osmosis_ai.rollout.core.base import RolloutAgentLoop, RolloutContext, RolloutResult
+from pytest_osmosis.compat.osmosis_ai.rollout.core.exceptions import ToolArgumentError
+from pytest_osmosis.compat.osmosis_ai.rollout.core.schemas import (
+    OpenAIFunctionParametersSchema,
+    OpenAIFunctionPropertySchema,
+    OpenAIFunctionSchema,
+    OpenAIFunctionToolSchema,
+    RolloutRequest,
+)
+from pytest_osmosis.compat.osmosis_ai.rollout.grader import Grader
+from pytest_osmosis.compat.osmosis_ai.rollout.server import create_app
+from pytest_osmosis.compat.osmosis_ai.rollout.tools import (
+    create_tool_error_result,
+    create_tool_result,
+    execute_tool_calls,
+    get_tool_call_info,
+    serialize_tool_result,
+)
+from pytest_osmosis.compat.osmosis_ai.rollout.types import (
+    AgentWorkflowConfig,
+    AgentWorkflowOutput,
+    BaseConfig,
+    ConcurrencyConfig,
+    GraderConfig,
+    GraderStatus,
+    RolloutErrorCategory,
+    RolloutSample,
+    RolloutStatus,
+)
 
-HOMES = {
-    "AgentLoopNotFoundError": ".core.exceptions",
-    "AgentLoopRegistry": ".registry",
-    "AgentLoopValidationError": ".validator",
-    "AgentWorkflow": ".agent_workflow",
-    "AgentWorkflowConfig": ".types",
-    "AgentWorkflowContext": ".context",
-    "AgentWorkflowOutput": ".types",
-    "BaseConfig": ".types",
-    "CompletionUsage": ".core.schemas",
-    "CompletionsChoice": ".core.schemas",
-    "CompletionsRequest": ".core.schemas",
-    "CompletionsResponse": ".core.schemas",
-    "CompletionsResult": ".client",
-    "ConcurrencyConfig": ".types",
-    "DEFAULT_HOST": ".server.serve",
-    "DEFAULT_MAX_METADATA_SIZE_BYTES": ".core.schemas",
-    "DEFAULT_PORT": ".server.serve",
-    "ExecutionBackend": ".backend",
-    "ExecutionOutcome": ".types",
-    "ExecutionRequest": ".types",
-    "ExecutionResult": ".types",
-    "Grader": ".grader",
-    "GraderConfig": ".types",
-    "GraderContext": ".context",
-    "InitResponse": ".core.schemas",
-    "LLMClientProtocol": ".core.llm_client",
-    "LocalBackend": ".backend",
-    "MessageDict": ".core.schemas",
-    "OpenAIFunctionCallSchema": ".core.schemas",
-    "OpenAIFunctionParametersSchema": ".core.schemas",
-    "OpenAIFunctionParsedSchema": ".core.schemas",
-    "OpenAIFunctionPropertySchema": ".core.schemas",
-    "OpenAIFunctionSchema": ".core.schemas",
-    "OpenAIFunctionToolCall": ".core.schemas",
-    "OpenAIFunctionToolSchema": ".core.schemas",
-    "OsmosisLLMClient": ".client",
-    "OsmosisRolloutError": ".core.exceptions",
-    "OsmosisServerError": ".core.exceptions",
-    "OsmosisTimeoutError": ".core.exceptions",
-    "OsmosisTransportError": ".core.exceptions",
-    "OsmosisValidationError": ".core.exceptions",
-    "RolloutAgentLoop": ".core.base",
-    "RolloutClientSettings": ".config",
-    "RolloutContext": ".core.base",
-    "RolloutErrorCategory": ".types",
-    "RolloutMetrics": ".core.schemas",
-    "RolloutRequest": ".core.schemas",
-    "RolloutResponse": ".core.schemas",
-    "RolloutResult": ".core.base",
-    "RolloutSample": ".types",
-    "RolloutServerSettings": ".config",
-    "RolloutSettings": ".config",
-    "RolloutStatus": ".core.schemas",
-    "SampleSource": ".context",
-    "SamplingParamsDict": ".core.schemas",
-    "ServeError": ".server.serve",
-    "ToolArgumentError": ".core.exceptions",
-    "ToolExecutionError": ".core.exceptions",
-    "ToolResponse": ".core.schemas",
-    "ValidationError": ".validator",
-    "ValidationResult": ".validator",
-    "configure": ".config",
-    "count_messages_by_role": ".utils",
-    "create_app": ".server.app",
-    "create_rollout_server": ".server",
-    "create_tool_error_result": ".tools",
-    "create_tool_result": ".tools",
-    "execute_tool_calls": ".tools",
-    "get_agent_loop": ".registry",
-    "get_max_metadata_size_bytes": ".core.schemas",
-    "get_message_content": ".utils",
-    "get_message_role": ".utils",
-    "get_rollout_context": ".context",
-    "get_settings": ".config",
-    "get_tool_call_info": ".tools",
-    "is_assistant_message": ".utils",
-    "is_tool_message": ".utils",
-    "is_user_message": ".utils",
-    "list_agent_loops": ".registry",
-    "normalize_stop": ".utils",
-    "parse_tool_arguments": ".tools",
-    "parse_tool_calls": ".utils",
-    "register_agent_loop": ".registry",
-    "reset_settings": ".config",
-    "serialize_tool_result": ".tools",
-    "serve_agent_loop": ".server.serve",
-    "set_max_metadata_size_bytes": ".core.schemas",
-    "unregister_agent_loop": ".registry",
-    "validate_agent_loop": ".validator",
-    "validate_and_report": ".server.serve",
-}
-"""The modules below this one that define the names."""
-
-__all__ = [*HOMES]
-
-__getattr__ = names_from(__name__, HOMES)
+__all__ = [
+    "AgentWorkflow",
+    "AgentWorkflowConfig",
+    "AgentWorkflowContext",
+    "AgentWorkflowOutput",
+    "BaseConfig",
+    "CompletionsResult",
+    "ConcurrencyConfig",
+    "Grader",
+    "GraderConfig",
+    "GraderContext",
+    "GraderStatus",
+    "LocalBackend",
+    "OpenAIFunctionParametersSchema",
+    "OpenAIFunctionPropertySchema",
+    "OpenAIFunctionSchema",
+    "OpenAIFunctionToolSchema",
+    "RolloutAgentLoop",
+    "RolloutContext",
+    "RolloutErrorCategory",
+    "RolloutRequest",
+    "RolloutResult",
+    "RolloutSample",
+    "RolloutStatus",
+    "SampleSource",
+    "ToolArgumentError",
+    "create_app",
+    "create_tool_error_result",
+    "create_tool_result",
+    "execute_tool_calls",
+    "get_rollout_context",
+    "get_tool_call_info",
+    "serialize_tool_result",
+]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+__all__ = ["CompletionsResult"]
+
 
 @dataclass(frozen=True)
 class CompletionsResult:
@@ -27,13 +29,3 @@ class CompletionsResult:
     @property
     def content(self) -> str | None:
         return self.message.get("content")
-
-
-class OsmosisLLMClient:
-    """The client of a trainer, which an eval does not have."""
-
-    def __init__(self, *_args: Any, **_options: Any) -> None:
-        raise RuntimeError("there is no trainer in an eval: ask the model with ctx.chat")
-
-
-__all__ = ["CompletionsResult", "OsmosisLLMClient"]

@@ -23,7 +23,6 @@ __all__ = [
     "RolloutContext",
     "SampleSource",
     "get_rollout_context",
-    "rollout_contextvar",
 ]
 
 TConfig = TypeVar("TConfig", bound=AgentWorkflowConfig)
@@ -39,16 +38,6 @@ class SampleSource(ABC):
     @abstractmethod
     async def get_sample(self) -> RolloutSample:
         """Return the sample. Before 0.3 its name was an argument."""
-
-
-class _AgentMessages(SampleSource):
-    """The messages of an agent that was registered itself, as in 0.2.18 and 0.2.19."""
-
-    def __init__(self, agent: Any) -> None:
-        self._agent = agent
-
-    async def get_sample(self) -> RolloutSample:
-        return RolloutSample(messages=list(self._agent.messages))
 
 
 rollout_contextvar: ContextVar[RolloutContext | None] = ContextVar("rollout_contextvar", default=None)
@@ -99,10 +88,6 @@ class RolloutContext:
             raise ValueError(f"{name!r}: there is such a sample source already; give each agent and session its name")
         self.sample_sources[name] = source
 
-    def register_agent(self, sample_id: str, agent: Any) -> None:
-        """Let the messages of an agent be the sample of that name, as in 0.2.18 and 0.2.19."""
-        self.sample_sources[sample_id] = _AgentMessages(agent)
-
     async def get_sample(self) -> RolloutSample | None:
         """Return the only sample, None if there is no source, or if there are several."""
         if self.sample_source is not None:
@@ -131,11 +116,6 @@ class GraderContext:
     metadata: dict[str, Any] | None = None
     artifacts_dir: Path | None = None
     samples: Mapping[str, RolloutSample] = field(default_factory=dict)
-
-    @property
-    def workspace_path(self) -> str | None:
-        """The name of `project_path` in 0.2.18."""
-        return self.project_path
 
     def set_reward(self, reward: float) -> None:
         """Give the sample its reward, a finite number."""

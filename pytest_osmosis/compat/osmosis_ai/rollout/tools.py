@@ -8,6 +8,14 @@ from typing import Any
 
 from pytest_osmosis.compat.osmosis_ai.rollout.core.exceptions import ToolArgumentError
 
+__all__ = [
+    "create_tool_error_result",
+    "create_tool_result",
+    "execute_tool_calls",
+    "get_tool_call_info",
+    "serialize_tool_result",
+]
+
 
 def create_tool_result(tool_call_id: str, content: str) -> dict[str, str]:
     """Return the message with a tool's result."""
@@ -32,7 +40,7 @@ def serialize_tool_result(result: Any) -> str:
     return json.dumps(result)
 
 
-def parse_tool_arguments(arguments: Any) -> dict[str, Any]:
+def _arguments(arguments: Any) -> dict[str, Any]:
     """Return the arguments of a call, from a dict or its JSON. Raises `ToolArgumentError`."""
     if isinstance(arguments, dict):
         return arguments
@@ -52,7 +60,7 @@ def get_tool_call_info(tool_call: dict[str, Any]) -> tuple[str, str, dict[str, A
     call_id, function = tool_call.get("id", "unknown"), tool_call.get("function", {})
     name = function.get("name", "")
     try:
-        return call_id, name, parse_tool_arguments(function.get("arguments", {}))
+        return call_id, name, _arguments(function.get("arguments", {}))
     except ToolArgumentError as error:
         raise ToolArgumentError(str(error), call_id, name) from error
 
@@ -64,13 +72,3 @@ async def execute_tool_calls(
     import asyncio
 
     return list(await asyncio.gather(*map(executor, tool_calls or [])))
-
-
-__all__ = [
-    "create_tool_error_result",
-    "create_tool_result",
-    "execute_tool_calls",
-    "get_tool_call_info",
-    "parse_tool_arguments",
-    "serialize_tool_result",
-]

@@ -1,8 +1,5 @@
-"""`osmosis_ai.rollout.backend`: inert objects, which say what an entrypoint would serve."""
+"""`osmosis_ai.rollout.backend`: the package around `local`."""
 
 from __future__ import annotations
 
-from pytest_osmosis.compat.osmosis_ai.rollout.backend.base import ExecutionBackend
-from pytest_osmosis.compat.osmosis_ai.rollout.backend.local import LocalBackend
-
-__all__ = ["ExecutionBackend", "LocalBackend"]
+__all__: list[str] = []

@@ -8,17 +8,16 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_osmosis.compat.osmosis_ai.rollout.client import CompletionsResult
 from pytest_osmosis.compat.osmosis_ai.rollout.core.schemas import (
     OpenAIFunctionToolSchema,
     RolloutMetrics,
     RolloutRequest,
 )
 
-if TYPE_CHECKING:
-    from pytest_osmosis.compat.osmosis_ai.rollout.client import CompletionsResult
-    from pytest_osmosis.compat.osmosis_ai.rollout.core.llm_client import LLMClientProtocol
+__all__ = ["RolloutAgentLoop", "RolloutContext", "RolloutResult"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ class RolloutContext:
 
     request: RolloutRequest
     tools: list[OpenAIFunctionToolSchema]
-    llm: LLMClientProtocol
+    llm: Any
     _start_time: float = field(default=0.0, repr=False)
     _tool_latency_ms: float = field(default=0.0, repr=False)
     _num_tool_calls: int = field(default=0, repr=False)
@@ -49,7 +48,8 @@ class RolloutContext:
 
     async def chat(self, messages: list[dict[str, Any]], **kwargs: Any) -> CompletionsResult:
         """Ask the model; further arguments are parameters of the request."""
-        return await self.llm.chat_completions(messages, **kwargs)
+        answer: CompletionsResult = await self.llm.chat_completions(messages, **kwargs)
+        return answer
 
     def complete(
         self, final_messages: list[dict[str, Any]], finish_reason: str = "stop", reward: float | None = None
@@ -90,7 +90,8 @@ class RolloutContext:
             "tool_latency_ms": self._tool_latency_ms,
             "num_tool_calls": self._num_tool_calls,
         }
-        return self.llm.get_metrics().model_copy(update=counted)
+        metrics: RolloutMetrics = self.llm.get_metrics()
+        return metrics.model_copy(update=counted)
 
 
 class RolloutAgentLoop(ABC):
@@ -116,6 +117,3 @@ class RolloutAgentLoop(ABC):
         return self.get_tools(
             RolloutRequest(rollout_id="discovery", server_url="http://localhost", messages=[], completion_params={})
         )
-
-
-__all__ = ["RolloutAgentLoop", "RolloutContext", "RolloutResult"]

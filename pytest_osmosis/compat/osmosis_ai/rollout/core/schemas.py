@@ -1,4 +1,4 @@
-"""`osmosis_ai.rollout.core.schemas`: the data that agents, models and trainers exchange.
+"""`osmosis_ai.rollout.core.schemas`: the request of a rollout, its metrics, and its tools.
 
 Field names, defaults and checks are those of osmosis_ai 0.2.17. Unknown fields are dropped, as there.
 """
@@ -6,32 +6,20 @@ Field names, defaults and checks are those of osmosis_ai 0.2.17. Unknown fields 
 from __future__ import annotations
 
 import json
-from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlparse
 
-from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator
 
-MessageDict = dict[str, Any]
-SamplingParamsDict = dict[str, Any]
+__all__ = [
+    "OpenAIFunctionParametersSchema",
+    "OpenAIFunctionPropertySchema",
+    "OpenAIFunctionSchema",
+    "OpenAIFunctionToolSchema",
+    "RolloutRequest",
+]
 
-DEFAULT_MAX_METADATA_SIZE_BYTES = 1 << 20
-
-_metadata_limit = [DEFAULT_MAX_METADATA_SIZE_BYTES]
-
-
-def get_max_metadata_size_bytes() -> int:
-    return _metadata_limit[0]
-
-
-def set_max_metadata_size_bytes(size_bytes: int) -> None:
-    """Let the metadata of a request have this many bytes. Raises `ValueError` if that is not above 0."""
-    if size_bytes <= 0:
-        raise ValueError("max_metadata_size_bytes must be positive")
-    _metadata_limit[0] = size_bytes
-
-
-# -- tools ---------------------------------------------------------------------------------------------------
+MOST_METADATA_BYTES = 1 << 20
 
 
 class OpenAIFunctionPropertySchema(BaseModel):
@@ -70,73 +58,6 @@ class OpenAIFunctionToolSchema(BaseModel):
     function: OpenAIFunctionSchema
 
 
-class OpenAIFunctionParsedSchema(BaseModel):
-    """A call of a tool whose arguments are the model's text."""
-
-    name: str
-    arguments: str
-
-
-class OpenAIFunctionCallSchema(BaseModel):
-    """A call of a tool with its arguments by name."""
-
-    name: str
-    arguments: dict[str, Any]
-
-    @staticmethod
-    def from_openai_function_parsed_schema(
-        parsed_schema: OpenAIFunctionParsedSchema,
-    ) -> tuple[OpenAIFunctionCallSchema, bool]:
-        """Return the call, and True if its text holds no arguments; then it has none."""
-        try:
-            arguments = json.loads(parsed_schema.arguments)
-        except json.JSONDecodeError:
-            arguments = None
-        failed = not isinstance(arguments, dict)
-        return OpenAIFunctionCallSchema(name=parsed_schema.name, arguments={} if failed else arguments), failed
-
-
-class OpenAIFunctionToolCall(BaseModel):
-    """A call of a tool with the id by which its result is matched."""
-
-    id: str
-    type: Literal["function"] = "function"
-    function: OpenAIFunctionCallSchema
-
-
-class ToolResponse(BaseModel):
-    """The result of a tool: a text, images, videos."""
-
-    text: str | None = None
-    image: list[Any] | None = None
-    video: list[Any] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _media_are_lists(cls, values: Any) -> Any:
-        for name in ("image", "video"):
-            value = values.get(name) if isinstance(values, dict) else None
-            if value is not None and not isinstance(value, list):
-                raise ValueError(f"{name} must be a list, but got {type(value)}; wrap a single one: [{name}]")
-        return values
-
-    def is_empty(self) -> bool:
-        return not (self.text or self.image or self.video)
-
-    def is_text_only(self) -> bool:
-        return bool(self.text) and not (self.image or self.video)
-
-
-# -- rollouts ------------------------------------------------------------------------------------------------
-
-
-class RolloutStatus(StrEnum):
-    """The end of a rollout."""
-
-    COMPLETED = "COMPLETED"
-    ERROR = "ERROR"
-
-
 class RolloutMetrics(BaseModel):
     """Times, calls and tokens of a rollout."""
 
@@ -156,16 +77,13 @@ def _not_blank(rollout_id: str) -> str:
     return rollout_id
 
 
-RolloutId = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_not_blank)]
-
-
 class RolloutRequest(BaseModel):
     """A rollout as an agent sees it: its prompt, its parameters, and the row as metadata."""
 
-    rollout_id: RolloutId
+    rollout_id: Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_not_blank)]
     server_url: str
-    messages: list[MessageDict]
-    completion_params: SamplingParamsDict
+    messages: list[dict[str, Any]]
+    completion_params: dict[str, Any]
     tool_server_url: str | None = None
     max_turns: int = 10
     max_tokens_total: int = 8192
@@ -190,101 +108,6 @@ class RolloutRequest(BaseModel):
             size = len(json.dumps(metadata).encode())
         except (TypeError, ValueError) as error:
             raise ValueError(f"metadata must be JSON serializable: {error}") from error
-        limit = get_max_metadata_size_bytes()
-        if metadata and size > limit:
-            raise ValueError(
-                f"metadata size exceeds maximum allowed size of {limit // DEFAULT_MAX_METADATA_SIZE_BYTES}MB"
-            )
+        if size > MOST_METADATA_BYTES:
+            raise ValueError("metadata size exceeds maximum allowed size of 1MB")
         return metadata
-
-
-class InitResponse(BaseModel):
-    """The answer to a request: the rollout's tools."""
-
-    rollout_id: str
-    tools: list[OpenAIFunctionToolSchema] = Field(default_factory=list)
-
-
-class RolloutResponse(BaseModel):
-    """A rollout that is over, as a trainer gets it."""
-
-    rollout_id: str
-    status: RolloutStatus
-    final_messages: list[MessageDict] = Field(default_factory=list)
-    finish_reason: str | None = None
-    error_message: str | None = None
-    reward: float | None = None
-    metrics: RolloutMetrics | None = None
-    extra_fields: dict[str, Any] = Field(default_factory=dict)
-
-
-# -- answers of models -----------------------------------------------------------------------------------------
-
-
-class CompletionsRequest(BaseModel):
-    """A request to a model."""
-
-    model: str = "default"
-    messages: list[MessageDict]
-    rollout_id: RolloutId
-    temperature: float = 1.0
-    top_p: float = 1.0
-    max_tokens: int = 512
-    stop: list[str] | None = None
-    logprobs: bool = True
-
-
-class CompletionsChoice(BaseModel):
-    """An answer of a model."""
-
-    index: int = 0
-    message: MessageDict
-    finish_reason: str = "stop"
-
-
-class CompletionUsage(BaseModel):
-    """The tokens of a request."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
-
-
-class CompletionsResponse(BaseModel):
-    """The answers of a model to a request."""
-
-    id: str
-    object: str = "chat.completion"
-    created: int
-    model: str = "default"
-    choices: list[CompletionsChoice]
-    usage: CompletionUsage | None = None
-    token_ids: list[int] | None = None
-    logprobs: list[float] | None = None
-    prompt_token_ids: list[int] | None = None
-
-
-__all__ = [
-    "DEFAULT_MAX_METADATA_SIZE_BYTES",
-    "CompletionUsage",
-    "CompletionsChoice",
-    "CompletionsRequest",
-    "CompletionsResponse",
-    "InitResponse",
-    "MessageDict",
-    "OpenAIFunctionCallSchema",
-    "OpenAIFunctionParametersSchema",
-    "OpenAIFunctionParsedSchema",
-    "OpenAIFunctionPropertySchema",
-    "OpenAIFunctionSchema",
-    "OpenAIFunctionToolCall",
-    "OpenAIFunctionToolSchema",
-    "RolloutMetrics",
-    "RolloutRequest",
-    "RolloutResponse",
-    "RolloutStatus",
-    "SamplingParamsDict",
-    "ToolResponse",
-    "get_max_metadata_size_bytes",
-    "set_max_metadata_size_bytes",
-]

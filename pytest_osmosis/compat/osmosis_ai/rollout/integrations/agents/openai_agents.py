@@ -23,13 +23,7 @@ else:  # the SDK's where it is installed without the extra of this module: its c
     from osmosis_ai.rollout.context import RolloutContext, SampleSource, get_rollout_context
     from osmosis_ai.rollout.types import RolloutSample
 
-__all__ = [
-    "OsmosisAgent",
-    "OsmosisLitellmModel",
-    "OsmosisMemorySession",
-    "OsmosisRolloutModel",
-    "SessionSampleSource",
-]
+__all__ = ["OsmosisAgent", "OsmosisMemorySession", "OsmosisRolloutModel"]
 
 NO_MODEL = "OsmosisRolloutModel only stands for the rollout's model: give it to OsmosisAgent, inside run()"
 NO_SESSION = (

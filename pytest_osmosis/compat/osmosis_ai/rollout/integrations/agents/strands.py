@@ -19,7 +19,7 @@ else:  # the SDK's where it is installed without the extra of this module: its c
     from osmosis_ai.rollout.context import SampleSource, get_rollout_context
     from osmosis_ai.rollout.types import RolloutSample
 
-__all__ = ["OsmosisRolloutModel", "OsmosisStrandsAgent", "StrandsAgentSampleSource"]
+__all__ = ["OsmosisRolloutModel", "OsmosisStrandsAgent"]
 
 NO_MODEL = "OsmosisRolloutModel only stands for the rollout's model: give it to OsmosisStrandsAgent, inside run()"
 

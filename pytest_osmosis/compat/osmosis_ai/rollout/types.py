@@ -1,27 +1,63 @@
-"""`osmosis_ai.rollout.types.sample`: samples, and the requests and results of backends."""
+"""`osmosis_ai.rollout.types`: configs, samples and outputs."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
+    "AgentWorkflowConfig",
+    "AgentWorkflowOutput",
+    "BaseConfig",
+    "ConcurrencyConfig",
     "ExecutionOutcome",
-    "ExecutionRequest",
-    "ExecutionResult",
+    "GraderConfig",
     "GraderStatus",
-    "MessageDict",
     "RolloutErrorCategory",
     "RolloutSample",
     "RolloutStatus",
 ]
 
-MessageDict = dict[str, Any]
+
+class ConcurrencyConfig(BaseModel):
+    """`max_concurrent` is how many may run at once, None for any number."""
+
+    max_concurrent: int | None = Field(default=None, ge=1)
+
+
+class BaseConfig(BaseModel):
+    """A config with a name, and with further fields of any type."""
+
+    model_config = ConfigDict(extra="allow", validate_assignment=True, arbitrary_types_allowed=True)
+
+    name: str
+    description: str | None = None
+
+
+class AgentWorkflowConfig(BaseConfig):
+    """The base class of a workflow's config."""
+
+    concurrency: ConcurrencyConfig = Field(default_factory=ConcurrencyConfig)
+
+
+class GraderConfig(BaseConfig):
+    """The base class of a Grader's config."""
+
+    concurrency: ConcurrencyConfig = Field(default_factory=ConcurrencyConfig)
+
+
+class AgentWorkflowOutput(BaseModel):
+    """A conversation, with finite numbers and further facts by name."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, revalidate_instances="always")
+
+    messages: list[dict[str, Any]] | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
+    info: dict[str, Any] = Field(default_factory=dict)
 
 
 class RolloutSample(BaseModel):
@@ -80,37 +116,8 @@ class RolloutErrorCategory(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
-class ExecutionRequest(BaseModel):
-    """A row, as a backend gets it."""
-
-    id: str
-    prompt: list[MessageDict]
-    label: str | None = None
-    metadata: dict[str, Any] | None = None
-    agent_timeout_sec: float | None = None
-    grader_timeout_sec: float | None = None
-    grade: bool = True
-
-    @field_validator("agent_timeout_sec", "grader_timeout_sec")
-    @classmethod
-    def _must_be_finite(cls, value: float | None) -> float | None:
-        if value is not None and not math.isfinite(value):
-            raise ValueError("timeout must be finite; omit it to run unbounded")
-        return value
-
-
-class ExecutionResult(BaseModel):
-    """The result of a workflow or of a Grader."""
-
-    status: RolloutStatus
-    sample: RolloutSample | None = None
-    err_message: str | None = None
-    err_category: RolloutErrorCategory | None = None
-    extra_fields: dict[str, Any] | None = None
-
-
 class ExecutionOutcome(BaseModel):
-    """Both results of a row."""
+    """The results of a row's workflow and of its Grader, as a backend returns them."""
 
-    workflow: ExecutionResult
-    grader: ExecutionResult | None = None
+    workflow: Any
+    grader: Any = None

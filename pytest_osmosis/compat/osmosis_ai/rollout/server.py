@@ -1,9 +1,11 @@
-"""`osmosis_ai.rollout.server.app`: an application that takes what code does to it, and serves nothing."""
+"""`osmosis_ai.rollout.server`: applications that take what code does to them, and serve nothing."""
 
 from __future__ import annotations
 
 import inspect
 from typing import Any
+
+__all__ = ["create_app", "create_rollout_server"]
 
 
 class InertApp:
@@ -25,9 +27,6 @@ def create_app(agent_loop: Any, *_args: Any, **_options: Any) -> Any:
     return InertApp()
 
 
-def create_rollout_server(*_args: Any, **_options: Any) -> InertApp:
+def create_rollout_server(*_args: Any, **_options: Any) -> Any:
     """Return an application without effect: an eval runs workflows itself."""
     return InertApp()
-
-
-__all__ = ["create_app", "create_rollout_server"]

@@ -1,16 +1,14 @@
-"""`osmosis_ai.rollout.backend.local.backend`: an inert object that names a workflow, a Grader and their configs."""
+"""`osmosis_ai.rollout.backend.local`: an inert object that names a workflow, a Grader and their configs."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from pytest_osmosis.compat.osmosis_ai.rollout.backend.base import ExecutionBackend
-
 __all__ = ["LocalBackend"]
 
 
-class LocalBackend(ExecutionBackend):
+class LocalBackend:
     """Names what an entrypoint serves. Each argument may be the object or "module:attribute"."""
 
     def __init__(

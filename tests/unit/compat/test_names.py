@@ -1,0 +1,101 @@
+"""The names of the SDK that are stood in for: those that user code imports, and no others.
+
+They are those that the contracts of agents need, as these sources import them: the repository of the page on eval mode
+(osmosis-remote-rollout-example), the workspace template with its skeletons of entrypoints, what `osmosis rollout init`
+writes, and the documented APIs of agent loops (0.2) and workflows (0.3).
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_osmosis.compat.stand_in import FOLDER, StandIn
+
+LOOPS = {
+    "osmosis_ai": {"osmosis_reward"},
+    "osmosis_ai.rollout": {
+        *("RolloutAgentLoop", "RolloutContext", "RolloutRequest", "RolloutResult", "create_app"),
+        *("CompletionsResult", "ToolArgumentError"),
+        *("OpenAIFunctionParametersSchema", "OpenAIFunctionPropertySchema"),
+        *("OpenAIFunctionSchema", "OpenAIFunctionToolSchema"),
+        *("create_tool_error_result", "create_tool_result", "execute_tool_calls", "get_tool_call_info"),
+        "serialize_tool_result",
+    },
+    "osmosis_ai.rollout.client": {"CompletionsResult"},
+    "osmosis_ai.rollout.core.base": {"RolloutAgentLoop", "RolloutContext", "RolloutResult"},
+    "osmosis_ai.rollout.core.exceptions": {"ToolArgumentError"},
+    "osmosis_ai.rollout.core.schemas": {
+        *("OpenAIFunctionParametersSchema", "OpenAIFunctionPropertySchema"),
+        *("OpenAIFunctionSchema", "OpenAIFunctionToolSchema", "RolloutRequest"),
+    },
+    "osmosis_ai.rollout.server": {"create_app"},
+    "osmosis_ai.rollout.tools": {
+        *("create_tool_error_result", "create_tool_result", "execute_tool_calls", "get_tool_call_info"),
+        "serialize_tool_result",
+    },
+}
+"""The names of agent loops, by module."""
+TYPES = {
+    *("AgentWorkflowConfig", "AgentWorkflowOutput", "BaseConfig", "ConcurrencyConfig", "GraderConfig"),
+    *("GraderStatus", "RolloutErrorCategory", "RolloutSample", "RolloutStatus"),
+}
+WORKFLOWS = {
+    "osmosis_ai.rollout": {
+        *("AgentWorkflow", "AgentWorkflowContext", "Grader", "GraderContext", "LocalBackend"),
+        *("SampleSource", "get_rollout_context", *TYPES),
+    },
+    "osmosis_ai.rollout.agent_workflow": {"AgentWorkflow"},
+    "osmosis_ai.rollout.backend.local": {"LocalBackend"},
+    "osmosis_ai.rollout.context": {
+        *("AgentWorkflowContext", "GraderContext", "RolloutContext", "SampleSource", "get_rollout_context"),
+    },
+    "osmosis_ai.rollout.grader": {"Grader"},
+    "osmosis_ai.rollout.integrations.agents.openai_agents": {
+        *("OsmosisAgent", "OsmosisMemorySession", "OsmosisRolloutModel"),
+    },
+    "osmosis_ai.rollout.integrations.agents.strands": {"OsmosisRolloutModel", "OsmosisStrandsAgent"},
+    "osmosis_ai.rollout.server": {"create_rollout_server"},
+    "osmosis_ai.rollout.types": {*TYPES, "ExecutionOutcome"},
+}
+"""The names of workflows and Graders, by module."""
+ERRORS = {"MissingAPIKeyError", "ModelNotFoundError", "ProviderRequestError"}
+RUBRICS = {
+    "osmosis_ai": {"evaluate_rubric", "osmosis_rubric", *ERRORS},
+    "osmosis_ai.eval.rubric": {"RubricResult", "evaluate_rubric", *ERRORS},
+    "osmosis_ai.eval.rubric.engine": {"evaluate_rubric"},
+    "osmosis_ai.eval.rubric.types": {"RubricResult", *ERRORS},
+    "osmosis_ai.rubric_eval": {"MissingAPIKeyError", "ModelInfo", "RewardRubricRunResult", "evaluate_rubric"},
+    "osmosis_ai.rubric_types": {"ModelInfo", "RewardRubricRunResult", *ERRORS},
+    "osmosis_ai.utils": {"osmosis_reward", "osmosis_rubric"},
+}
+NAMES = sorted({(module, name) for each in (LOOPS, WORKFLOWS, RUBRICS) for module in each for name in each[module]})
+FRAMEWORKS = {"openai_agents": "agents", "strands": "strands"}
+"""The packages that modules of integrations need."""
+
+
+@pytest.mark.parametrize(("module", "name"), [*NAMES, ("uvicorn", "run")])
+def test_a_name_can_be_imported(module: str, name: str) -> None:
+    framework = FRAMEWORKS.get(module.rpartition(".")[2])
+    if framework is not None:
+        pytest.importorskip(framework)
+    with StandIn().active():
+        assert getattr(importlib.import_module(module), name) is not None
+
+
+def test_no_other_name_is_offered() -> None:
+    assert sorted(offered()) == NAMES
+
+
+def offered() -> Iterator[tuple[str, str]]:
+    """Yield each module below our `osmosis_ai` with each name that it lists, without importing integrations."""
+    for file in FOLDER.rglob("*.py"):
+        module = ".".join(file.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__")
+        assigned = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign)]
+        lists = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
+        for node in lists:
+            yield from ((module, name) for name in ast.literal_eval(node))
