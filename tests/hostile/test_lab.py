@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_osmosis.lab.probes import PROBES
 from pytest_osmosis.lab.process import LabLimits, LabProcess
 from tests.hostile.workspaces import HostileWorkspace
 
@@ -52,7 +53,7 @@ def test_no_function_takes_the_lab_down(hostile: HostileWorkspace) -> None:
 
     result = hostile.run("fatal.py", "--osmosis-lab", "--osmosis-lab-budget=200", "-k", PROBE, "-rA")
 
-    result.assert_outcomes(failed=len(FATAL), deselected=9 * len(FATAL))
+    result.assert_outcomes(failed=len(FATAL), deselected=len(PROBES) * len(FATAL))
     printed = result.stdout.str()
     for name, (_, text) in FATAL.items():
         assert f"{name}[lab-range]" in printed
@@ -78,7 +79,7 @@ def test_what_a_function_leaves_behind_delays_nothing(hostile: HostileWorkspace)
 
     result = hostile.run("harmless.py", "--osmosis-lab", "--osmosis-lab-budget=200", "-k", PROBE)
 
-    result.assert_outcomes(passed=len(HARMLESS), deselected=9 * len(HARMLESS))
+    result.assert_outcomes(passed=len(HARMLESS), deselected=len(PROBES) * len(HARMLESS))
 
 
 def test_a_function_that_forks_in_pytests_process_is_tested_once(hostile: HostileWorkspace) -> None:
