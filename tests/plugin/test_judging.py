@@ -19,7 +19,7 @@ JUDGED: dict[str, Mapping[str, Any]] = {
     "judge": {"model_path": "demo/judge"},
 }
 RUBRIC_FUNCTION = """
-from osmosis_ai import (
+from pytest_osmosis import (
     evaluate_rubric,
     osmosis_rubric,
 )
@@ -62,7 +62,7 @@ def osmosis_rubric(func):
     return sync_wrapper
 """
 ASKS = """
-from osmosis_ai import osmosis_rubric
+from {package} import osmosis_rubric
 
 @osmosis_rubric
 def score(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
@@ -179,7 +179,7 @@ def test_a_rubric_function_is_no_test_and_is_never_probed(workspace: Workspace, 
     if sdk:
         workspace.write("osmosis_ai/__init__.py", "from osmosis_ai.utils import osmosis_rubric\n")
         workspace.write("osmosis_ai/utils.py", SDK_RUBRIC)
-    workspace.write("judging.py", ASKS)
+    workspace.write("judging.py", ASKS.format(package="osmosis_ai" if sdk else "pytest_osmosis"))
 
     result = workspace.run("judging.py", "--osmosis-lab")
 

@@ -63,17 +63,7 @@ WORKFLOWS = {
     "osmosis_ai.rollout.types": {*TYPES, "ExecutionOutcome"},
 }
 """The names of workflows and Graders, by module."""
-ERRORS = {"MissingAPIKeyError", "ModelNotFoundError", "ProviderRequestError"}
-RUBRICS = {
-    "osmosis_ai": {"evaluate_rubric", "osmosis_rubric", *ERRORS},
-    "osmosis_ai.eval.rubric": {"RubricResult", "evaluate_rubric", *ERRORS},
-    "osmosis_ai.eval.rubric.engine": {"evaluate_rubric"},
-    "osmosis_ai.eval.rubric.types": {"RubricResult", *ERRORS},
-    "osmosis_ai.rubric_eval": {"MissingAPIKeyError", "ModelInfo", "RewardRubricRunResult", "evaluate_rubric"},
-    "osmosis_ai.rubric_types": {"ModelInfo", "RewardRubricRunResult", *ERRORS},
-    "osmosis_ai.utils": {"osmosis_reward", "osmosis_rubric"},
-}
-NAMES = sorted({(module, name) for each in (LOOPS, WORKFLOWS, RUBRICS) for module in each for name in each[module]})
+NAMES = sorted({(module, name) for each in (LOOPS, WORKFLOWS) for module in each for name in each[module]})
 FRAMEWORKS = {"openai_agents": "agents", "strands": "strands"}
 """The packages that modules of integrations need."""
 

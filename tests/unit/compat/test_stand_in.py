@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis import osmosis_reward
+from pytest_osmosis.compat.osmosis_ai.rollout.tools import create_tool_result
 from pytest_osmosis.compat.stand_in import PACKAGE, StandIn
 
 needs_no_sdk = pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is not None, reason=f"{PACKAGE} is installed")
@@ -56,10 +57,12 @@ def test_without_the_sdk_its_names_come_from_here_and_no_trace_is_left() -> None
     stand_in = StandIn()
 
     with stand_in.active():
-        found = imported("from osmosis_ai import osmosis_reward\nimport osmosis_ai.utils as utils\nimport osmosis_ai")
+        found = imported(
+            "from osmosis_ai import osmosis_reward\nimport osmosis_ai.rollout.tools as tools\nimport osmosis_ai"
+        )
 
     assert found["osmosis_reward"] is osmosis_reward
-    assert getattr(found["utils"], "osmosis_reward") is osmosis_reward  # noqa: B009
+    assert getattr(found["tools"], "create_tool_result") is create_tool_result  # noqa: B009
     assert stand_in.notes[0].startswith("osmosis_ai is not installed: pytest-osmosis stands in for it")
     assert [name for name in sys.modules if name.partition(".")[0] == PACKAGE] == []
     with pytest.raises(ModuleNotFoundError):
@@ -70,7 +73,7 @@ def test_without_the_sdk_its_names_come_from_here_and_no_trace_is_left() -> None
 def test_names_below_a_package_need_no_import_of_their_own() -> None:
     with StandIn().active():
         package = importlib.import_module(PACKAGE)
-        assert package.utils.osmosis_reward is osmosis_reward
+        assert package.rollout.tools.create_tool_result is create_tool_result
         assert "osmosis_reward" in imported("from osmosis_ai import *")
 
 
@@ -93,19 +96,23 @@ def test_while_nothing_is_imported_nothing_is_said() -> None:
 
 
 def test_names_of_the_installed_sdk_win_and_those_that_it_lacks_are_added(installed: Path) -> None:
-    (installed / "utils.py").write_text("def osmosis_rubric(function): ...\n", encoding="utf-8")
+    (installed / "rollout").mkdir()
+    (installed / "rollout/__init__.py").touch()
+    (installed / "rollout/tools.py").write_text("def execute_tool_calls(): ...\n", encoding="utf-8")
     stand_in = StandIn()
 
     with stand_in.active():
         found = imported(
-            "from osmosis_ai import __version__\nfrom osmosis_ai.utils import osmosis_reward, osmosis_rubric"
+            "from osmosis_ai import __version__, osmosis_reward\n"
+            "from osmosis_ai.rollout.tools import create_tool_result, execute_tool_calls"
         )
-        module = sys.modules["osmosis_ai.utils"]
+        module = sys.modules["osmosis_ai.rollout.tools"]
 
     assert (found["__version__"], found["osmosis_reward"]) == ("0.3.7", osmosis_reward)
-    assert getattr(found["osmosis_rubric"], "__module__", None) == "osmosis_ai.utils"
+    assert found["create_tool_result"] is create_tool_result
+    assert getattr(found["execute_tool_calls"], "__module__", None) == "osmosis_ai.rollout.tools"
     assert stand_in.notes[0].startswith("pytest-osmosis adds names that the installed osmosis_ai lacks")
-    assert not hasattr(module, "osmosis_reward")
+    assert not hasattr(module, "create_tool_result")
     assert type(module.__loader__).__name__ == "SourceFileLoader"
 
 
@@ -113,12 +120,13 @@ def test_a_module_that_the_installed_sdk_lacks_is_added_and_removed(installed: P
     stand_in = StandIn()
 
     with stand_in.active():
-        assert imported("from osmosis_ai.utils import osmosis_reward")["osmosis_reward"] is osmosis_reward
+        code = "from osmosis_ai.rollout.tools import create_tool_result"
+        assert imported(code)["create_tool_result"] is create_tool_result
 
     package = sys.modules[PACKAGE]
     assert package.__file__ == str(installed / "__init__.py")
-    assert "osmosis_ai.utils" not in sys.modules
-    assert not hasattr(package, "utils")
+    assert "osmosis_ai.rollout.tools" not in sys.modules
+    assert not hasattr(package, "rollout")
 
 
 def test_an_sdk_that_was_imported_before_gets_names_only_for_the_time(installed: Path) -> None:
@@ -251,10 +259,10 @@ def test_an_integration_whose_extra_is_missing_takes_part_in_the_rollout_of_the_
 
 
 def test_a_module_of_the_sdk_that_it_lacks_itself_is_its_own_error(installed: Path) -> None:
-    (installed / "utils.py").write_text("import osmosis_ai.lost\n", encoding="utf-8")
+    (installed / "rollout.py").write_text("import osmosis_ai.lost\n", encoding="utf-8")
 
     with StandIn().active(), pytest.raises(ModuleNotFoundError, match=r"osmosis_ai\.lost"):
-        imported("import osmosis_ai.utils")
+        imported("import osmosis_ai.rollout")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("uvicorn") is not None, reason="uvicorn is installed, so it is used")

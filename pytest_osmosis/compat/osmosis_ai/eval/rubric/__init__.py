@@ -1,8 +1,0 @@
-"""`osmosis_ai.eval.rubric` of Osmosis 0.3."""
-
-from __future__ import annotations
-
-from pytest_osmosis.judges.evaluate_rubric import RubricResult, evaluate_rubric
-from pytest_osmosis.judges.rubric_errors import MissingAPIKeyError, ModelNotFoundError, ProviderRequestError
-
-__all__ = ["MissingAPIKeyError", "ModelNotFoundError", "ProviderRequestError", "RubricResult", "evaluate_rubric"]
