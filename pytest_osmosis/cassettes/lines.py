@@ -27,6 +27,7 @@ from pytest_osmosis.files.shapes import (
     Check,
     ShapeFault,
     anything,
+    check_version,
     flag,
     listing,
     members,
@@ -70,14 +71,10 @@ def header(kind: str) -> bytes:
 def read_header(line: bytes) -> str:
     """Return the kind of a file from its first line. Raises `ShapeFault`."""
     value = read_line(line)
-    version, kind = value.get("schema_version"), value.get("kind")
-    if version is None or kind not in (CASSETTE, LOG):
+    kind = value.get("kind")
+    if "schema_version" not in value or kind not in (CASSETTE, LOG):
         raise ShapeFault(f"is not a cassette: the first line of one is {header(CASSETTE).decode().strip()}")
-    if version != SCHEMA_VERSION:
-        raise ShapeFault(
-            f"has schema_version {quoted(version)}, and this version of pytest-osmosis reads {SCHEMA_VERSION}; "
-            f"record it again, or use the version that wrote it"
-        )
+    check_version(value, SCHEMA_VERSION)
     return str(kind)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from pytest_osmosis.results.publish import redacted, text_of
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.rebuild import differences, rebuild
 from pytest_osmosis.results.run_lines import read_run_lines
-from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 
@@ -59,9 +58,9 @@ def export_results(folder: Path, name: str, to: str | None, output: CommandOutpu
     why_not = None if path is None else why_not_writable(path)
     if why_not is not None:
         raise OsmosisError(f"{to}: cannot be written: {why_not}")
-    document, notes = _results_of(run)
-    document = redacted(dict(document), output.outlet.redaction)
-    for note in (*notes, *_differences(run, document)):
+    made = rebuild(run)
+    document = redacted(dict(made.document), output.outlet.redaction)
+    for note in (*made.notes, *_differences(run, document)):
         output.complain(f"{run.directory.name}: {note}")
     if path is None:
         output.json(document)
@@ -94,22 +93,6 @@ def export_prime_files(folder: Path, name: str, to: str | None, output: CommandO
     except OSError as error:
         raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
     output.lines([f"{shown(path)}: {RESULTS} and {METADATA}, {plural(n_lines, 'run')} of {run.directory.name}"])
-
-
-def _results_of(run: StoredEvalRun) -> tuple[Mapping[str, Any], Sequence[str]]:
-    """Return the published object of an eval run, and what could not be made again of its journal."""
-    made = rebuild(run)
-    if made is not None:
-        return made.document, made.notes
-    stored = read_stored(run)
-    if stored.results is None:
-        fix = "the thresholds are not known, because an earlier version began it; --format=jsonl exports its runs"
-        raise OsmosisError(f"run {run.directory.name}: it wrote no results, and none can be made: {fix}")
-    if stored.is_from_journal:
-        return stored.document, [
-            "an earlier version began it, so no gate is decided, and runs that never ended are left out"
-        ]
-    return stored.document, ["an earlier version began it, so these are the results as they are stored"]
 
 
 def _differences(run: StoredEvalRun, document: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,6 @@ from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stor
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_history import RunHistory, read_histories
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
-from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.report.message_layout import MOST_CHARS, Shortener
 from pytest_osmosis.report.run_page import Listing, page_lines
 from pytest_osmosis.report.run_view import RunContext, row_lines, run_lines
@@ -147,13 +146,11 @@ def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory
     run = stored(directory)
     published = None if run.results is None else read_results(run.results)
     rule = pass_rule_of(run, published, histories[0].scorers)
-    why = "the eval is still running" if holder_of(directory) is not None else "the eval ended before it wrote results"
     costs = {each.record.run: cost_of(run, published, each.record) for each in histories}
     line = next((line for row, line in run.manifest.plan.rows() if row == unit.row), None)
     return RunContext(
         directory.name,
         rule,
-        why,
         {id: cost for id, cost in costs.items() if cost is not None},
         "" if line is None else _place(run, unit, line),
         "" if line is None else _rerun(run, unit),

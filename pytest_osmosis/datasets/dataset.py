@@ -24,7 +24,7 @@ from pytest_osmosis.datasets.parsing import shown_json
 from pytest_osmosis.datasets.row_readers import Damaged, RowReader, Unscannable
 from pytest_osmosis.datasets.row_warnings import notes_of
 from pytest_osmosis.datasets.rows import Content, Row, make_row
-from pytest_osmosis.datasets.text_rows import TextRows, scan_csv, scan_json, scan_jsonl
+from pytest_osmosis.datasets.text_rows import scan_csv, scan_json, scan_jsonl
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.files.formats import HEAD_BYTES, foreign_format, is_parquet
 from pytest_osmosis.files.reading import FileFault, open_file

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
 
 BY_NAME = frozenset({"sampling", "limits.rollout", "env", "model.headers"})
-"""Tables in which a missing key means that nothing was set. In others, an earlier version did not write it."""
+"""Tables whose keys are names that users chose."""
 HIDDEN = frozenset({"env", "model.headers"})
 """Tables with digests in place of values."""
 SECRET = "secret"
@@ -184,28 +184,18 @@ def changed_inputs(
 def changed_in_manifest(run: StoredEvalRun, prepared: Prepared) -> Sequence[ChangedInput]:
     """Return the changed inputs that the manifest of a stored eval run tells, without its journal."""
     manifest = run.manifest
-    then = manifest.inputs if manifest.inputs is not None else _inputs_of_earlier_version(run)
-    now = rollout_inputs(prepared, manifest.input_salt or "00")
+    now = rollout_inputs(prepared, manifest.input_salt)
     shrunk = _shrunk(manifest.selected, manifest.subject.n, prepared.part or prepared.plan)
-    return [*_changed_settings(then, now), *shrunk]
+    return [*_changed_settings(manifest.inputs, now), *shrunk]
 
 
-def _inputs_of_earlier_version(run: StoredEvalRun) -> dict[str, dict[str, Any]]:
-    """Return the inputs that a manifest without `inputs` tells."""
-    manifest = run.manifest
-    target = {name: manifest.target[name] for name in ("provider", "model", "base_url") if name in manifest.target}
-    sampling = {name: value for name, value in manifest.subject.extra.get("sampling", {}).items() if value is not None}
-    return {"experiment": {"model_path": manifest.subject.model}, "model": target, "sampling": sampling}
-
-
-def _changed_settings(then: Mapping[str, Any], now: Mapping[str, Mapping[str, Any]]) -> Iterator[ChangedInput]:
+def _changed_settings(
+    then: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]
+) -> Iterator[ChangedInput]:
     for name, settings in now.items():
-        before = then.get(name)
-        if not isinstance(before, Mapping):
-            continue
+        before = then.get(name, {})
         for key in dict.fromkeys([*before, *settings]):
-            known = key in before or name in BY_NAME
-            if known and before.get(key) != settings.get(key):
+            if before.get(key) != settings.get(key):
                 yield _changed_setting(name, key, before, settings)
 
 

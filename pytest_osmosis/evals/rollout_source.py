@@ -233,9 +233,8 @@ class ResumeSource(NewRollouts):
         return self.run.directory, Journal.reopen(self.run.directory.journal)
 
     def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
-        then = self.resumption.progress.rollout_code
-        if then is not None:
-            check_same_code(directory, then, code)
+        if not self.resumption.progress.is_empty:
+            check_same_code(directory, self.resumption.progress.rollout_code, code)
         NewRollouts.check_code(self, prepared, directory, code)
 
     def discard(self, directory: RunDirectory) -> None:
@@ -395,7 +394,7 @@ class RescoreSource:
         """Do nothing: no code rolls out."""
 
     def rollout_code(self, loaded: LoadedCode) -> Mapping[str, str]:
-        return self.rollouts.rollout_code or {}
+        return self.rollouts.rollout_code
 
     def n_to_roll_out(self, runs: Collection[RunId]) -> int:
         return 0

@@ -151,6 +151,13 @@ def members(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
     return check
 
 
+def check_version(data: Mapping[str, Any], known: int) -> None:
+    """Raise `ShapeFault` if an object is of another version of its format."""
+    version = data.get("schema_version", known)
+    if version != known or isinstance(version, bool):
+        raise ShapeFault(f"has schema_version {quoted(version)}, and this version of pytest-osmosis reads {known}")
+
+
 def _fault(expected: str, value: Any) -> ShapeFault:
     return ShapeFault(f"must be {expected}, got {quoted(value)}")
 

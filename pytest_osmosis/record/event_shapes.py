@@ -55,10 +55,10 @@ def _row_index(key: str) -> None:
 SHAPES: Mapping[str, Check] = {
     "began": members({"at": moment, "pid": whole(), "machine": text, "resumed": flag}),
     "loaded": members(
-        {"scorers": listing(text)},
-        {"digests": table(text), "rollout_code": table(text), "result_facts": table(anything)},
+        {"scorers": listing(text), "digests": table(text)},
+        {"rollout_code": table(text), "result_facts": table(anything)},
     ),
-    "rows": members({"rows": table(listing(text, length=2), _row_index)}, {"digests": table(text, _row_index)}),
+    "rows": members({"rows": table(listing(text, length=2), _row_index), "digests": table(text, _row_index)}),
     "handed_out": members({"n": whole()}),
     "start": members(ATTEMPT, {**MODEL_TAG, "at": moment}),
     "rollout": members(

@@ -1,6 +1,6 @@
 """The events of the journal, one JSON object a line: `run_record` folds them into records.
 
-The types are those of the writers. Readers of a stored journal meet lines of older versions, so they take `Event`s.
+The types are those of the writers. Readers of a stored journal take `Event`s, of which `event_shapes` checks the shape.
 """
 
 from __future__ import annotations
@@ -67,13 +67,12 @@ class LoadedEvent(TypedDict):
 class RowsEvent(TypedDict):
     """The digests of each row's content, (prompt, whole row) by index.
 
-    `digests` are those by which rows are published, and matched with the rows of other eval runs; earlier versions did
-    not write them.
+    `digests` are those by which rows are published, and matched with the rows of other eval runs.
     """
 
     ev: Literal["rows"]
     rows: Mapping[str, Sequence[str]]
-    digests: NotRequired[Mapping[str, str]]
+    digests: Mapping[str, str]
 
 
 class HandedOutEvent(TypedDict):

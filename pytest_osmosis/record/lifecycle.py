@@ -1,8 +1,8 @@
 """The status of an eval run. It is derived from the run directory, so that no file can hold a wrong one.
 
-The lock names the process that writes the eval run now. The journal says when each session began and how it ended. The
-journals of earlier versions do not, so there the results tell. All this costs a few reads of a few kilobytes; only
-after a crash, or after a rescoring that did not finish, the journal is searched backwards for its last session.
+The lock names the process that writes the eval run now. The journal says when each session began and how it ended;
+without an end, as after a full disk, the results may tell. All this costs a few reads of a few kilobytes; only after a
+crash, or after a rescoring that did not finish, the journal is searched backwards for its last session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
+from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.shapes import ShapeFault, moment
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.event_shapes import check_event
@@ -26,7 +26,7 @@ from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import Event
-from pytest_osmosis.record.stop import Ending, Stop, StopReason, ending_of
+from pytest_osmosis.record.stop import Ending, StopReason
 from pytest_osmosis.record.submission import submitted_process
 
 Status = Literal["pending", "running", "finished", "failed", "stopped"]
@@ -67,7 +67,7 @@ class Lifecycle:
 
 
 def lifecycle_of(directory: RunDirectory) -> Lifecycle:
-    """Return the status of the eval run in a directory, also of one that an earlier version wrote."""
+    """Return the status of the eval run in a directory."""
     holder = holder_of(directory)
     if holder is not None and holder.purpose == "rollouts":
         return Lifecycle("running" if _size(directory.journal) > holder.journal_bytes else "pending", holder=holder)
@@ -87,15 +87,13 @@ def _ended(journal: IO[bytes], directory: RunDirectory, holder: Holder | None) -
     if last.get("ev") == "ended":
         return _of_event(last, directory, holder)
     published = _published(directory, holder)
-    if published is not None and (last.get("ev") == "rescored" or _is_older(journal, directory)):
+    if published is not None and last.get("ev") == "rescored":
         return published
     session = _event(last_line_with(journal, SESSION_LINES))
     if session.get("ev") == "ended":
         return _of_event(session, directory, holder)
-    if published is not None and (not session or (published.ended_at or "") >= session["at"]):
+    if published is not None and (published.ended_at or "") >= session.get("at", ""):
         return published
-    if not session and something_at(directory.results):
-        return Lifecycle("failed", f"{directory.results.name} cannot be read", holder)
     return _killed(session, holder) if session else _without_session(directory, holder)
 
 
@@ -149,14 +147,6 @@ def _size(path: Path) -> int:
 # -- results -----------------------------------------------------------------------------------------------
 
 
-def _is_older(journal: IO[bytes], directory: RunDirectory) -> bool:
-    """Return True for a journal of a version that wrote no sessions, if nothing was appended after the results."""
-    journal.seek(0)
-    if journal.read(len(SESSION_LINES[0])) == SESSION_LINES[0]:
-        return False
-    return directory.journal.stat().st_mtime_ns <= directory.results.stat().st_mtime_ns
-
-
 _ENDINGS: dict[object, Ending] = {ending: ending for ending in get_args(Ending)}
 _REASONS: dict[object, StopReason] = {reason: reason for reason in get_args(StopReason)}
 
@@ -165,8 +155,6 @@ def _published(directory: RunDirectory, holder: Holder | None) -> Lifecycle | No
     """Return the status in results.json, None if there is none that could be read."""
     members = {key: value for key, value in _head(directory.results).items() if isinstance(value, str)}
     status, by = _ENDINGS.get(members.get("status")), _REASONS.get(members.get("stopped_by"))
-    if status == "stopped" and by is not None:  # an earlier version called all of them stopped
-        status = ending_of(Stop(by, ""), all_done=False)
     if status is None:
         return None
     reason, by = (None, None) if status == "finished" else (members.get("stop_reason"), by)

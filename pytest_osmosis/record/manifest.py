@@ -13,6 +13,7 @@ from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.files.shapes import (
     ShapeFault,
     anything,
+    check_version,
     flag,
     listing,
     members,
@@ -97,8 +98,6 @@ SHAPE = members(
         "subject": members({"model": text, "n": whole(1), "extra": EXTRA}),
         "target": TARGET,
         "baseline": nullable(members({"model": text, "target": TARGET})),
-    },
-    {
         "pass_rule": PASS_RULE,
         "gates": listing(text),
         "prices": table(nullable(PRICE)),
@@ -112,13 +111,15 @@ SHAPE = members(
         "columns": table(text),
         "timeouts": table(number(0)),
         "versions": table(nullable(text)),
+        "entry": nullable(text),
+        "plan_digest": text,
+    },
+    {
         "code": members({"rollouts": nullable(text), "rewards": table(text)}),
         "git": members({"git_commit": nullable(text), "git_dirty": nullable(flag)}),
         "environment": ENVIRONMENT,
         "imported": table(anything),
         "result_facts": table(anything),
-        "entry": nullable(text),
-        "plan_digest": text,
     },
 )
 TEST_EVAL = "-tests"
@@ -157,8 +158,8 @@ class Manifest:
 
     `folder` is where its run directory was, `config_text` is None for an eval that options alone described.
 
-    Earlier versions did not write the last members: `pass_rule`, the thresholds without the functions, is then None.
-    `shard` is the shard to which the eval run was limited; the plan is that of the whole all the same.
+    `pass_rule` holds the thresholds, without the functions. `shard` is the shard to which the eval run was limited; the
+    plan is that of the whole all the same.
     `gates` are the gates in words, `prices` those of each model's tokens, None if unknown. `baseline_results` is the
     path of the results that it was compared with.
 
@@ -184,26 +185,26 @@ class Manifest:
     subject: StoredSubject
     target: Mapping[str, Any]
     baseline: StoredBaseline | None
-    pass_rule: Mapping[str, Any] | None = None
-    gates: Sequence[str] = ()
-    prices: Mapping[str, Any] = field(default_factory=dict)
-    smoke: bool = False
-    shard: Shard | None = None
-    baseline_results: str | None = None
-    cassette: Mapping[str, Any] | None = None
-    inputs: Mapping[str, Mapping[str, Any]] | None = None
-    input_salt: str = ""
-    dataset_sha256: str | None = None
-    timeouts: Mapping[str, float] = field(default_factory=dict)
-    versions: Mapping[str, str | None] = field(default_factory=dict)
+    pass_rule: Mapping[str, Any]
+    gates: Sequence[str]
+    prices: Mapping[str, Any]
+    smoke: bool
+    shard: Shard | None
+    baseline_results: str | None
+    cassette: Mapping[str, Any] | None
+    inputs: Mapping[str, Mapping[str, Any]]
+    input_salt: str
+    dataset_sha256: str
+    timeouts: Mapping[str, float]
+    versions: Mapping[str, str | None]
+    entry: str | None
+    columns: Mapping[str, str]
+    plan_digest: str
     code: Mapping[str, Any] | None = None
     git: Mapping[str, Any] | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
     imported: Mapping[str, Any] = field(default_factory=dict)
     result_facts: Mapping[str, Any] = field(default_factory=dict)
-    entry: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    plan_digest: str | None = None
 
     @property
     def named(self) -> str:
@@ -233,8 +234,7 @@ class Manifest:
     @property
     def rollout(self) -> str | None:
         """The code that makes rollouts: `[experiment] rollout`, else `[agent] agent`; None if neither is known."""
-        inputs = self.inputs or {}
-        named = (inputs.get("experiment", {}).get("rollout"), inputs.get("agent", {}).get("agent"))
+        named = (self.inputs.get("experiment", {}).get("rollout"), self.inputs.get("agent", {}).get("agent"))
         return next((name for name in named if isinstance(name, str)), None)
 
 
@@ -243,8 +243,10 @@ def read_manifest(path: Path) -> Manifest:
     where = shown(path)
     try:
         data = parsed(read_text(path, most_bytes=MOST_BYTES))
+        if isinstance(data, dict):
+            check_version(data, MANIFEST_VERSION)
         SHAPE(data)
-        plan, shard = _plan(data["plan"]), _shard(data.get("shard"))
+        plan, shard = _plan(data["plan"]), _shard(data["shard"])
     except ShapeFault as fault:
         raise OsmosisError(f"{where}: {fault}") from None
     except FileFault as fault:
@@ -263,26 +265,26 @@ def read_manifest(path: Path) -> Manifest:
         subject=StoredSubject(subject["model"], subject["n"], subject["extra"]),
         target=data["target"],
         baseline=None if baseline is None else StoredBaseline(baseline["model"], baseline["target"]),
-        pass_rule=data.get("pass_rule"),
-        gates=data.get("gates", ()),
-        prices=data.get("prices", {}),
-        smoke=data.get("smoke", False),
+        pass_rule=data["pass_rule"],
+        gates=data["gates"],
+        prices=data["prices"],
+        smoke=data["smoke"],
         shard=shard,
-        baseline_results=data.get("baseline_results"),
-        cassette=data.get("cassette"),
-        inputs=data.get("inputs"),
-        input_salt=data.get("input_salt", ""),
-        dataset_sha256=data.get("dataset_sha256"),
-        timeouts=data.get("timeouts", {}),
-        versions=data.get("versions", {}),
+        baseline_results=data["baseline_results"],
+        cassette=data["cassette"],
+        inputs=data["inputs"],
+        input_salt=data["input_salt"],
+        dataset_sha256=data["dataset_sha256"],
+        timeouts=data["timeouts"],
+        versions=data["versions"],
+        entry=data["entry"],
+        columns=data["columns"],
+        plan_digest=data["plan_digest"],
         code=data.get("code"),
         git=data.get("git"),
         environment=data.get("environment", {}),
         imported=data.get("imported", {}),
         result_facts=data.get("result_facts", {}),
-        entry=data.get("entry"),
-        columns=data.get("columns", {}),
-        plan_digest=data.get("plan_digest"),
     )
 
 

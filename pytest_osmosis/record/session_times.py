@@ -11,10 +11,7 @@ _WITH_MOMENTS = frozenset({"began", "start", "rollout", "ended"})
 
 
 class SessionTimes:
-    """The time of each session, from its begin to the last moment that it noted, without the time between sessions.
-
-    A journal of a version before `began` is one session.
-    """
+    """The time of each session, from its begin to the last moment that it noted, without the time between sessions."""
 
     def __init__(self) -> None:
         self._spans: list[list[str]] = []

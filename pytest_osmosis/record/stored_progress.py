@@ -26,7 +26,7 @@ class StoredProgress:
     - `ledger`: the records; its `most_lost` were possibly billed for nothing
     - `replaced`: the records of rollouts that ended and were made once more
     - `contents`: the digests of rows when they were first rolled out
-    - `rollout_code`: those of the code that rolled out, None if they are not known
+    - `rollout_code`: those of the code that rolled out, by file
     - `ending`: how the last session ended, None if its process died
     """
 
@@ -34,7 +34,7 @@ class StoredProgress:
         self.ledger = Ledger()
         self.replaced: list[RunRecord] = []
         self.contents: dict[int, Content] = {}
-        self.rollout_code: Mapping[str, str] | None = None
+        self.rollout_code: Mapping[str, str] = {}
         self.ending: Ending | None = None
         self._journal = journal
         self._known: dict[int, Content] = {}

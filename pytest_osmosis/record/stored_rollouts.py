@@ -38,9 +38,8 @@ class StoredRollouts:
     """The rollouts of a journal, with every score that they ever got, even in rescorings that did not finish.
 
     `contents` holds the digests of rows at the time of their first rollout, `rollout_code` those of the code that made
-    them, by file; None if an earlier version wrote the journal. `selected` holds the spans of runs that sessions
-    were to roll out. Raises `JournalError` for a journal that cannot be read, and for one whose rollouts cannot be
-    scored.
+    them, by file. `selected` holds the spans of runs that sessions were to roll out. Raises `JournalError` for a
+    journal that cannot be read, and for one whose rollouts cannot be scored.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -50,7 +49,7 @@ class StoredRollouts:
         self._scores: dict[RunId, dict[_ScoreKey, StoredScore]] = {}
         self._sessions: list[list[str]] = [[]]
         self.contents: dict[int, Content] = {}
-        self.rollout_code: Mapping[str, str] | None = None
+        self.rollout_code: Mapping[str, str] = {}
         self.selected: list[Sequence[Any]] = []
         self._read()
 
@@ -95,10 +94,6 @@ class StoredRollouts:
                     self._sessions.append([])
                     begins, rows = True, known
                 case "loaded":
-                    if "digests" not in event:
-                        raise JournalError(
-                            f"{self._journal}: an earlier version wrote it, without what rescoring needs"
-                        )
                     codes = event["digests"]
                     self.rollout_code = event.get("rollout_code", self.rollout_code)
                     begins, rescores = False, not begins

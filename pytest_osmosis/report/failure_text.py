@@ -70,17 +70,12 @@ def _shortened(text: str) -> str:
     return shortened(text, MESSAGE_CHARS)
 
 
-def score_lines(record: RunRecord, scorers: Sequence[str], pass_rule: PassRule | None) -> Iterator[tuple[str, str]]:
-    """Yield the name of each function that scored the run, or failed to, with a line on it.
-
-    Without a pass rule, the line leaves out thresholds.
-    """
+def score_lines(record: RunRecord, scorers: Sequence[str], pass_rule: PassRule) -> Iterator[tuple[str, str]]:
+    """Yield the name of each function that scored the run, or failed to, with a line on it."""
     for name in scorers:
-        aside = "" if pass_rule is None or name in pass_rule.deciding else " (does not decide)"
+        aside = "" if name in pass_rule.deciding else " (does not decide)"
         if name in record.scores:
-            score = record.scores[name]
-            line = f"{name} {score:g}" if pass_rule is None else score_line(score, pass_rule.threshold(name), name)
-            yield name, line + aside
+            yield name, score_line(record.scores[name], pass_rule.threshold(name), name) + aside
         elif name in record.scorer_errors:
             yield name, f"{name}: {one_line(record.scorer_errors[name].message)}{aside}"
 

@@ -42,10 +42,6 @@ def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> 
     yield from (warning(f"  {line}") for line in remarks(stored))
     results = stored.results
     yield ""
-    if results is None:
-        yield "the manifest, which an earlier version wrote, holds no thresholds: nothing is known about what passed"
-        yield from _unjudged(stored, command, columns)
-        return
     yield from verdict_lines(results)
     yield ""
     yield from summary_lines(results, columns=columns)
@@ -63,8 +59,6 @@ def _state(stored: StoredResults) -> StyledText:
         more = "in flight" if stored.status == "running" else "had begun"
         begun = f", {count(len(stored.begun))} more {more}" if stored.begun else ""
         return joined(status, f", {ended}{begun}")
-    if results is None:
-        return status
     early = " early" if results.decided and stored.status == "finished" else ""
     return joined(status, early, ", a part of the plan" if results.partial else "")
 
@@ -83,15 +77,15 @@ def circumstances(stored: StoredResults) -> Iterator[str]:
     """Yield lines on config, model, rollout, rows and time of an eval run, and on the process that writes it."""
     manifest, life = stored.run.manifest, stored.lifecycle
     extra: Mapping[str, Any] = manifest.subject.extra
-    config = stored.document.get("config", {})
+    config = stored.document["config"]
     model = manifest.subject.model + (f", baseline {manifest.baseline.model}" if manifest.baseline is not None else "")
     n = f", n = {manifest.subject.n}" if manifest.subject.n > 1 else ""
     rollout = "" if manifest.rollout is None else f", rollout {one_line(manifest.rollout)}"
     rows = f"{extra['dataset']} (rows: {extra['selection']}){n}"
-    yield f"{config.get('path', extra['path'])}, model {model}{rollout}, {rows}"
-    if overridden := config.get("overridden", extra["overridden"]):
+    yield f"{config['path']}, model {model}{rollout}, {rows}"
+    if overridden := config["overridden"]:
         yield f"overridden: {listed(overridden, 8)}"
-    provenance = stored.document.get("provenance", {})
+    provenance = stored.document["provenance"]
     commit = provenance.get("git_commit")
     version = "" if commit is None else f", {code_version(commit, provenance.get('git_dirty'))}"
     ended = "" if life.ended_at is None else f", ended {moment(life.ended_at)}"
@@ -111,7 +105,7 @@ def remarks(stored: StoredResults) -> Iterator[str]:
             yield f"pytest --osmosis-from={shlex.quote(directory.name)} makes results of them, and asks no model"
         if (n_lost := stored.replayed.ledger.most_lost) and not manifest.replays:
             yield lost_text(n_lost)
-    elif life.reason is not None and (results is None or results.stopped is None):
+    elif life.reason is not None and results.stopped is None:
         yield f"it {'failed' if life.status == 'failed' else 'was stopped'} before: {life.reason}"
     if (command := continuation(stored.run, life)) is not None:
         yield f"to go on, without running again what is stored: {command}"
@@ -123,7 +117,7 @@ def remarks(stored: StoredResults) -> Iterator[str]:
         yield "its rollouts are being scored again now; these are the results before that"
     if manifest.is_of_tests:
         yield "made for tests over rollouts, which decide by themselves whether they pass"
-    before = None if results is None or results.rescored is None else results.rescored.comparison
+    before = None if results.rescored is None else results.rescored.comparison
     if before is not None:
         yield f"its rollouts were scored again; the results before that are in {before.name}"
     if directory.partial_results.exists():
@@ -246,17 +240,3 @@ def _outcome(results: Results, record: RunRecord) -> tuple[Callable[[str], Style
 def _answered(stored: StoredResults, record: RunRecord) -> tuple[Sequence[object], int, object]:
     rollout, score = stored.rollout(record), stored.score(record)
     return rollout.get("messages", ()), rollout.get("n_prompt", 0), score.get("ground_truth")
-
-
-def _unjudged(stored: StoredResults, command: str, columns: int | None) -> Iterator[str]:
-    """Yield what is known without thresholds: how many runs were scored, and why the others were not."""
-    scored = [record for record in stored.records if record.status == "finished"]
-    broken = [record for record in stored.records if record.status == "failed"]
-    yield f"{plural(len(scored), 'run')} scored, {count(len(broken))} not scored"
-    for record in broken[:MOST_LISTED]:
-        line = f"  {record.run}  {one_line(f'{record.boundary}: {record.error}')}"
-        yield line if columns is None else fitted(line, columns)
-    if len(broken) > MOST_LISTED:
-        yield f"  and {count(len(broken) - MOST_LISTED)} more"
-    if stored.records:
-        yield from ("", dim(f"one conversation:  {command} {(broken or scored or stored.records)[0].run}"))

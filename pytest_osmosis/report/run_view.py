@@ -21,14 +21,12 @@ from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, UNMEASURED, PassRul
 class RunContext:
     """All that is known about a run apart from its events.
 
-    `eval_run` is the name of its eval run. Without `pass_rule` the thresholds are not known, for the reason `why`.
-    `costs_usd` holds the known costs. `place` is the row's line in the dataset, `rerun` the command that repeats the
-    run; both are "" if they are not known.
+    `eval_run` is the name of its eval run. `costs_usd` holds the known costs. `place` is the row's line in the dataset,
+    `rerun` the command that repeats the run; both are "" if they are not known.
     """
 
     eval_run: str
-    pass_rule: PassRule | None
-    why: str
+    pass_rule: PassRule
     costs_usd: Mapping[RunId, float]
     place: str = ""
     rerun: str = ""
@@ -85,15 +83,13 @@ def became(history: RunHistory, context: RunContext) -> StyledText:
     if record.status == "failed":
         paint = warning if record.boundary in UNMEASURED else bad
         return paint(f"not scored, boundary {record.boundary}")
-    if rule is None:
-        return warning(f"scored; {context.why}, so the thresholds are not known")
     if rule.broken(record):
         return warning("not scored, boundary reward")
     return good("passed") if rule.passed(record) else bad("did not pass")
 
 
-def rule_of(history: RunHistory, context: RunContext) -> PassRule | None:
-    return None if context.pass_rule is None else replace(context.pass_rule, scorers=tuple(history.scorers))
+def rule_of(history: RunHistory, context: RunContext) -> PassRule:
+    return replace(context.pass_rule, scorers=tuple(history.scorers))
 
 
 def shortened_lines(cut: Shortener) -> list[str]:
@@ -110,12 +106,9 @@ def _tally(histories: Sequence[RunHistory], context: RunContext) -> StyledText:
         own = [history for history in histories if history.record.run.is_baseline is of_baseline]
         if not own:
             continue
-        passed = sum(rule is not None and rule.passed(each.record) for each in own if (rule := rule_of(each, context)))
-        if context.pass_rule is None:
-            parts.append(StyledText((f"{whose}{plural(len(own), 'run')}", None)))
-        else:
-            paint = good if passed == len(own) else bad if not passed else warning
-            parts.append(joined(whose, paint(f"{count(passed)} of {plural(len(own), 'run')} passed")))
+        passed = sum(rule_of(each, context).passed(each.record) for each in own)
+        paint = good if passed == len(own) else bad if not passed else warning
+        parts.append(joined(whose, paint(f"{count(passed)} of {plural(len(own), 'run')} passed")))
     return joined(*(part for index, each in enumerate(parts) for part in ([", "] if index else []) + [each]))
 
 
@@ -123,8 +116,8 @@ def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator
     record, rule = history.record, rule_of(history, context)
     yield dim(f"  {_circumstances(record, context.costs_usd.get(record.run))}")
     for name, line in score_lines(record, history.scorers, rule):
-        decides = rule is not None and name in rule.deciding and name in record.scores
-        yield (good if rule is not None and rule.met(record, name) else bad)(f"  {line}") if decides else f"  {line}"
+        decides = name in rule.deciding and name in record.scores
+        yield (good if rule.met(record, name) else bad)(f"  {line}") if decides else f"  {line}"
         if name in record.scorer_errors:
             yield from text_lines(record.scorer_errors[name].details, cut, "  " + INDENT)
     if record.error is not None:

@@ -23,14 +23,14 @@ _LARGE = ("rows", "pending")
 
 def page_json(stored: StoredResults, *, only_failed: bool = False) -> dict[str, Any]:
     """Return the eval run with all its runs, or only those that did not pass."""
-    rule = None if stored.results is None else stored.results.pass_rule
+    rule = stored.results.pass_rule
     records = [record for record in stored.records if not only_failed or _lost(record, rule)]
     return _page(stored, [_run(stored, record, rule) for record in records])
 
 
 def runs_json(stored: StoredResults, histories: Iterable[RunHistory]) -> dict[str, Any]:
     """Return the eval run with these runs, and all that the journal holds of them."""
-    rule = None if stored.results is None else stored.results.pass_rule
+    rule = stored.results.pass_rule
     return _page(stored, [{**_run_of(history, rule, stored.costs_usd), **_whole(history)} for history in histories])
 
 
@@ -53,21 +53,20 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "ended_at": stored.lifecycle.ended_at,
         "planned_runs": manifest.selected.n_rollouts,
         "in_flight": len(stored.begun),
-        "results": {key: value for key, value in stored.document.items() if key not in _LARGE} or None,
+        "results": {key: value for key, value in stored.document.items() if key not in _LARGE},
         "runs": runs,
     }
 
 
-def _lost(record: RunRecord, rule: PassRule | None) -> bool:
-    kind = record.status if rule is None else kind_of(record, rule)
-    return kind in ("failed", "error")
+def _lost(record: RunRecord, rule: PassRule) -> bool:
+    return kind_of(record, rule) in ("failed", "error")
 
 
-def _run(stored: StoredResults, record: RunRecord, rule: PassRule | None) -> dict[str, Any]:
+def _run(stored: StoredResults, record: RunRecord, rule: PassRule) -> dict[str, Any]:
     rollout, score = stored.rollout(record), stored.score(record)
     history = RunHistory(
         record,
-        () if rule is None else rule.scorers,
+        rule.scorers,
         rollout.get("messages", ()),
         rollout.get("n_prompt", 0),
         ground_truth=score.get("ground_truth"),
@@ -75,11 +74,9 @@ def _run(stored: StoredResults, record: RunRecord, rule: PassRule | None) -> dic
     return _run_of(history, rule, stored.costs_usd)
 
 
-def _run_of(history: RunHistory, rule: PassRule | None, costs: Mapping[RunId, float]) -> dict[str, Any]:
+def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -> dict[str, Any]:
     record = history.record
-    outcome = {"finished": "scored", "failed": "error"}.get(record.status, record.status)
-    if rule is not None and record.status != "pending":
-        outcome = kind_of(record, rule)
+    outcome = record.status if record.status == "pending" else kind_of(record, rule)
     answer = ScoredAnswer.of(history.messages, history.n_prompt, history.ground_truth)
     return {
         "run": str(record.run),

@@ -97,18 +97,16 @@ class Side:
     def n_measured(self) -> int:
         return sum(map(self._is_measured, self.own_records))
 
-    def row_runs(self, digests: Mapping[int, str]) -> list[RowRuns]:
-        """Return the runs of each row of known digest, without those that a grader took out."""
+    def row_runs(self) -> list[RowRuns]:
+        """Return the runs of each row, without those that a grader took out."""
         return [
-            RowRuns(row, digests[row], [self._passed(record) for record in records if record.status != "skipped"])
+            RowRuns(
+                row,
+                self.row_digests[row],
+                [self._passed(record) for record in records if record.status != "skipped"],
+            )
             for row, records in self.records.items()
-            if row in digests
         ]
-
-    @property
-    def whole_row_digests(self) -> Mapping[int, str]:
-        """The digests of whole rows in the journal, by index."""
-        return {} if self.stored is None else self.stored.replayed.ledger.rows
 
     @property
     def caveats(self) -> list[str]:
@@ -175,12 +173,7 @@ def read_side(letter: str, folder: Path, name: str) -> Side:
 
 
 def side_of(letter: str, found: StoredResults) -> Side:
-    """Return a stored eval run as a side. Raises `OsmosisError` if nothing is known about what passed."""
-    if found.results is None:
-        raise OsmosisError(
-            f"{found.run.directory.name}: an earlier version wrote its manifest, without the thresholds, and it has no "
-            "results: nothing is known about what passed"
-        )
+    """Return a stored eval run as a side."""
     made = found.results
     return Side(
         letter,
@@ -190,7 +183,7 @@ def side_of(letter: str, found: StoredResults) -> Side:
         found.document,
         made.pass_rule,
         by_row(made.records),
-        {row: digest for row, digest in made.row_digests.items() if digest},
+        made.row_digests,
         False,
         found,
     )
@@ -210,11 +203,7 @@ def _state(found: StoredResults) -> str:
 
 def _side_of_file(letter: str, folder: Path, path: Path) -> Side:
     read = read_results(path)
-    records = [
-        record_of(run_id_of(row["row_index"], run), run, read.pass_rule.scorers)
-        for row in read.document["rows"]
-        for run in row["runs"]
-    ]
+    records = [record_of(run_id_of(row["row_index"], run), run) for row in read.document["rows"] for run in row["runs"]]
     return Side(
         letter,
         shown(path),
@@ -266,27 +255,11 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
 
 
 def comparable_rows(a: Side, b: Side) -> tuple[list[RowRuns], list[RowRuns]]:
-    """Return the rows of A, and those of B, with digests that are the same for the same content.
-
-    Raises `OsmosisError` if the digests of one are not known.
-    """
-    digests_a, digests_b = _comparable_digests(a, b)
-    return a.row_runs(digests_a), b.row_runs(digests_b)
-
-
-def _comparable_digests(a: Side, b: Side) -> tuple[Mapping[int, str], Mapping[int, str]]:
-    unknown = [side for side in (a, b) if not side.row_digests]
-    if not unknown:
-        return a.row_digests, b.row_digests
-    whole = a.whole_row_digests, b.whole_row_digests
-    if all(whole):  # an earlier version wrote a journal
-        return whole
-    raise OsmosisError(
-        f"nothing can be compared: {' and '.join(side.name for side in unknown)} did not end, and "
-        "without the run directory of the other one its rows cannot be recognised"
-        if len(unknown) == 1
-        else "nothing can be compared: no run of A and B ended"
-    )
+    """Return the rows of A, and those of B. Raises `OsmosisError` if no run of one has ended."""
+    without = [side.letter for side in (a, b) if all(record.status == "pending" for record in side.own_records)]
+    if without:
+        raise OsmosisError(f"nothing can be compared: no run of {' and '.join(without)} ended")
+    return a.row_runs(), b.row_runs()
 
 
 def _rows_text(side: Side) -> str:

@@ -26,7 +26,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
 from pytest_osmosis.files.shapes import Check, ShapeFault, anything, listing, members, nullable, number, table, text
@@ -98,7 +97,8 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     Only their owner may read them. Raises `OsmosisError` if the eval run cannot be read, and `OSError`.
     """
     found = replayed(run.directory.journal)
-    rule = _rule(run, found)
+    settings = None if run.results is None else read_settings(run.results)
+    rule = pass_rule_of(run, settings, found.ledger.scorers)
     totals = _Totals(run.manifest.subject.n, _threshold(rule))
     private.make_folders(folder)
     with ExitStack() as stack:
@@ -201,15 +201,6 @@ def _replacing(path: Path) -> Iterator[Path]:
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
-
-
-def _rule(run: StoredEvalRun, found: Replayed) -> PassRule:
-    """Return the rule by which runs pass. Raises `OsmosisError` if an earlier version did not keep the thresholds."""
-    settings = None if run.results is None else read_settings(run.results)
-    rule = pass_rule_of(run, settings, found.ledger.scorers)
-    if rule is None:
-        raise OsmosisError(f"{run.directory.name}: nothing was scored, or its thresholds are not known")
-    return rule
 
 
 # -- results.jsonl ---------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
     Results keep only the numbers of the rows that comparisons compared: see `read_back`.
     """
     data, config, pass_rule = read.document, read.config, read.pass_rule
-    records = list(_records(data, pass_rule.scorers, known))
+    records = list(_records(data, known))
     own = [record for record in records if not record.run.is_baseline]
     throttling = data["summary"]["throttling"]
     shard = None if read.shard is None else ShardFacts.from_json(data["shard"])
@@ -71,7 +71,7 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         verdicts=verdicts,
         provenance={key: value for key, value in data["provenance"].items() if key != "cassette"},
         price=price_of(config["price"]),
-        row_digests=_row_digests(data),
+        row_digests={row["row_index"]: row["row_digest"] for row in (*data["pending"], *data["rows"])},
         human=_human_scores(data),
         previous=None if previous is None else previous_of(previous, n_rows, changed.get("last_run", ())),
         comparison=None
@@ -79,8 +79,8 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         else comparison_of(compared, n_rows, changed.get("baseline", ()), next(iter(allowed), 0.0)),
         rescored=None if rescored is None else rescored_of(rescored, n_rows, changed.get("rescored", ())),
         baseline=_baseline(data, records, pass_rule),
-        smoke_of=data.get("smoke_of"),
-        stop_reason=data.get("stopped_by"),
+        smoke_of=data["smoke_of"],
+        stop_reason=data["stopped_by"],
         n_planned=len(own) if shard is None else shard.n_planned_runs,
         shard=shard,
         throttling=Throttling(
@@ -112,15 +112,13 @@ def _baseline(data: Mapping[str, Any], records: Sequence[RunRecord], pass_rule: 
     return ModelResults(model["model"], of_baseline, *summaries, price_of(model["price"]))
 
 
-def _records(
-    data: Mapping[str, Any], scorers: tuple[str, ...], known: Mapping[RunId, RunRecord] = NOTHING
-) -> Iterator[RunRecord]:
+def _records(data: Mapping[str, Any], known: Mapping[RunId, RunRecord]) -> Iterator[RunRecord]:
     """Yield the records of all selected runs; those that are `known` from a journal, if it agrees with the results."""
     for row in data["rows"]:
         for run in row["runs"]:
             id = run_id_of(row["row_index"], run)
             record = known.get(id)
-            yield record if record is not None and agrees(record, run) else record_of(id, run, scorers)
+            yield record if record is not None and agrees(record, run) else record_of(id, run)
     for run in data["pending"]:
         id = run_id_of(run["row_index"], run)
         record = known.get(id)
@@ -130,14 +128,9 @@ def _records(
             yield pending_record_of(id, run)
 
 
-def _row_digests(data: Mapping[str, Any]) -> dict[int, str]:
-    """Return the digest of each row by its index; earlier versions wrote none for rows of which no run ended."""
-    return {row["row_index"]: row.get("row_digest", "") for row in (*data["pending"], *data["rows"])}
-
-
 def _human_scores(data: Mapping[str, Any]) -> HumanScores | None:
     """Return the scores by humans that results hold, None if the eval had none."""
-    published = data.get("calibration")
+    published = data["calibration"]
     if published is None:
         return None
     rows = (*data["rows"], *data["pending"])

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
-from pytest_osmosis.files.shapes import LARGEST, ShapeFault, quoted
+from pytest_osmosis.files.shapes import LARGEST, ShapeFault, check_version, quoted
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.event_shapes import NOTES
@@ -85,10 +85,9 @@ class PublishedHead:
     `cost_usd` is that of rollouts, `judges_cost_usd` that of LLM judges, 0 without any; None if it is unknown.
 
     `git_commit` and `git_dirty` are None if they are unknown. `counted` are the runs of the eval's own model that the
-    pass rate counts. `gates` are the states of its gates; an earlier version published them after the rows, so that a
-    head has none. `run_dir` is the run directory as it was written, "" if it is not known. `shard` is None for results
-    that are not those of a shard. `replayed` is True if all answers came from a cassette. `pass_rate_interval` and
-    `comparison`, the table over the entries of its config, are as published; None without one.
+    pass rate counts. `gates` are the states of its gates. `run_dir` is the run directory as it was written. `shard` is
+    None for results that are not those of a shard. `replayed` is True if all answers came from a cassette.
+    `pass_rate_interval` and `comparison`, the table over the entries of its config, are as published; None without one.
     """
 
     path: Path
@@ -315,10 +314,15 @@ def _load(path: Path) -> dict[str, Any]:
         raise _unreadable(path, error) from None
     if not isinstance(data, dict) or "schema_version" not in data:
         raise ResultsError(f"{shown(path)}: not results of pytest-osmosis: it has no schema_version")
-    if data["schema_version"] != SCHEMA_VERSION:
-        version = one_line(json.dumps(data["schema_version"]), 100)
-        raise ResultsError(f"{shown(path)}: has schema_version {version}; this pytest-osmosis reads {SCHEMA_VERSION}")
+    _check_version(path, data)
     return data
+
+
+def _check_version(path: Path, data: Mapping[str, Any]) -> None:
+    try:
+        check_version(data, SCHEMA_VERSION)
+    except ShapeFault as fault:
+        raise ResultsError(f"{shown(path)}: {fault}") from None
 
 
 def _unreadable(path: Path, error: Exception) -> ResultsError:
@@ -430,7 +434,7 @@ def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
             **_head_members(path, data),
             config=_typed(data["config"], dict),
             rows=list(map(_row, data["rows"])),
-            changed_rows=changed_rows_of(data.get("changed_rows", [])),
+            changed_rows=changed_rows_of(data["changed_rows"]),
             document=data,
         )
         contradiction = (
@@ -518,7 +522,9 @@ def _contradictory(rule: PassRule, run: Mapping[str, Any]) -> str | None:
 
 def _head(path: Path, text: str) -> PublishedHead:
     try:
-        return PublishedHead(**_head_members(path, parsed(text, deepest=DEEPEST)))
+        data = parsed(text, deepest=DEEPEST)
+        _check_version(path, data)
+        return PublishedHead(**_head_members(path, data))
     except ValueError as error:
         raise _unreadable(path, error) from None
     except (KeyError, TypeError, AttributeError) as error:
@@ -555,10 +561,10 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         "counted": _typed(summary["finished"], int) + _typed(summary["failed"], int),
         "judges_cost_usd": _typed(summary.get("judges", {"cost_usd": 0.0})["cost_usd"], float, int, NoneType),
         "shard": _shard(data.get("shard")),
-        "run_dir": _typed(provenance.get("run_dir", ""), str),
-        "gates": [_typed(gate["state"], str) for gate in _typed(data.get("gates", []), list)],
+        "run_dir": _typed(provenance["run_dir"], str),
+        "gates": [_typed(gate["state"], str) for gate in _typed(data["gates"], list)],
         "replayed": _typed(_typed(provenance.get("cassette", {}), dict).get("mode"), str, NoneType) == "replay",
-        "pass_rate_interval": _typed(summary.get("pass_rate_interval"), dict, NoneType),
+        "pass_rate_interval": _typed(summary["pass_rate_interval"], dict, NoneType),
         "comparison": _typed(data.get("comparison"), dict, NoneType),
     }
 

@@ -48,16 +48,12 @@ def agrees(record: RunRecord, run: Mapping[str, Any]) -> bool:
     return (record.status, scores) == (run["status"], run["scores"])
 
 
-def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> RunRecord:
+def record_of(id: RunId, run: Mapping[str, Any]) -> RunRecord:
     """Return the record of a published run, for a journal that lacks the run's events."""
     failed, error = run["status"] == "failed", run.get("error")
     errors = {
         name: RewardError(each["message"], boundary=each["boundary"]) for name, each in run.get("errors", {}).items()
     }
-    if "errors" not in run and not failed and error is not None:  # results of an earlier version
-        missing = [name for name in scorers if name not in run["scores"]]
-        boundary = run.get("boundary", "reward")
-        errors = {name: RewardError(error.removeprefix(f"{name}: "), boundary=boundary) for name in missing}
     return RunRecord(
         id,
         attempt=run["attempt"],
@@ -86,7 +82,7 @@ def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> Ru
 
 def pending_record_of(id: RunId, run: Mapping[str, Any]) -> RunRecord:
     """Return the record of a published run that never ended."""
-    record = RunRecord(id, started=run.get("started", False), skip_reason=run["reason"])
+    record = RunRecord(id, started=run["started"], skip_reason=run["reason"])
     rollout = run.get("rollout")
     if rollout is None:
         return record

@@ -6,7 +6,6 @@ that they could decide are not decided.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -50,7 +49,7 @@ from pytest_osmosis.results.read import PublishedHead, PublishedResults, changed
 from pytest_osmosis.results.read_back import cassette_of, price_of, rescored_of, verdict_of
 from pytest_osmosis.results.results import EvalDescription, ModelResults, Rescored, Results, Throttling
 from pytest_osmosis.results.shards import ShardFacts
-from pytest_osmosis.results.stored_results import Replayed, replayed
+from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import verdict_without_value
@@ -107,11 +106,13 @@ class RebuiltResults:
     notes: Sequence[str] = ()
 
 
-def rebuild(run: StoredEvalRun) -> RebuiltResults | None:
-    """Make the results of an eval run again, None if an earlier version began it. Raises `OsmosisError`."""
+def rebuild(run: StoredEvalRun) -> RebuiltResults:
+    """Make the results of an eval run again. Raises `OsmosisError`."""
     found = replayed(run.directory.journal)
     if not found.facts:
-        return None
+        return RebuiltResults(
+            read_stored(run, found).document, ["its code was never loaded, so none of its runs began"]
+        )
     where = shown(run.directory.journal)
     try:
         FACTS(found.facts)
@@ -204,7 +205,7 @@ class _Rebuilding:
             provenance=self._provenance(),
             price=self._price(ModelTag.PRIMARY),
             judge_price=self._judge_price(),
-            row_digests=defaultdict(str, found.row_digests),
+            row_digests=found.row_digests,
             human=None
             if human is None
             else HumanScores(

@@ -104,8 +104,6 @@ def _inputs(a: Side, b: Side) -> Iterator[RunDifference]:
     for key in a.manifest.timeouts.keys() & b.manifest.timeouts.keys() - {"agent_workflow_timeout_s"}:
         yield from _differing(key, "throughput", a.manifest.timeouts[key], b.manifest.timeouts[key])
     then, now = a.manifest.inputs, b.manifest.inputs
-    if then is None or now is None:
-        return
     for table in dict.fromkeys((*then, *now)):
         here, there = then.get(table, {}), now.get(table, {})
         if table in _BY_NAME:

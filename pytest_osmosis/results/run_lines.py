@@ -36,7 +36,7 @@ MEMBERS: Mapping[str, tuple[str, str]] = {
     "status": ("string", "`finished`, `failed`, `skipped` (taken out by its Grader), or `pending` (begun, not ended)"),
     "outcome": (
         "string",
-        "`passed`, `failed`, `error`, `skipped`, `pending`, or `scored` if the thresholds are not known",
+        "`passed`, `failed`, `error`, `skipped` or `pending`",
     ),
     "passed": (
         "boolean",
@@ -73,7 +73,7 @@ class RunLines:
     """The lines on the runs of a stored eval run."""
 
     run: StoredEvalRun
-    _rule: PassRule | None
+    _rule: PassRule
     _prices: Mapping[ModelTag, Price | None]
     _records: Mapping[RunId, RunRecord]
     _positions: Positions
@@ -101,7 +101,6 @@ class RunLines:
         prompt, own = _split(messages, rollout.get("n_prompt", 0))
         usage, price = record.usage or {}, self._prices.get(run.model)
         errors = {name: error.message for name, error in record.scorer_errors.items()}
-        measured = rule is not None and record.status in ("finished", "failed") and rule.measured(record)
         return {
             "eval": manifest.eval,
             "eval_run": self.run.directory.name,
@@ -112,10 +111,10 @@ class RunLines:
             "run_index": run.index,
             "row_digest": self._digests.get(run.row),
             "status": record.status,
-            "outcome": _outcome(record, rule),
-            "passed": rule.passed(record) if measured and rule is not None else None,
+            "outcome": record.status if record.status == "pending" else kind_of(record, rule),
+            "passed": rule.passed(record) if rule.measured(record) else None,
             "success": None if record.status == "pending" else record.status != "failed",
-            "boundary": record.boundary if rule is None else rule.boundary(record),
+            "boundary": rule.boundary(record),
             "error": record.error or "; ".join(f"{name}: {text}" for name, text in errors.items()) or None,
             "scores": dict(record.scores) if record.status == "finished" else {},
             "errors": errors,
@@ -160,12 +159,6 @@ def read_run_lines(run: StoredEvalRun) -> RunLines:
         found.positions,
         row_digests_of(run, found),
     )
-
-
-def _outcome(record: RunRecord, rule: PassRule | None) -> str:
-    if rule is None or record.status == "pending":
-        return {"finished": "scored", "failed": "error"}.get(record.status, record.status)
-    return kind_of(record, rule)
 
 
 def _split(messages: Sequence[object], n_prompt: int) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:

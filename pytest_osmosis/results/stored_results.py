@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_osmosis.errors import JournalError
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import event_at, replay_with_positions
@@ -25,9 +26,7 @@ from pytest_osmosis.results.judge_totals import PriceOf
 from pytest_osmosis.results.publish import MANY, published, published_head
 from pytest_osmosis.results.published_results import results_of
 from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_row_digests
-from pytest_osmosis.results.read_back import (
-    price_of,
-)
+from pytest_osmosis.results.read_back import price_of
 from pytest_osmosis.results.results import EvalDescription, ModelResults, Results
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import Verdict
@@ -43,15 +42,14 @@ POSITION = "position"
 class StoredResults:
     """All that a run directory says about its eval run.
 
-    `results` holds all selected runs, or those that ended if it `is_from_journal`. It is None if the thresholds are not
-    known, because an earlier version wrote the manifest and there are no results. `costs_usd` holds the known costs.
+    `results` holds all selected runs, or those that ended if it `is_from_journal`. `costs_usd` holds the known costs.
     `begun` are the runs that had begun and not ended. `document` is the published object, `replayed` the journal.
     """
 
     run: StoredEvalRun
     lifecycle: Lifecycle
     records: Sequence[RunRecord]
-    results: Results | None
+    results: Results
     document: Mapping[str, Any]
     costs_usd: Mapping[RunId, float]
     begun: Sequence[RunId] = ()
@@ -125,8 +123,7 @@ class Replayed(NamedTuple):
 
     `loaded` is the last event about the code that scores, `ended` that of the last session if it ended. `digests` are
     the published ones of rows, as the events say them. `facts` are those that results need besides, as the last session
-    wrote them that performed all runs of the one before; empty in journals of earlier versions. `session_ms`
-    is the time of each session.
+    wrote them that performed all runs of the one before. `session_ms` is the time of each session.
     """
 
     ledger: Ledger
@@ -139,7 +136,7 @@ class Replayed(NamedTuple):
 
     @property
     def row_digests(self) -> Mapping[int, str]:
-        """The published digests of rows, by index; an earlier version did not write them."""
+        """The published digests of rows, by index."""
         return {int(row): digest for row, digest in self.digests.items()}
 
 
@@ -191,7 +188,7 @@ class Replaying:
                 self._loaded, now = event, event.get("result_facts", NOTHING)
                 self._facts = self._facts if self._facts and now.get("is_part") else now
             case "rows":
-                self._digests.update(event.get("digests", NOTHING))
+                self._digests.update(event["digests"])
             case "ended":
                 self._ended = event
 
@@ -224,20 +221,16 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed, *, 
     reason = {} if lifecycle.reason is None else {"stop_reason": lifecycle.reason}
     end = {"status": lifecycle.status, **reason, "stopped_by": lifecycle.stopped_by}
     publish = published if with_rows else published_head
-    document = {} if made is None else {**publish(made), **end}
-    costs = {} if made is None else made.costs_usd
-    return StoredResults(run, lifecycle, ended, made, document, costs, begun, True, found)
+    return StoredResults(run, lifecycle, ended, made, {**publish(made), **end}, made.costs_usd, begun, True, found)
 
 
-def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed, why: str) -> Results | None:
+def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed, why: str) -> Results:
     """Return the results of the runs that ended. Its gates are not decided, for the reason `why`."""
     manifest = run.manifest
     pass_rule = pass_rule_of(run, None, found.ledger.scorers)
-    if pass_rule is None:
-        return None
     own, of_baseline = ([record for record in ended if record.run.is_baseline == is_one] for is_one in (False, True))
     by_function, overall = results.summarize(own, pass_rule, manifest.subject.n)
-    other, digests = manifest.baseline, found.row_digests
+    other = manifest.baseline
     return Results(
         description=EvalDescription(manifest.eval, manifest.subject.model, manifest.subject.n, manifest.subject.extra),
         pass_rule=pass_rule,
@@ -253,7 +246,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Repla
         if manifest.cassette is None
         else CassetteUse(manifest.cassette["mode"], manifest.cassette["path"]),
         price=_price(run, ModelTag.PRIMARY),
-        row_digests={record.run.row: digests.get(record.run.row, "") for record in ended},
+        row_digests=_digests_of(run, ended, found),
         judge_price=_judge_price_of(run),
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
         n_planned=manifest.plan.n_runs,
@@ -268,17 +261,21 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Repla
     )
 
 
+def _digests_of(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed) -> Mapping[int, str]:
+    digests = found.row_digests
+    for record in ended:
+        if record.run.row not in digests:
+            raise JournalError(f"{run.directory.journal}: the rollout of {record.run} is stored, but not its row")
+    return digests
+
+
 def pass_rule_of(
     run: StoredEvalRun, published_results: PublishedResults | PublishedSettings | None, scorers: Sequence[str]
-) -> PassRule | None:
-    """Return the rule by which runs pass that `scorers` scored, None if the thresholds are not known."""
+) -> PassRule:
+    """Return the rule by which runs pass that `scorers` scored."""
     if published_results is not None:
         return replace(published_results.pass_rule, scorers=tuple(scorers))
-    rule = run.manifest.pass_rule
-    if rule is None:
-        return None
-    pass_rule = PassRule.of(scorers, rule)
-    return pass_rule if {*pass_rule.deciding} <= {*scorers} else None
+    return PassRule.of(scorers, run.manifest.pass_rule)
 
 
 def cost_of(run: StoredEvalRun, published_results: PublishedResults | None, record: RunRecord) -> float | None:

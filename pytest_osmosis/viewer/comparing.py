@@ -53,10 +53,7 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
         only_a=[],
         only_b=[],
     )
-    try:
-        sides = side_of("A", a.stored), side_of("B", b.stored)
-    except OsmosisError as error:
-        return {**page, "problem": str(error)}
+    sides = side_of("A", a.stored), side_of("B", b.stored)
     page["differs"] = [cast(DifferenceShape, each._asdict()) for each in run_differences(*sides)]
     page["config_diff"] = config_diff(*sides)
     try:

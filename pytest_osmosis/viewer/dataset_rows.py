@@ -45,10 +45,6 @@ def dataset_rows(run: StoredEvalRun, rows: Sequence[int]) -> DatasetRows:
         )
         is_kept = path == run.directory.rows
         if not is_kept and manifest.dataset_sha256 != dataset.digest():
-            if manifest.dataset_sha256 is None:
-                return DatasetRows(
-                    problem=f"it is not known whether {name} has changed since, as an earlier version ran"
-                )
             return DatasetRows(problem=f"{name} has changed since the eval run began")
         return _rows(dataset, rows, is_kept=is_kept)
     except (OsmosisError, IndexError) as error:

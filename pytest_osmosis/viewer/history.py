@@ -67,12 +67,8 @@ def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
 
 def past_run_of(row: RunRow, stored: StoredResults, prompts: Prompts) -> PastRun:
     """Return an eval run that was read already, for a history."""
-    plan = stored.document.get("provenance", {}).get("plan_digest", stored.run.manifest.plan_digest)
-    try:
-        side = side_of("", stored)
-    except OsmosisError as error:
-        return PastRun(row, plan, (), prompts, str(error))
-    return PastRun(row, plan, side.row_runs(side.row_digests), prompts)
+    plan = stored.document["provenance"].get("plan_digest", stored.run.manifest.plan_digest)
+    return PastRun(row, plan, side_of("", stored).row_runs(), prompts)
 
 
 def _known(rows: Sequence[RowRuns]) -> list[RowRuns]:

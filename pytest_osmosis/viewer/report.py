@@ -109,7 +109,7 @@ def _tables(read: Sequence[_Read]) -> list[list[EntryRow]]:
     names = {each.name for each in read}
     tables: dict[tuple[str, ...], EntryTable] = {}
     for each in read:
-        if each.stored.results is not None and (place := each.stored.results.among) is not None:
+        if (place := each.stored.results.among) is not None:
             runs = tuple(entry.run for entry in place.table.entries)
             if names.issuperset(runs):
                 tables[runs] = place.table
@@ -122,9 +122,9 @@ def _tables(read: Sequence[_Read]) -> list[list[EntryRow]]:
 
 
 def _comparable(stored: StoredResults) -> Results | None:
-    """Return the results of an eval run for a table, None if it has none, or its rows cannot be recognised."""
+    """Return the results of an eval run for a table, None if no run of it has ended."""
     results = stored.results
-    if results is None or not results.records or not all(results.row_digests.values()):
+    if not results.records:
         return None
     name = stored.run.directory.name
     named = replace(results, description=replace(results.description, name=name))

@@ -20,7 +20,7 @@ from pytest_osmosis.results.rebuild import FACTS
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
-from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule
+from pytest_osmosis.verdicts.pass_rule import PassRule
 from pytest_osmosis.viewer.dataset_rows import DatasetRows
 from pytest_osmosis.viewer.figures import curves_of, functions_of
 from pytest_osmosis.viewer.rerun_command import rerun_command
@@ -38,7 +38,6 @@ from pytest_osmosis.viewer.slices import slices_of
 OUTCOMES: Sequence[Outcome] = get_args(Outcome)
 BOUNDARIES: Sequence[str] = get_args(Boundary)
 ERROR_CHARS = 300
-NO_THRESHOLDS = "the manifest, which an earlier version wrote, holds no thresholds: nothing is known about what passed"
 
 
 def run_page(
@@ -85,7 +84,7 @@ def runs_of(stored: StoredResults) -> list[RunId]:
 
 
 def _runs(stored: StoredResults) -> set[RunId]:
-    if not stored.is_from_journal and stored.results is not None:
+    if not stored.is_from_journal:
         return {record.run for record in stored.results.all_records}
     return {*_planned(stored), *stored.replayed.ledger.records}
 
@@ -97,7 +96,7 @@ def _planned(stored: StoredResults) -> Iterable[RunId]:
         FACTS(facts)
         if sum(n_rows for _, _, _, n_rows in facts["selected"]) <= MOST_RUNS:
             return set(selected_runs(facts["selected"]))
-    except (ShapeFault, ValueError, TypeError):  # a damaged journal; an earlier version wrote no facts
+    except (ShapeFault, ValueError, TypeError):  # a damaged journal, or no code was loaded
         pass
     return stored.run.manifest.selected.runs()
 
@@ -111,7 +110,7 @@ def _columns(
     finish_reasons: Sequence[int],
 ) -> RunColumns:
     """Return runs in columns. `rows` are the places of rows by their index."""
-    rule = None if stored.results is None else stored.results.pass_rule
+    rule = stored.results.pass_rule
     in_flight = begun if stored.status == "running" else set()
     finished = [record.scores if record.status == "finished" else {} for record in records]
     return RunColumns(
@@ -121,7 +120,7 @@ def _columns(
         outcome=[OUTCOMES.index(_outcome(record, rule, record.run in in_flight)) for record in records],
         boundary=[_boundary(record, rule) for record in records],
         error=errors,
-        scores={name: [scores.get(name) for scores in finished] for name in _functions(stored)},
+        scores={name: [scores.get(name) for scores in finished] for name in rule.scorers},
         metrics=_metrics(records),
         duration_ms=[record.duration_ms if record.rolled else None for record in records],
         tokens=[record.tokens for record in records],
@@ -133,27 +132,20 @@ def _columns(
     )
 
 
-def _functions(stored: StoredResults) -> Sequence[str]:
-    return stored.replayed.ledger.scorers if stored.results is None else stored.results.pass_rule.scorers
-
-
-def _outcome(record: RunRecord, rule: PassRule | None, is_in_flight: bool) -> Outcome:
-    """Return the outcome of a run. Without thresholds nothing is known about what a score means."""
+def _outcome(record: RunRecord, rule: PassRule, is_in_flight: bool) -> Outcome:
     if record.status == "pending":
         return "running" if is_in_flight else "pending"
     if record.status == "skipped":
         return "removed"
-    if rule is None:
-        return "unmeasured" if record.status == "finished" or record.boundary in UNMEASURED else "failed"
     if not rule.measured(record):
         return "unmeasured"
     return "passed" if rule.passed(record) else "failed"
 
 
-def _boundary(record: RunRecord, rule: PassRule | None) -> int:
+def _boundary(record: RunRecord, rule: PassRule) -> int:
     if record.status == "pending":
         return -1
-    boundary = record.boundary if rule is None else rule.boundary(record)
+    boundary = rule.boundary(record)
     return -1 if boundary is None else BOUNDARIES.index(boundary)
 
 
@@ -198,17 +190,17 @@ def _head(
         row=row_of(stored),
         path=shown(stored.run.directory.path),
         models=[manifest.subject.model, *([] if baseline is None else [baseline])],
-        decide=results.pass_rule.decide if results is not None else (manifest.pass_rule or {}).get("decide", "all"),
+        decide=results.pass_rule.decide,
         circumstances=_plain(circumstances(stored)),
         remarks=_plain(remarks(stored)),
-        verdict=[NO_THRESHOLDS] if results is None else _plain(verdict_lines(results)),
-        account=[] if results is None else _plain(account_lines(results)),
-        gates=[GateShape(gate=gate["gate"], state=gate["state"]) for gate in stored.document.get("gates", ())],
-        functions=[] if results is None else list(functions_of(stored.document, results)),
-        curves=[] if results is None else list(curves_of(results)),
-        slices=[] if results is None else slices_of(results, dataset, rows),
+        verdict=_plain(verdict_lines(results)),
+        account=_plain(account_lines(results)),
+        gates=[GateShape(gate=gate["gate"], state=gate["state"]) for gate in stored.document["gates"]],
+        functions=list(functions_of(stored.document, results)),
+        curves=list(curves_of(results)),
+        slices=slices_of(results, dataset, rows),
         no_slices=dataset.problem,
-        results=None if results is None else {key: each for key, each in stored.document.items() if key not in MANY},
+        results={key: each for key, each in stored.document.items() if key not in MANY},
         outcomes=OUTCOMES,
         boundaries=BOUNDARIES,
         errors=errors,

@@ -19,8 +19,6 @@ def row_of(stored: StoredResults) -> RunRow:
     results, row = stored.results, _begun_row(stored.run)
     row["status"], row["reason"] = stored.status, stored.lifecycle.reason
     row["ended"], row["selected"] = len(stored.records), stored.run.manifest.selected.n_rollouts
-    if results is None:
-        return row
     _add_counts(row, results)
     if not stored.is_from_journal:
         _add_published(row, results, stored.document)

@@ -26,7 +26,8 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.viewer.access import TOKEN_PATH, Access
 from pytest_osmosis.viewer.bundle import read_bundle
-from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError, encoded
+from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError
+from pytest_osmosis.viewer.live import encoded
 from pytest_osmosis.viewer.report_file import OWN_KEYS
 
 THREADS = 16

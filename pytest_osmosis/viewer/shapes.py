@@ -207,8 +207,8 @@ class RunHead(TypedDict):
     slices: Sequence[SlicesShape]
     no_slices: str
     """The reason why there are no slices of columns of the dataset; "" if there are."""
-    results: Mapping[str, Any] | None
-    """results.json without `rows`, `pending` and `changed_rows`; None if nothing is known about what passed."""
+    results: Mapping[str, Any]
+    """results.json without `rows`, `pending` and `changed_rows`."""
     outcomes: Sequence[Outcome]
     boundaries: Sequence[str]
     errors: Sequence[str]

@@ -12,7 +12,7 @@ import pytest
 from pytest_osmosis import cli
 from pytest_osmosis.record.journal import encode
 from tests.cli.real_runs import RealRuns, make_runs
-from tests.cli.stored_runs import LOADED, RESULTS, Cli, Stored
+from tests.cli.stored_runs import LOADED, RESULTS, ROWS, Cli, Stored
 from tests.unit.made import MANIFEST
 
 
@@ -38,7 +38,7 @@ def stored(tmp_path: Path) -> Stored:
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_text(json.dumps(MANIFEST))
         os.utime(folder / "manifest.json", (2_000_000_000 - age_s,) * 2)
-        (folder / "journal.jsonl").write_bytes(b"".join(map(encode, (LOADED, *events))))
+        (folder / "journal.jsonl").write_bytes(b"".join(map(encode, (LOADED, ROWS, *events))))
         if results is not None:
             (folder / "results.json").write_text(results if isinstance(results, str) else json.dumps(results))
         return folder

@@ -20,7 +20,12 @@ MESSAGES = [
     {"role": "tool", "tool_call_id": "c1", "content": "2"},
     {"role": "assistant", "content": "two\n\x1b[31mred"},
 ]
-LOADED = {"ev": "loaded", "scorers": ["rewards:exact", "rewards:style"]}
+LOADED = {"ev": "loaded", "scorers": ["rewards:exact", "rewards:style"], "digests": {}}
+ROWS = {
+    "ev": "rows",
+    "rows": {str(row): ["p", "w"] for row in range(9)},
+    "digests": {str(row): f"{row:016x}" for row in range(9)},
+}
 ROLLOUT = {
     "ev": "rollout",
     "row": 3,

@@ -211,7 +211,7 @@ def test_what_cannot_be_compared_says_why(typed: Cli, stored: Stored) -> None:
     )
     said = typed("runs", "compare", "x-2026", "broken", fails=1)
     assert "of 1 common row, none was measured in both (A measured 2 of 2 runs; B measured 0 of 2 runs)" in said
-    assert "without the thresholds" in typed("runs", "compare", "killed", "x-2026", fails=1)
+    assert typed("runs", "compare", "killed", "x-2026", fails=1) == "nothing can be compared: no run of A ended\n"
     assert "are the same eval run; name two" in typed("runs", "compare", "x-20260102T000000Z-aaaaaa", "x-2026", fails=1)
     assert 'run "x~7": not found in .osmosis/runs; there are 4 of the eval "x"' in typed(
         "runs", "compare", "x~7", "x", fails=1

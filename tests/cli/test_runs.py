@@ -11,13 +11,14 @@ import pytest
 from tests.cli.stored_runs import RESULTS, Cli, Stored
 from tests.unit.made import MANIFEST
 
+ENDED = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished", "reason": None}
 GATE = {"gate": "pass_rate >= 0.7", "state": "holds"}
 
 
 def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
     stored("old", age_s=4)
     stored("killed", results=None, age_s=3)
-    stored("torn", results="{", age_s=2)
+    stored("torn", ENDED, results="{", age_s=2)
     summary = {**RESULTS["summary"], "cost_unknown": 1}
     begun = {**summary, "total_rows": 8, "pending": 1986}
     stopped = {"status": "failed", "stop_reason": "401", "stopped_by": "systemic", "partial": True}
@@ -74,7 +75,7 @@ def test_runs_of_one_eval(typed: Cli, stored: Stored) -> None:
 def test_runs_as_json(typed: Cli, stored: Stored) -> None:
     code = {"git_commit": "1f3a" * 10, "git_dirty": True}
     stored("x-1", results={**RESULTS, "gates": [GATE], "provenance": {**RESULTS["provenance"], **code}})
-    stored("torn", results="{")
+    stored("torn", ENDED, results="{")
     page = json.loads(typed("runs", "--json"))
     torn, run = sorted(page["runs"], key=lambda run: run["name"])
     assert (run["status"], run["passed"], run["counted"], run["gates"]) == ("finished", 1, 2, ["holds"])

@@ -82,13 +82,12 @@ def test_show_names_the_bound_that_a_scored_rollout_met(typed: Cli, stored: Stor
     assert "  met [limits.rollout] tokens = 1000: the model was not asked again" in typed("show", "row3-run1")
 
 
-def test_show_of_a_killed_eval_says_that_thresholds_are_not_known(typed: Cli, stored: Stored) -> None:
-    stored("x-1", ROLLOUT, SCORE, results=None)
+def test_show_of_a_killed_eval_judges_by_the_thresholds_of_its_manifest(typed: Cli, stored: Stored) -> None:
+    scored = {**SCORE, "scores": {"rewards:exact": 0.25, "rewards:style": 1.0}, "errors": {}}
+    stored("x-1", ROLLOUT, scored, results=None)
     lines = typed("show", "row3-run1").splitlines()
-    assert lines[0] == (
-        "x-1 row3-run1: scored; the eval ended before it wrote results, so the thresholds are not known"
-    )
-    assert lines[2] == "  rewards:exact 0.25"
+    assert lines[0] == "x-1 row3-run1: did not pass"
+    assert lines[2] == "  rewards:exact 0.25 < 1"
 
 
 def test_show_of_a_run_that_never_ran(typed: Cli, stored: Stored) -> None:
@@ -221,6 +220,17 @@ def without_results(stored: Stored) -> Path:
     return folder
 
 
+def test_an_eval_run_that_was_killed_before_its_code_was_loaded_has_no_runs(typed: Cli, stored: Stored) -> None:
+    folder = without_results(stored)
+    (folder / "journal.jsonl").write_bytes(b"")
+    said = typed("show")
+    assert said.startswith("x-1: failed, 0 of 4 planned runs ended\n")
+    assert "pass_rate >= 0.7: not decided (the eval run did not end)" in said
+    page = json.loads(typed("show", "--json"))
+    assert (page["runs"], page["results"]["summary"]["total_runs"]) == ([], 0)
+    assert json.loads(typed("runs", "export", "x-1"))["summary"]["total_runs"] == 0
+
+
 def test_an_eval_run_that_was_killed_is_shown_from_its_journal(typed: Cli, stored: Stored) -> None:
     without_results(stored)
     said = typed("show")
@@ -244,14 +254,6 @@ def test_an_eval_run_that_is_still_going_is_shown_so_far(typed: Cli, stored: Sto
         assert json.loads(typed("show", "--json"))["status"] == "running"
     finally:
         journal.close()
-
-
-def test_a_manifest_of_an_earlier_version_has_no_thresholds(typed: Cli, stored: Stored) -> None:
-    stored("x-1", *answered(0, "two", 0.25), {**ROLLOUT, "boundary": "agent", "error": "KeyError: 1"}, results=None)
-    said = typed("show")
-    assert "holds no thresholds: nothing is known about what passed\n1 run scored, 1 not scored\n" in said
-    assert "  row3-run1  agent: KeyError: 1\n" in said
-    assert json.loads(typed("show", "--json"))["runs"][0]["outcome"] == "scored"
 
 
 # -- JSON --------------------------------------------------------------------------------------------------
@@ -305,7 +307,7 @@ def test_results_outlive_a_journal_without_their_runs(typed: Cli, stored: Stored
 
 
 def test_events_of_a_later_version_are_passed_over(typed: Cli, stored: Stored) -> None:
-    later = [{"ev": "rows", "rows": {}, "row": 3}, {"ev": "dream", "row": "x"}, {**SCORE, "dream": [1]}]
+    later = [{"ev": "rows", "rows": {}, "digests": {}, "row": 3}, {"ev": "dream", "row": "x"}, {**SCORE, "dream": [1]}]
     stored("x-1", ROLLOUT, SCORE, *later)
     assert typed("show", "row3-run1").startswith("x-1 row3-run1: did not pass")
     assert typed("show").startswith("x-1: finished\n")

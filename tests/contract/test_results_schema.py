@@ -295,7 +295,10 @@ BY_SOURCE = {"metrics", "fields"}
 
 
 def test_an_unknown_key_is_invalid_in_every_object(evaluate: Evaluate) -> None:
-    results = {**evaluate(), "pending": [{"row_index": 0, "run_index": 0, "reason": None}]}
+    results = {
+        **evaluate(),
+        "pending": [{"row_index": 0, "row_digest": "0" * 16, "run_index": 0, "reason": None, "started": False}],
+    }
     places = list(objects_in(results, ()))
     assert len(places) > 10
     for place in places:

@@ -62,7 +62,6 @@ def check_pages(root: Path) -> None:
     for at in range(min(n_runs, MOST_OPENED)):
         answer(lambda at=at: dashboard.conversation(NAME, at))  # type: ignore[misc]
     answer(lambda: dashboard.search(NAME, "text", 0))
-    answer(lambda: dashboard.changes(NAME, 0))
     answer(lambda: dashboard.comparison(NAME, INTACT))
     answer(lambda: dashboard.comparison(INTACT, NAME))
     answer(lambda: dashboard.history("x"))

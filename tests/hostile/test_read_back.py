@@ -66,7 +66,11 @@ def test_damaged_files_that_the_user_names_are_usage_errors(hostile: HostileWork
     misshapen = with_checksum(b'{"ev":"rollout","row":0,"run":0,"attempt":1,"ms":NaN}')
     other_scores = re.sub(rb'("scores":\{"[^"]+":)\d', rb"\g<1>9", good["journal.jsonl"])
     cases = [
-        ("manifest.json", DAMAGES["another version"], "manifest.json: schema_version: must be one of 1, got 99"),
+        (
+            "manifest.json",
+            DAMAGES["another version"],
+            "manifest.json: has schema_version 99, and this version of pytest-osmosis reads 1",
+        ),
         ("manifest.json", DAMAGES["deep"], "manifest.json: is not JSON: it is nested deeper than 500"),
         ("journal.jsonl", misshapen + good["journal.jsonl"], "journal.jsonl:1: not a journal line: NaN is not JSON"),
         ("journal.jsonl", DAMAGES["nul"] + b"\n" + good["journal.jsonl"], "journal.jsonl:1: not a journal line: "),

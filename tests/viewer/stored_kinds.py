@@ -1,4 +1,4 @@
-"""Stored eval runs of every kind, which three real sessions of pytest made, and hands that killed or aged some."""
+"""Stored eval runs of every kind, which three real sessions of pytest made, and hands that killed some."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.record.journal import encode, replay
-from tests.plugin.workspaces import Shell, Workspace, read_json
+from tests.plugin.workspaces import Shell, Workspace
 
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
@@ -111,7 +111,7 @@ def make_kinds(root: Path, workspace: Workspace | None = None) -> Mapping[str, P
     kinds = {name: paths[0] for name, paths in found.items() if len(paths) == 1}
     kinds |= {"tests" if "-tests-" in path.name else "whole": path for path in found["x"]}
     assert kinds.keys() == {"whole", "tests", *KINDS}, said.stdout.str()
-    for name in ("killed", "earlier", "going on", "rescored", "never scored again"):
+    for name in ("killed", "going on", "rescored", "never scored again"):
         kinds[name] = _copied(kinds["cut" if name == "going on" else "whole"], name.replace(" ", "-"))
     workspace.run(
         "--osmosis-config=configs/eval/cut.toml", "--osmosis-run=going-on", "--osmosis-set=limits.max_tokens=9999"
@@ -119,7 +119,6 @@ def make_kinds(root: Path, workspace: Workspace | None = None) -> Mapping[str, P
     workspace.write("rewards.py", REWARDS.replace("FACTOR = 1.0", "FACTOR = 0.5"))
     workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-from=rescored")
     _kill(kinds["killed"])
-    _age(kinds["earlier"])
     _rescore_in_part(kinds["never scored again"])
     return kinds
 
@@ -145,24 +144,6 @@ def _is_late(event: Mapping[str, Any]) -> bool:
     """Return True for the last three scores, wherever they are: it is a matter of time what stands between them."""
     is_of_last_row = event["ev"] == "score" and event["row"] == len(ROWS) - 1
     return is_of_last_row and (event["run"] == 1 or "rewards:short" in event["scores"])
-
-
-def _age(folder: Path) -> None:
-    """Leave what a version wrote that knew no thresholds, sessions and published digests, and then was killed."""
-    (folder / "results.json").unlink()
-    manifest = read_json(folder / "manifest.json")
-    for key in ("pass_rule", "gates", "prices", "columns", "dataset_sha256", "inputs", "result_facts"):
-        manifest.pop(key)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-
-    def aged(event: dict[str, Any]) -> dict[str, Any] | None:
-        if event["ev"] in ("began", "ended"):
-            return None
-        for key in ("digests", "result_facts", "rollout_code") if event["ev"] == "loaded" else ("digests", "at"):
-            event.pop(key, None)
-        return event | ({"at": "2026-01-01T00:00:00+00:00"} if event["ev"] == "start" else {})
-
-    (folder / "journal.jsonl").write_bytes(b"".join(_changed(folder, aged)))
 
 
 def _rescore_in_part(folder: Path) -> None:

@@ -27,7 +27,7 @@ from tests.viewer.stored_kinds import KINDS, make_kinds
 
 pytestmark = pytest.mark.slow
 WITH_RESULTS = ("whole", "tests", *KINDS, "going on", "rescored", "never scored again")
-WITHOUT = ("killed", "earlier")
+WITHOUT = ("killed",)
 
 
 @pytest.fixture(scope="module")
@@ -212,20 +212,6 @@ def test_a_killed_eval_run_has_all_its_runs_and_no_rate(opened: OpenRun, kinds: 
     assert {slice["pass_rate"] for each in page["head"]["slices"] for slice in each["slices"]} == {None}
     assert all(page["rows"]["prompt"])
     assert page["rows"]["digest"] == [row["row_digest"] for row in read_json(kinds["whole"] / "results.json")["rows"]]
-
-
-@pytest.mark.parametrize("kind", ["earlier"])
-def test_nothing_passes_and_nothing_fails_where_the_thresholds_are_not_known(opened: OpenRun) -> None:
-    page = opened.page()
-    counts = Counter(run["outcome"] for run in runs_of(page).values())
-
-    assert counts == {"unmeasured": 12}
-    assert page["head"]["results"] is None
-    assert page["head"]["verdict"] == [
-        "the manifest, which an earlier version wrote, holds no thresholds: nothing is known about what passed"
-    ]
-    assert page["runs"]["scores"]["rewards:score"][:4] == [1.0, 1.0, 0.5, 0.5]
-    assert page["head"]["no_slices"].startswith("it is not known whether ")
 
 
 @pytest.mark.parametrize("kind", ["whole"])

@@ -134,7 +134,7 @@ export interface RunHead {
   curves: PassCurve[];
   slices: SlicesShape[];
   no_slices: string;
-  results: Record<string, any> | null;
+  results: Record<string, any>;
   outcomes: ("passed" | "failed" | "unmeasured" | "removed" | "running" | "pending")[];
   boundaries: string[];
   errors: string[];

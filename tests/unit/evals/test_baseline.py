@@ -18,7 +18,7 @@ from tests.unit.made import CONFIG, A, finished, published
 RESULTS = published([finished({A: 1.0}, row) for row in range(2)])
 UPDATE = "write it anew with --osmosis-update-baseline"
 ANOTHER = "name the results.json of a whole run, or write one with --osmosis-update-baseline"
-PENDING = [{"row_index": 0, "run_index": 0, "reason": None}] * 2
+PENDING = [{"row_index": 0, "row_digest": "0" * 16, "run_index": 0, "reason": None, "started": False}] * 2
 
 
 @pytest.fixture
@@ -66,7 +66,10 @@ def summary(**members: Any) -> dict[str, Any]:
     ("content", "text"),
     [
         ("{", f"is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1); {UPDATE}"),
-        ({"schema_version": 2}, f"has schema_version 2; this pytest-osmosis reads 1; {UPDATE}"),
+        (
+            {"schema_version": 2},
+            f"has schema_version 2, and this version of pytest-osmosis reads 1; {UPDATE}",
+        ),
         ({**RESULTS, "partial": "no"}, f"partial: 'no' is not a boolean; {UPDATE}"),
         ({**RESULTS, "partial": True}, f"holds only a part of its eval; {ANOTHER}"),
         ({**RESULTS, "status": "stopped", "stop_reason": "401"}, f"its eval was stopped (401); {ANOTHER}"),

@@ -41,7 +41,9 @@ def eval_run(folder: Path, *events: Mapping[str, Any], **manifest: Any) -> Store
     directory = RunDirectory(folder / ".osmosis/runs/x-1")
     directory.path.mkdir(parents=True)
     directory.manifest.write_text(json.dumps({**MANIFEST, "pass_rule": RULE.to_json(), **manifest}))
-    directory.journal.write_bytes(b"".join(map(encode, ({"ev": "loaded", "scorers": [A]}, *events))))
+    directory.journal.write_bytes(
+        b"".join(map(encode, ({"ev": "loaded", "scorers": [A], "digests": {A: "0"}}, *events)))
+    )
     return stored(directory)
 
 

@@ -152,7 +152,6 @@ def test_rows_that_changed_are_read(stored: Stored) -> None:
         ("last_run", "worse"),
         ("last_run", "better"),
     ]
-    assert read_results(stored(changed(("changed_rows",), ...))).changed_rows == {}
 
 
 def test_keys_of_a_later_version_are_ignored(stored: Stored) -> None:
@@ -172,7 +171,7 @@ def test_keys_of_a_later_version_are_ignored(stored: Stored) -> None:
         ("[" * 100_000, "is not JSON: it is nested deeper than 100"),
         ([], "not results of pytest-osmosis: it has no schema_version"),
         ({"config": {}}, "not results of pytest-osmosis: it has no schema_version"),
-        ({"schema_version": 2}, "has schema_version 2; this pytest-osmosis reads 1"),
+        ({"schema_version": 2}, "has schema_version 2, and this version of pytest-osmosis reads 1"),
         ({"schema_version": 1}, "lacks "),
         (changed(("rows", 3, "runs", 0, "success"), "no"), "rows[3].runs[0].success: 'no' is not a boolean"),
         (changed(("rows", 1, "runs", 1, "passed"), "no"), "rows[1].runs[1].passed: 'no' is not a boolean"),
@@ -228,7 +227,13 @@ ROW = RESULTS["rows"][1]
         (changed((*RUN, "run_index"), 0), "rows[1].runs[1]: row1-run0 is there already, as runs[0]"),
         (changed(("rows", 3), ROW), "rows[3]: row 1 is there already, as rows[1]"),
         (changed(("rows", 1), ...), "summary.finished is 6, but the file holds 4 such runs"),
-        (changed(("pending",), [{"row_index": 9, "run_index": 0, "row_digest": "0" * 16, "reason": None}]), PENDING),
+        (
+            changed(
+                ("pending",),
+                [{"row_index": 9, "run_index": 0, "row_digest": "0" * 16, "reason": None, "started": False}],
+            ),
+            PENDING,
+        ),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(

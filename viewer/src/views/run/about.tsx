@@ -6,7 +6,7 @@ import { escaped } from "../conversation/escapes";
 
 export function About({ page }: { page: RunPage }) {
   const { head } = page;
-  const results = Object.entries(head.results ?? {});
+  const results = Object.entries(head.results);
   const isFolded = (value: unknown) => typeof value === "object" && value !== null && Object.keys(value).length > 0;
   return (
     <div class="about">
@@ -14,7 +14,6 @@ export function About({ page }: { page: RunPage }) {
       {head.html_conversations !== "all" && (
         <p>{head.html_conversations === "none" ? "This report holds no conversations." : "This report holds the conversations of runs that did not pass."}</p>
       )}
-      {head.results === null && <p class="muted">There are no results: nothing is known about what passed.</p>}
       {results.length > 0 && <h2>Results, without rows</h2>}
       <Facts value={Object.fromEntries(results.filter(([, value]) => !isFolded(value)))} />
       {results.filter(([, value]) => isFolded(value)).map(([key, value]) => (

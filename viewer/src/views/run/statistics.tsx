@@ -106,7 +106,7 @@ function Account({ page }: { page: RunPage }) {
 type Row = [name: string, statistics: Record<string, number | null>];
 
 function Metrics({ page }: { page: RunPage }) {
-  const metrics = (page.head.results?.summary?.metrics ?? {}) as Record<string, unknown>;
+  const metrics = (page.head.results.summary.metrics ?? {}) as Record<string, unknown>;
   const rows = flat(metrics, "");
   if (!rows.length) return null;
   const keys = [...new Set(rows.flatMap(([, values]) => Object.keys(values)))];
@@ -137,7 +137,7 @@ interface Cause {
 }
 
 function Causes({ page }: { page: RunPage }) {
-  const causes = (page.head.results?.summary?.causes ?? []) as Cause[];
+  const causes = (page.head.results.summary.causes ?? []) as Cause[];
   if (!causes.length) return null;
   const columns: Column<Cause>[] = [
     { name: "text", title: "Error", isHead: true, class: "cause-text", cell: (cause) => escaped(cause.text) },
