@@ -247,22 +247,6 @@ _DIGEST_OF_ROW = re.compile(r' *\{"row_index": ([0-9]{1,18}), "row_digest": "([0
 """The beginning of a row's line, as it is written."""
 
 
-def read_row_digests(path: Path) -> dict[int, str]:
-    """Return the digests of the rows of results by index, and parse no row if the file is as it was written.
-
-    Raises `ResultsError` if the file cannot be read.
-    """
-    digests: dict[int, str] = {}
-    try:
-        with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
-            for line in file:
-                if found := _DIGEST_OF_ROW.match(line):
-                    digests[int(found[1])] = found[2]
-    except (FileFault, OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
-    return digests or {row.index: row.digest for row in read_earlier_results(path).rows}
-
-
 def read_row_runs(path: Path) -> list[RowRuns]:
     """Return the rows of earlier results with the runs of the eval's own model, as `PublishedResults.row_runs` does.
 

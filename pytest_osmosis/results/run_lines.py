@@ -18,7 +18,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
 from pytest_osmosis.results.read import read_settings
 from pytest_osmosis.results.read_back import price_of
-from pytest_osmosis.results.stored_results import Positions, pass_rule_of, replayed, row_digests_of
+from pytest_osmosis.results.stored_results import Positions, pass_rule_of, replayed
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.outlet import ascii_json
 from pytest_osmosis.text.redaction import Redaction
@@ -157,7 +157,7 @@ def read_run_lines(run: StoredEvalRun) -> RunLines:
         manifest_prices if settings is None else settings.prices,
         records,
         found.positions,
-        row_digests_of(run, found),
+        found.row_digests,
     )
 
 

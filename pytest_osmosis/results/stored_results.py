@@ -25,7 +25,7 @@ from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.judge_totals import PriceOf
 from pytest_osmosis.results.publish import MANY, published, published_head
 from pytest_osmosis.results.published_results import results_of
-from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_row_digests
+from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results
 from pytest_osmosis.results.read_back import price_of
 from pytest_osmosis.results.results import EvalDescription, ModelResults, Results
 from pytest_osmosis.text.paths import shown
@@ -195,14 +195,6 @@ class Replaying:
 
 def _key(event: Event) -> tuple[str, RunId, int]:
     return event["ev"], RunId.of(event), event["attempt"]
-
-
-def row_digests_of(run: StoredEvalRun, found: Replayed) -> Mapping[int, str]:
-    """Return the published digests of an eval run's rows, by index, as far as they are known: `found` is its journal.
-
-    Raises `ResultsError` if it has results that cannot be read.
-    """
-    return found.row_digests if run.results is None else read_row_digests(run.results)
 
 
 # -- without results ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.stored_results import StoredResults, read_stored, row_digests_of, stored_now
+from pytest_osmosis.results.stored_results import StoredResults, read_stored, stored_now
 from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
 from pytest_osmosis.viewer.ended_journal import EndedJournal
 from pytest_osmosis.viewer.journal_index import JournalIndex, JournalSlices
@@ -58,8 +58,7 @@ class OpenRun:
 
     def page(self) -> RunPage:
         """Return the page on all that was read."""
-        digests = row_digests_of(self.stored.run, self.index.found)
-        return run_page(self.stored, self.runs, digests, self.prompts, self.dataset, self.index.begun)
+        return run_page(self.stored, self.runs, self.prompts, self.dataset, self.index.begun)
 
     @property
     def dataset(self) -> DatasetRows:

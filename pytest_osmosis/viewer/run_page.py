@@ -43,12 +43,11 @@ ERROR_CHARS = 300
 def run_page(
     stored: StoredResults,
     runs: Sequence[RunId],
-    digests: Mapping[int, str],
     prompts: Mapping[int, str],
     dataset: DatasetRows,
     begun: Collection[RunId],
 ) -> RunPage:
-    """Return the page of an eval run. `digests` and `prompts` are by row, `begun` are runs of the last session."""
+    """Return the page of an eval run. `prompts` are by row, `begun` are runs of the last session."""
     places = {row: place for place, row in enumerate(dict.fromkeys(run.row for run in runs))}
     known = {record.run: record for record in stored.records}
     others = stored.replayed.ledger.records
@@ -59,7 +58,7 @@ def run_page(
         head=_head(stored, dataset, list(places), errors.all, finish_reasons.all),
         rows=RowColumns(
             index=list(places),
-            digest=[digests.get(row, "") for row in places],
+            digest=[stored.results.row_digests.get(row, "") for row in places],
             prompt=[prompts.get(row, "") for row in places],
         ),
         runs=_columns(stored, records, places, begun, errors.places, finish_reasons.places),

@@ -144,6 +144,7 @@ MANIFEST: Mapping[str, Any] = {
         "named": [],
         "granularity": "run",
         "baseline": False,
+        "steps": [],
     },
     "subject": {
         "model": "demo/arithmetic",
