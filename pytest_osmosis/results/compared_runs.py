@@ -98,7 +98,7 @@ class Side:
         return sum(map(self._is_measured, self.own_records))
 
     def row_runs(self) -> list[RowRuns]:
-        """Return the runs of each row, without those that a grader took out."""
+        """Return the runs of each row of known digest, without those that a grader took out."""
         return [
             RowRuns(
                 row,
@@ -106,6 +106,7 @@ class Side:
                 [self._passed(record) for record in records if record.status != "skipped"],
             )
             for row, records in self.records.items()
+            if row in self.row_digests
         ]
 
     @property

@@ -424,7 +424,7 @@ def _pending(results: Results, record: RunRecord) -> dict[str, Any]:
     }
     return {
         "row_index": run.row,
-        "row_digest": results.row_digests[run.row],
+        **({"row_digest": results.row_digests[run.row]} if run.row in results.row_digests else {}),
         **({} if human is None else {"human_score": human.by_row.get(run.row)}),
         "run_index": run.index,
         **_tag(results, run),

@@ -71,7 +71,9 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         verdicts=verdicts,
         provenance={key: value for key, value in data["provenance"].items() if key != "cassette"},
         price=price_of(config["price"]),
-        row_digests={row["row_index"]: row["row_digest"] for row in (*data["pending"], *data["rows"])},
+        row_digests={
+            row["row_index"]: row["row_digest"] for row in (*data["pending"], *data["rows"]) if "row_digest" in row
+        },
         human=_human_scores(data),
         previous=None if previous is None else previous_of(previous, n_rows, changed.get("last_run", ())),
         comparison=None

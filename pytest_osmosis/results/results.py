@@ -285,10 +285,13 @@ class Results:
         return [compared for compared in (before, self.previous, self.comparison) if compared is not None]
 
     def row_runs(self, model: ModelResults | None = None) -> list[RowRuns]:
-        """Return the runs of each row, in order, without those that a grader took out."""
+        """Return the runs of each row that the dataset still has, in order, without those that a grader took out."""
         records = self.records if model is None else model.records
         rows = by_row([record for record in records if record.status != "skipped"])
-        return [RowRuns(row, self.row_digests[row], list(map(self._passed, records))) for row, records in rows.items()]
+        digests = self.row_digests
+        return [
+            RowRuns(row, digests[row], list(map(self._passed, each))) for row, each in rows.items() if row in digests
+        ]
 
     def _passed(self, record: RunRecord) -> bool | None:
         measured = record.status != "pending" and self.pass_rule.measured(record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import RewardError
-from pytest_osmosis.results import read
+from pytest_osmosis.results import published_results, read
+from pytest_osmosis.results.compared_runs import read_side
 from pytest_osmosis.results.read import (
     PublishedResults,
     _open,
@@ -28,7 +30,19 @@ from pytest_osmosis.results.read import (
 )
 from pytest_osmosis.verdicts.comparison import compare
 from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair, Passes, RowRuns
-from tests.unit.made import BROKE, A, failed, finished, of_baseline, published, removed
+from tests.unit.made import (
+    BROKE,
+    CONFIG,
+    PROVENANCE,
+    A,
+    failed,
+    finished,
+    of_baseline,
+    pending,
+    published,
+    removed,
+    results_of,
+)
 
 NOTES = RunNotes({"rollout": {"turns": 3.0}, A: {"f1": 0.5}}, {A: "close"}, {"rollout": '{"plan":["a",{"b":1}]}'})
 RECORDS = [
@@ -152,6 +166,18 @@ def test_rows_that_changed_are_read(stored: Stored) -> None:
         ("last_run", "worse"),
         ("last_run", "better"),
     ]
+
+
+def test_a_row_that_the_dataset_lacks_by_now_is_compared_with_no_other(stored: Stored) -> None:
+    """A rescoring leaves such rows: their runs are pending, and nobody knows their content."""
+    made = results_of([finished({A: 1.0}), pending(7)], extra=CONFIG)
+    without = replace(made, row_digests={0: made.row_digests[0]})
+    path = stored({**without.to_json(), "provenance": PROVENANCE})
+    again = published_results.results_of(read_results(path))
+
+    assert [row.row_index for row in without.row_runs()] == [0]
+    assert [row.row_index for row in again.row_runs()] == [0]
+    assert [row.row_index for row in read_side("A", path.parent, path.name).row_runs()] == [0]
 
 
 def test_keys_of_a_later_version_are_ignored(stored: Stored) -> None:
