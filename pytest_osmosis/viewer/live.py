@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from threading import Lock
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any
 
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -24,7 +24,7 @@ from pytest_osmosis.viewer.shapes import SearchHits
 MOST_OPEN = 8
 """Eval runs that are kept in memory; of 20,000 rollouts, each takes some 60 MB."""
 RESTS = 4
-"""After a page was made, it stays as it is for this many times as long."""
+"""After a page was made, it stays as it is for this many times the CPU time that this took."""
 SEARCH_S = 0.25
 """The time that one request may search; the browser asks for the rest."""
 
@@ -97,11 +97,10 @@ class LiveRun:
         self._version = None  # what cannot be read now is read again at the next look
         with self._journal:
             self._open.read_journal()
-        began = monotonic()
+        began = thread_time()
         self._open.take()
         self._page = encoded(self._open.page())
-        ended = monotonic()
-        self._rests_until = ended + RESTS * (ended - began)
+        self._rests_until = monotonic() + RESTS * (thread_time() - began)
         self._version = version
 
 

@@ -69,23 +69,24 @@ def test_a_page_of_which_nothing_has_changed_is_not_made_again(going_on: RunInPr
 def test_a_page_that_took_long_stays_as_it_is_for_a_while(
     going_on: RunInProgress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 1000.0
+    now, cpu_s = 1000.0, 0.0
     monkeypatch.setattr("pytest_osmosis.viewer.live.RESTS", 4)
     monkeypatch.setattr("pytest_osmosis.viewer.live.monotonic", lambda: now)
+    monkeypatch.setattr("pytest_osmosis.viewer.live.thread_time", lambda: cpu_s)
     made = OpenRun.page
 
     def slowly(run: OpenRun) -> RunPage:
-        nonlocal now
-        now += 2.0
+        nonlocal cpu_s
+        cpu_s += 2.0
         return made(run)
 
     monkeypatch.setattr(OpenRun, "page", slowly)
     live = LiveRun(going_on.directory)
     first = live.page()
     going_on.append(12)
-    now = 1009.5
+    now = 1007.5
     assert live.page() is first
-    now = 1010.0
+    now = 1008.0
     assert live.page() != first
 
 
