@@ -19,14 +19,12 @@ from http import HTTPStatus
 from typing import Any
 
 import aiohttp
-from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError
+from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.answer_bodies import TooLarge, UnfitAnswer
 from pytest_osmosis.models.error_bodies import ErrorBody, error_in, read_error
 from pytest_osmosis.models.proxies import proxy_of
 from pytest_osmosis.models.statuses import client_error
-from pytest_osmosis.models.targets import MESSAGE_SHARE
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import one_line, shortened
 
@@ -46,8 +44,6 @@ UNREACHABLE = (
 )
 VERSION = re.compile(r"/v\d+[a-z]*\d*(/|$)")
 """The part of an address that names a version of the API, as nearly every server's has: /v1, /v1beta."""
-TLS_ALERT = "\\x15\\x03"
-"""The first bytes of an answer over TLS to a request without it, as aiohttp quotes them."""
 TLS_ONLY = ("plain http request was sent to https port", "http request to an https server", "plain http to an ssl")
 """The answers of nginx, Go and Apache to a request without TLS where they expect it, all with status 400."""
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
@@ -59,7 +55,8 @@ OF_REQUESTS = {
     "text.verbosity": "verbosity",
 }
 """Our keys for those of the requests of OpenAI's APIs."""
-HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")  # the same in httpx, which may be missing
+HTTP_UNREACHABLE = ("ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL")
+"""The same in httpx, which may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,9 @@ class Failures:
         if 300 <= status < 400:
             return self._redirect(status, answered, headers.get("location", ""))
         if status == 400 and self._is_plain and any(text in body.lower() for text in TLS_ONLY):
-            return self.tls(status)
+            secure = self.base_url.replace("http:", "https:", 1)
+            text = f'{self.base_url} answers with TLS: set {self.address_key} to "{secure}"'
+            return ModelError(text, status=status, systemic="until_success")
         return self._error(answered, status, read_error(body), retry_after_s(headers, now))
 
     def of_exception(self, error: BaseException) -> ModelError:
@@ -90,8 +89,6 @@ class Failures:
         for each in causes:
             if isinstance(each, ModelError):
                 return each
-            if isinstance(each, UnfitAnswer):
-                return self._unfit(each)
         cause = causes[-1]
         text = _text_of(cause)
         reason = self._shown(text or type(cause).__name__, MAX_MESSAGE)
@@ -99,33 +96,17 @@ class Failures:
             plain = self.base_url.replace("https:", "http:", 1)
             text = f'{self.base_url} answers without TLS: set {self.address_key} to "{plain}"'
             return ModelError(text, systemic="until_success")
-        if isinstance(cause, BadStatusLine) and self._is_plain and TLS_ALERT in text:
-            return self.tls()
         # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
             why = _why_unreachable(cause, text, "proxy" if self._through_proxy else "server") or reason
             text = f"cannot reach {self.base_url}{self._through_proxy}: {why}"
             return ModelError(text, retryable=True, systemic="until_success")
-        if any(isinstance(each, _http("DecodingError")) for each in causes):
+        if any(isinstance(each, (ContentEncodingError, *_http("DecodingError"))) for each in causes):
             return ModelError(f"the server answered with a body that cannot be unpacked: {reason}", retryable=True)
         if any(isinstance(each, (aiohttp.ClientError, OSError, *_http("RequestError"))) for each in judged):
             return ModelError(f"the connection to {self.base_url}{self._through_proxy} broke: {reason}", retryable=True)
         return ModelError(f"the request to {self.base_url} failed: {type(cause).__name__}: {reason}")
-
-    def _unfit(self, answer: UnfitAnswer) -> ModelError:
-        """Return the error for an answer that was not read. One that is too large is not asked for again: it costs."""
-        text = f"the server answered {_status_text(answer.status)} with {self._shown(answer.text, MAX_MESSAGE)}"
-        if not 300 <= answer.status < 600:
-            return ModelError(text, status=answer.status, retryable=not isinstance(answer, TooLarge))
-        error = self.of_status(answer.status, answer.headers, "", now=datetime.now(UTC))
-        return ModelError(
-            text,
-            status=answer.status,
-            retryable=error.retryable,
-            retry_after_s=error.retry_after_s,
-            systemic=error.systemic,
-        )
 
     def unreadable(self, status: int, body: str, fault: str) -> ModelError:
         """Return the error for a 2xx status with an unreadable body. `fault` completes "... with a body that"."""
@@ -164,8 +145,8 @@ class Failures:
 
     def too_large(self, status: int, content: str) -> ModelError:
         """Return the error for a 2xx body with `content`, which would be as large in the next answer."""
-        share = f"a {MESSAGE_SHARE}th of [model] max_response_mb; raise that if it is right"
-        return ModelError(f"the server answered {status} with {content}, {share}", status=status)
+        text = f"the server answered {status} with {content}; raise [model] max_response_mb if that is right"
+        return ModelError(text, status=status)
 
     def broken_off(self, status: int) -> ModelError:
         """Return the error for an answer that the server did not finish, and does not say why."""
@@ -201,12 +182,6 @@ class Failures:
         target = f' to "{self._shown(location, MAX_BODY)}"' if location else ""
         reason = f"{answered} at {self._shown_url()}, a redirect{target}, which is not followed"
         text = f"{reason}: set {self.address_key} to the model's own address"
-        return ModelError(text, status=status, systemic="until_success")
-
-    def tls(self, status: int | None = None) -> ModelError:
-        """Return the error for a server that expects TLS and got a request without it."""
-        secure = self.base_url.replace("http:", "https:", 1)
-        text = f'{self.base_url} answers with TLS: set {self.address_key} to "{secure}"'
         return ModelError(text, status=status, systemic="until_success")
 
     @property
@@ -306,6 +281,8 @@ def _why_unreachable(cause: BaseException, text: str, who_listens: str) -> str |
     """Return why no connection was made, for the reasons that most people meet."""
     if isinstance(cause, aiohttp.ClientHttpProxyError):
         return f"it answered {_status_text(cause.status)}"
+    if type(cause).__name__ == "ProxyError":  # httpcore's
+        return f"it answered {text}"
     if isinstance(cause, socket.gaierror):
         return "this host name is not known"
     if not isinstance(cause, ConnectionRefusedError) and f"[Errno {errno.ECONNREFUSED}]" not in text:
@@ -327,5 +304,6 @@ def causes_of(error: BaseException, *, implicit: bool = False) -> list[BaseExcep
     link: BaseException | None = error
     while link is not None and all(link is not each for each in chain):
         chain.append(link)
-        link = link.__cause__ or (link.__context__ if implicit else None)
+        is_hidden = type(link).__name__ == "ConnectError"  # httpcore raises it from what happened, and then from None
+        link = link.__cause__ or (link.__context__ if implicit or is_hidden else None)
     return chain

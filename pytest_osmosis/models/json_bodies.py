@@ -10,7 +10,7 @@ from typing import Any
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_text import MAX_DEPTH, TooDeep, read
-from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.models.targets import MESSAGE_SHARE, ModelTarget
 
 MAX_COUNT = 10**9
 """More tokens than any request can have. What a larger number would cost is not worth computing."""
@@ -99,7 +99,9 @@ def check_size(status: int, message: Any, target: ModelTarget, failures: Failure
             rest += (*value, *value.values()) if isinstance(value, dict) else value
         size += 1
     if size > limit:
-        raise failures.too_large(status, f"a message of more than {limit / 2**20:g} MB")
+        raise failures.too_large(
+            status, f"a message of more than {limit / 2**20:g} MB (a {MESSAGE_SHARE}th of the bound on a body)"
+        )
 
 
 def _error_event(text: str) -> dict[str, Any] | None:

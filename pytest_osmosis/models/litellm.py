@@ -19,16 +19,15 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.answer_bodies import MB
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.completions import read_reply, sendable
-from pytest_osmosis.models.connections import SilentConnector, check_ascii
+from pytest_osmosis.models.connections import MB, answer_of, check_ascii
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures, causes_of
-from pytest_osmosis.models.json_bodies import decoded, encoded, json_object, shown
+from pytest_osmosis.models.json_bodies import encoded, json_object
 from pytest_osmosis.models.official_clients import merged
 from pytest_osmosis.models.targets import ModelTarget
-from pytest_osmosis.models.watched_sessions import EXCHANGE, WatchedExchange, watched_session
+from pytest_osmosis.models.watched_sessions import EXCHANGE, WatchedExchange, WatchedSession
 
 A_DAY_S = 86_400.0  # replaces LiteLLM's own timeout, because callers enforce theirs
 HEADERS = ("Authorization", "Content-Type", "User-Agent", "api-key", "x-api-key")
@@ -44,7 +43,7 @@ class LiteLLMModel:
 
     def __init__(self, target: ModelTarget, api_key: str | None) -> None:
         self._litellm = _imported()
-        _watch_sessions(target.max_response_mb * MB // SHARE)
+        _watch_sessions()
         self._target = target
         self._api_key = api_key
         self._takes_seed = _takes_seed(self._litellm, target.model)
@@ -57,7 +56,7 @@ class LiteLLMModel:
         arguments = {"messages": sendable(request.messages), **_optional(request, self._takes_seed)}
         encoded(arguments)
         headers = {name: value for name, value in merged(self._headers, request.headers).items() if value}
-        exchange = WatchedExchange()
+        exchange = WatchedExchange(self._target.max_response_mb * MB // SHARE)
         EXCHANGE.set(exchange)
         try:
             check_ascii({**headers, "key": self._api_key})
@@ -77,7 +76,7 @@ class LiteLLMModel:
                 raise self._failure(error, exchange) from None
         failures = self._failures(exchange)
         if exchange.is_chat_completion:
-            text = decoded(200, exchange.body, failures)
+            text = _text(exchange, failures)
         return read_reply(200, text, self._target, failures)
 
     async def close(self) -> None:
@@ -109,16 +108,18 @@ class LiteLLMModel:
 def _error_in(exchange: WatchedExchange, text: str, target: ModelTarget, failures: Failures) -> ModelError:
     """Return the error in a server's answer. `text` is LiteLLM's, for answers that only LiteLLM understands."""
     status = exchange.status or 0
-    if status // 100 != 2:
-        return failures.of_status(status, exchange.headers, shown(exchange.body), now=datetime.now(UTC))
     try:
-        own = decoded(status, exchange.body, failures)
+        own = _text(exchange, failures)
         body = json_object(status, own, failures)
         if error_in(body) is not None:
             read_reply(status, own, target, failures)
     except ModelError as error:
         return error
     return failures.no_answer(status, "an answer that LiteLLM cannot read", {"error": text})
+
+
+def _text(exchange: WatchedExchange, failures: Failures) -> str:
+    return answer_of(exchange.status or 0, exchange.headers, exchange.body, exchange.max_bytes, failures)[1]
 
 
 def _origin(url: str) -> str:
@@ -141,14 +142,14 @@ def _imported() -> Any:
     return litellm
 
 
-def _watch_sessions(max_bytes: int) -> None:
+def _watch_sessions() -> None:
     """Let LiteLLM open watched sessions.
 
     It has no option for that: it takes a session or a client for some providers, and opens its own for others. If it no
     longer opens them by these names, answers are neither bounded nor kept: `make test-litellm` notices.
     """
     opening = importlib.import_module("litellm.llms.custom_httpx.http_handler")
-    opening.__dict__.update(ClientSession=watched_session(max_bytes), TCPConnector=SilentConnector)
+    opening.__dict__["ClientSession"] = WatchedSession
 
 
 def _takes_seed(litellm: Any, model: str) -> bool:

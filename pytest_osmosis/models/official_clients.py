@@ -1,8 +1,8 @@
 """The official openai and anthropic clients, which are generated from one template and used here in one way.
 
-A client contributes headers and authentication. Its requests go through `Connections`, so that its answers have the
-same bounds and errors as those of every client. Its retries are off (`retry` has them). Its parsing is not used,
-because it takes an HTML page for an answer, raises bare JSON errors, and unpacks error pages by their charset.
+A client contributes headers, authentication and its transport: that of httpx. Its retries are off (`retry` has them).
+Its parsing is not used, because it reads bodies without a bound, takes an HTML page for an answer, and raises bare JSON
+errors.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from pytest_osmosis.models.connections import Connections, check_ascii
+from pytest_osmosis.models.connections import CONNECT_TIMEOUT_S, MB, answer_of, check_ascii, read_body
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.headers import headers_in
 from pytest_osmosis.models.providers import CUSTOM_HEADERS
+from pytest_osmosis.models.proxies import proxy_of
 from pytest_osmosis.models.targets import ModelTarget
 
 ANSWER = "pytest_osmosis.answer"
+CODINGS = ("gzip", "deflate")
+"""The codings that are asked for. Old releases of httpx unpack whole what arrived at once: 64 kB are at most 64 MB."""
 
 _BODY: ContextVar[bytes] = ContextVar("pytest_osmosis.body")
 """The body of the request in flight. It bypasses the client, which takes bytes only in its newer releases."""
@@ -38,11 +41,20 @@ class Transport:
         module = next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
         self._http: Any = importlib.import_module(module)
         self._failures = failures
-        self._connections = Connections(target, failures, max_in_flight)
+        self._proxy = proxy_of(target.base_url or "")
+        self._max_in_flight = max_in_flight
+        self._max_bytes = target.max_response_mb * MB
+        self._below: Any = None
 
     def http_client(self) -> Any:
-        """Return the client's `http_client`. It neither follows redirects nor looks for proxies."""
-        return self._http.AsyncClient(transport=self, follow_redirects=False, trust_env=False, timeout=None)
+        """Return the client's `http_client`. It neither follows redirects nor looks for proxies and passwords."""
+        return self._http.AsyncClient(
+            transport=self,
+            headers={"Accept-Encoding": ", ".join(CODINGS)},
+            follow_redirects=False,
+            trust_env=False,
+            timeout=self._http.Timeout(None, connect=CONNECT_TIMEOUT_S),
+        )
 
     async def request(self, send: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
         """Return status and body of a 2xx answer to one request. Raises `ModelError` for everything else.
@@ -62,11 +74,33 @@ class Transport:
         """Send a request of the HTTP client. The body of the answer bypasses it, as an extension of the response."""
         body = _BODY.get()
         request.headers["Content-Length"] = str(len(body))
-        answer = await self._connections.request(request.method, str(request.url), request.headers, body)
+        request = self._http.Request(
+            request.method, request.url, headers=request.headers, content=body, extensions=request.extensions
+        )
+        response = await self._opened().handle_async_request(request)
+        try:
+            coding = response.headers.get("content-encoding", "identity")
+            if coding.lower() not in (*CODINGS, "identity"):
+                raise self._http.DecodingError(f'Content-Encoding "{coding}" was not asked for')
+            content = await read_body(response.aiter_bytes(), self._max_bytes)
+        finally:
+            await response.aclose()
+        answer = answer_of(response.status_code, response.headers, content, self._max_bytes, self._failures)
         return self._http.Response(answer[0], request=request, extensions={ANSWER: answer})
 
     async def aclose(self) -> None:
-        await self._connections.close()
+        if self._below is not None:
+            await self._below.aclose()
+
+    def _opened(self) -> Any:
+        """Return httpx's own transport. The first request makes it: only there can a wrong proxy be reported."""
+        if self._below is None:
+            n = self._max_in_flight
+            self._below = self._http.AsyncHTTPTransport(
+                limits=self._http.Limits(max_connections=n, max_keepalive_connections=n),
+                proxy=None if self._proxy is None else self._proxy.url,
+            )
+        return self._below
 
 
 def added_headers(target: ModelTarget, provider: str, key: Mapping[str, Value], omit: Other) -> dict[str, Any]:

@@ -6,6 +6,7 @@ keeps what really came. Redirects end here, because the library would follow the
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -13,15 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http_exceptions import ContentEncodingError
 
-from pytest_osmosis.models.answer_bodies import WholeResponse, asking_for_known_codings
-from pytest_osmosis.models.connections import bounds
+from pytest_osmosis.models.connections import LARGE_HEADERS, MB, read_body
 
 
 @dataclass(slots=True)
 class WatchedExchange:
-    """The last answer to a request, with its unpacked body, or the error in place of an answer."""
+    """The last answer to a request, with its body up to about `max_bytes`, or the error in place of an answer."""
 
+    max_bytes: int = 64 * MB
     url: str = ""
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -38,35 +41,41 @@ EXCHANGE: ContextVar[WatchedExchange] = ContextVar("EXCHANGE")
 """The exchange of the request that the current task sends."""
 
 
-class Redirected(aiohttp.ClientError):
-    """The server answered with a redirect."""
+class NotReadOn(aiohttp.ClientError):
+    """The server answered with a redirect, or with a body beyond the bound, which the library is not to see."""
 
 
-def watched_session(max_bytes: int) -> type[aiohttp.ClientSession]:
-    """Return a class of sessions whose answers are bounded, and put into `EXCHANGE`."""
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # aiohttp prefers options, which the library would pass
 
-    def __init__(self: aiohttp.ClientSession, **options: Any) -> None:
-        ours = {**bounds(max_bytes), "middlewares": (_watched,)}
-        aiohttp.ClientSession.__init__(self, **{**options, **ours})
+    class WatchedSession(aiohttp.ClientSession):
+        """A session whose answers are bounded, and put into `EXCHANGE`."""
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # aiohttp prefers options, which the library would pass
-        return type("WatchedSession", (aiohttp.ClientSession,), {"__init__": __init__})
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**{**options, **LARGE_HEADERS, "middlewares": (_watched,)})
 
 
 async def _watched(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Send a request, and note what comes of it. Raises `Redirected`."""
+    """Send a request, and note what comes of it. Raises `NotReadOn`.
+
+    No packed body is asked for, because the library would unpack it without a bound.
+    """
     exchange = EXCHANGE.get(None) or WatchedExchange()
     exchange.url, exchange.status, exchange.error = str(request.url), None, None
+    request.headers["Accept-Encoding"] = "identity"
     try:
-        response = await asking_for_known_codings(request, send)
+        async with await send(request) as response:
+            if coding := response.headers.get("Content-Encoding"):
+                raise ContentEncodingError(f'Content-Encoding "{coding}" was not asked for')
+            body = await read_body(response.content.iter_any(), exchange.max_bytes)
     except Exception as error:
         exchange.error = error
         raise
-    exchange.status, exchange.headers = response.status, response.headers
-    if isinstance(response, WholeResponse):
-        exchange.body = response.body
-    if response.status // 100 == 3:
-        response.close()
-        raise Redirected
+    exchange.status, exchange.headers, exchange.body = response.status, response.headers, body
+    if response.status // 100 == 3 or len(body) > exchange.max_bytes:
+        raise NotReadOn
+    loop = asyncio.get_running_loop()
+    response.content = aiohttp.StreamReader(BaseProtocol(loop), limit=2**62, loop=loop)
+    response.content.feed_data(body)
+    response.content.feed_eof()
     return response
