@@ -21,7 +21,7 @@ from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest, ScoringFields
 from pytest_osmosis.record.plan import run_seed
-from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event
 from pytest_osmosis.record.stored_rollouts import StoredScore
 
@@ -102,7 +102,7 @@ class Feed:
             room = (limit if limit > n_rolling else n_rolling) + most_ahead - host.n_to_roll_out
             if room >= (most_ahead >> 3 or 1) and limit and host.ready:
                 rooms[host] += room
-                for state in list(self._next_states(room, self._in_flight(), host)):
+                for state in list(self._next_states(room, host)):
                     state.host = host
                     handed.append((host, state))
 
@@ -125,22 +125,16 @@ class Feed:
             if state.run in self._table.states:
                 self._runs.requeue(state)
 
-    def _in_flight(self) -> Counter[ModelTag]:
-        """Count the runs that may use the budget; empty if there is none."""
-        if not self._runs.is_bounded:
-            return Counter()
-        return +self._table.tally.to_roll_out  # without models that have none
-
     def _take_back(self) -> None:
-        """Let hosts give back what they have not begun, if it would exceed the budget, if they may begin nothing, or if
-        another host could begin it now. Runs that are scored together stay with their host.
+        """Let hosts give back what they have not begun, if they may begin nothing or another host could begin it now.
+
+        Runs that are scored together stay with their host.
         """
-        exceeds = self._runs.is_overcommitted(self._in_flight())
         others_idle = not (self._table.queue or self._recorder.grouped) and self._hosts.any_idle
         for host in self._hosts.rolling:
             if host.gives_back or host.n_to_roll_out <= host.n_rolling:
                 continue
-            if exceeds or host.limit < 1 or (others_idle and self._hosts.is_behind(host)):
+            if host.limit < 1 or (others_idle and self._hosts.is_behind(host)):
                 host.gives_back = True
                 host.hand([{"op": "drop", "model_tag": None}])
 
@@ -158,17 +152,17 @@ class Feed:
     def _works(self, host: Host | None) -> bool:
         return host is not None and host in self._hosts.rolling and host.ready and host.limit > 0
 
-    def _next_states(self, room: int, in_flight: Counter[ModelTag], host: Host) -> Iterator[RunState]:
+    def _next_states(self, room: int, host: Host) -> Iterator[RunState]:
         """Take up to `room` runs for a host from the queue and read their rows. A run whose row cannot be read fails.
 
-        The budget has room for `in_flight`, and must have room for each further run.
+        The budget must have room for each run, beside all that are not rolled out.
         """
         queue = self._table.queue
         with ExitStack() as stack:
             file: BufferedReader | None = None
             while room > 0 and (place := self._next_for(host)) is not None:
                 run = queue[place]
-                if not self._runs.may_begin(run, in_flight):
+                if not self._runs.may_begin(self._table.tally.n_to_roll_out):
                     break
                 del queue[place]
                 if self._recorder.grouped:
@@ -183,7 +177,6 @@ class Feed:
                     self._runs.fail_rollout(state, "host", f"its row can no longer be read: {error}")
                     continue
                 room -= 1
-                in_flight[run.model] += 1
                 yield self._table.add(run, self._row, Stage.HANDED_OUT, attempt=self._attempt(run))
 
     def _attempt(self, run: RunId) -> int:

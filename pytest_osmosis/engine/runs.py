@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
 
-from pytest_osmosis.engine.budget import Budget, InFlight
+from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
@@ -53,9 +53,8 @@ class Runs:
         for record in stored:
             if record.boundary is None:
                 self._systemic[record.run.model].succeeded = True
-        if self._budget.is_bounded:
-            for record in (*stored, *resumption.progress.replaced):
-                self._budget.recall(record)
+        for record in (*stored, *resumption.progress.replaced):
+            self._budget.recall(record)
 
     def submit(self, runs: Sequence[RunId]) -> None:
         """Take runs that will be performed. With grouped functions, they bring the other runs of their row."""
@@ -88,21 +87,12 @@ class Runs:
         else:
             self._table.queue_again(state)
 
-    @property
-    def is_bounded(self) -> bool:
-        """True if runs begin only if they fit a budget."""
-        return self._budget.is_bounded
-
-    def may_begin(self, run: RunId, in_flight: InFlight) -> bool:
-        """True if a queued run probably fits the budget. Stops the eval if it never will: nothing is in flight."""
-        misfit = self._budget.misfit(run.model, in_flight)
-        if misfit is not None and not in_flight and not self._budget.awaits_judges:
-            self.stop(misfit.full(run.model))
+    def may_begin(self, n_in_flight: int) -> bool:
+        """True if a further run probably fits the budget. Stops the eval if it never will: nothing is in flight."""
+        misfit = self._budget.misfit(n_in_flight)
+        if misfit is not None and not n_in_flight and not self._budget.awaits_judges:
+            self.stop(misfit.full())
         return misfit is None
-
-    def is_overcommitted(self, in_flight: InFlight) -> bool:
-        """True if runs that were handed out must be taken back, because they would probably exceed the budget."""
-        return self._budget.is_overcommitted(in_flight)
 
     def why_never(self, run: RunId) -> str | None:
         """Return why a run will not begin, None if it will."""

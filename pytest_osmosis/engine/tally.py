@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from pytest_osmosis.engine.run_state import RunState, Stage
-from pytest_osmosis.record.run_id import ModelTag
 
 
 class Tally:
-    """Counts the runs of a table: `to_roll_out` by model, all by what they do or wait for. `Host` has those of a host.
+    """Counts the runs of a table by what they do or wait for. `Host` has those of a host.
 
-    `n_unbegun` have not begun, as far as hosts have told, and `n_handed_out` of them are with hosts. `n_unscored` are
-    rolled out and could be scored. Of those that roll, `n_retrying` wait for a retry, `n_held` for a permit, and
-    `n_in_flight` for nothing.
+    `n_to_roll_out` are under way and not rolled out. `n_unbegun` of them have not begun, as far as hosts have told, and
+    `n_handed_out` of these are with hosts. `n_unscored` are rolled out and could be scored. Of those that roll,
+    `n_retrying` wait for a retry, `n_held` for a permit, and `n_in_flight` for nothing.
     """
 
     def __init__(self) -> None:
-        self.to_roll_out = Counter[ModelTag]()
+        self.n_to_roll_out = 0
         self.n_unbegun = 0
         self.n_handed_out = 0
         self.n_in_flight = 0
@@ -25,11 +22,6 @@ class Tally:
         self.n_held = 0
         self.n_unscored = 0
         self.n_stored = 0
-
-    @property
-    def n_to_roll_out(self) -> int:
-        """The number of runs under way that are not rolled out."""
-        return self.to_roll_out.total()
 
     def enter(self, state: RunState) -> None:
         """Count a run, which tells of its changes from now on."""
@@ -48,7 +40,7 @@ class Tally:
             self.n_stored += by * state.stored
             self.n_unscored += by * (not state.waits)
             return
-        self.to_roll_out[state.run.model] += by
+        self.n_to_roll_out += by
         host, rolls, retries = state.host, state.stage is Stage.ROLLING, state.retrying > 0
         if not rolls:
             self.n_unbegun += by

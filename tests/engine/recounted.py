@@ -20,8 +20,8 @@ def miscounts(table: RunTable, hosts: Iterable[Host]) -> Iterator[str]:
     to_roll_out = [state for state in states if not state.is_rolled_out]
     rolling = [state for state in states if state.stage is Stage.ROLLING]
     waiting = Counter("retrying" if each.retrying else "held" if each.held else "in flight" for each in rolling)
-    counts = {
-        "to roll out": (+tally.to_roll_out, Counter(state.run.model for state in to_roll_out)),
+    counts: dict[str, tuple[object, object]] = {
+        "to roll out": (tally.n_to_roll_out, len(to_roll_out)),
         "not begun": (tally.n_unbegun, sum(not state.is_begun for state in states)),
         "handed out": (tally.n_handed_out, sum(each.host is not None and not each.is_begun for each in states)),
         "stored": (tally.n_stored, sum(state.stored for state in states)),

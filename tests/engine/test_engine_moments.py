@@ -864,7 +864,7 @@ def test_the_last_runs_are_for_hosts_that_can_begin_them(tmp_path: Path) -> None
     stepped.end()
 
 
-def test_runs_that_were_handed_out_are_taken_back_once_they_cost_more(tmp_path: Path) -> None:
+def test_runs_that_were_handed_out_are_taken_back_once_the_bound_is_reached(tmp_path: Path) -> None:
     """The first run is cheap, so that more are handed out than fit once runs cost twenty times as much."""
     bounds = Bounds(math.inf, "some", max_tokens=1_000)
     stepped = SteppedEngine(tmp_path, 60, scorers={"exact": False}, batch_size=8, bounds=bounds)
@@ -880,10 +880,9 @@ def test_runs_that_were_handed_out_are_taken_back_once_they_cost_more(tmp_path: 
     rolls(stepped.runs[0], 10)
     handed = host.runs()
     assert (len(handed), host.asked("drop")) == (1 + 16, [])
-    for run in handed[1:4]:
+    for run in handed[1:5]:
         rolls(run, 200)
-    assert len(host.asked("drop")) == 1, "610 are used, and the others may take 2,600"
-    host.say("dropped", runs=[{**run.to_json(), "attempt": 1} for run in handed[4:]])
-    stepped.turn()
-    assert host.runs()[len(handed) :] == handed[4:6], "two more fit"
+    assert (len(host.runs()), host.asked("drop")) == (len(handed), []), "810 are used: no further one fits"
+    rolls(handed[5], 200)
+    assert len(host.asked("drop")) == 1
     stepped.end()

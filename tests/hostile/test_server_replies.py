@@ -133,7 +133,7 @@ def too_large(client: str) -> list[Answer]:
         endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\n", event),
         endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\ndata: "),
         endless(b"HTTP/1.1 500 No\r\ncontent-type: text/html\r\n\r\n", page),
-        endless(b"HTTP/1.1 403 No\r\ncontent-type: text/html\r\n\r\n", page),
+        endless(b"HTTP/1.1 429 No\r\ncontent-type: text/html\r\n\r\n", page),
         answer(b"content-type: text/html", status=b"HTTP/1.1 502 No", body=page * (BOUND_MB * 14)),
         answer(b"content-type: text/html; charset=zlib", status=b"HTTP/1.1 500 No", body=bomb(ZLIB)),
         endless(OK + b"\r\n", b"x: y\r\n" * 5000),

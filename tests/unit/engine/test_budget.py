@@ -18,10 +18,7 @@ def bounds(**fields: Any) -> Bounds:
     return Bounds(math.inf, "", **fields)
 
 
-PRIMARY, BASELINE = ModelTag.PRIMARY, ModelTag.BASELINE
-
-
-def costing(usd: float, model: ModelTag = PRIMARY) -> RunRecord:
+def costing(usd: float, model: ModelTag = ModelTag.PRIMARY) -> RunRecord:
     """A rollout whose input tokens are its price in microdollars."""
     record = rolled(usage={"input_tokens": round(1e6 * usd)})
     return record._replace(run=RunId(0, 0, model))
@@ -102,64 +99,69 @@ def test_without_limits_nothing_stops_the_eval() -> None:
     assert budget.at(1e9) is None
 
 
-def fits(budget: Budget, in_flight: dict[ModelTag, int], model: ModelTag = PRIMARY) -> bool:
-    return budget.misfit(model, in_flight) is None
+def fits(budget: Budget, n_in_flight: int) -> bool:
+    return budget.misfit(n_in_flight) is None
 
 
 def test_before_a_cost_is_known_one_run_per_host_begins() -> None:
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars), n_hosts=2)
 
-    assert fits(budget, {})
-    assert fits(budget, {PRIMARY: 1})
-    assert not fits(budget, {PRIMARY: 2})
-    assert not fits(budget, {PRIMARY: 1, BASELINE: 1})
+    assert fits(budget, 1)
+    assert not fits(budget, 2)
     budget.rolled_out(failed("provider"))  # of unknown cost
-    assert not fits(budget, {PRIMARY: 2})
+    assert not fits(budget, 2)
     budget.rolled_out(costing(0.01))
-    assert fits(budget, {PRIMARY: 2})
+    assert fits(budget, 2)
 
 
 def test_a_run_begins_only_if_it_fits_beside_those_in_flight() -> None:
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
-    for _ in range(3):
-        assert budget.rolled_out(costing(0.1)) is None
+    for usd in (0.05, 0.15, 0.1):
+        assert budget.rolled_out(costing(usd)) is None
 
-    assert fits(budget, {PRIMARY: 6})  # 0.30 + 6 * 0.10 + 0.10
-    assert not fits(budget, {PRIMARY: 7})
-    assert not budget.is_overcommitted({PRIMARY: 8})
-    assert budget.is_overcommitted({PRIMARY: 9})
+    assert fits(budget, 6)  # 0.30 + (6 + 1) * 0.10
+    assert not fits(budget, 7)
 
 
-def test_runs_in_flight_count_at_the_mean_weighted_by_cost() -> None:
-    """The run at 0.15 takes three times as much of the money as the one at 0.05, and counts three times as much."""
-    budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
-    for usd in (0.05, 0.15):
-        budget.rolled_out(costing(usd))
-
-    assert fits(budget, {PRIMARY: 5})  # 0.20 + 5 * 0.125 + 0.10
-    assert not fits(budget, {PRIMARY: 6})
-
-
-def test_each_model_counts_at_its_own_mean() -> None:
+def test_the_mean_is_that_of_all_runs() -> None:
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
     budget.rolled_out(costing(0.1))
+    budget.rolled_out(costing(0.3, ModelTag.BASELINE))
 
-    assert not fits(budget, {PRIMARY: 1}, BASELINE)  # its cost is not known
-    assert fits(budget, {}, BASELINE)
-    budget.rolled_out(costing(0.3, BASELINE))
-    assert fits(budget, {PRIMARY: 3}, BASELINE)  # 0.4 + 3 * 0.1 + 0.3
-    assert not fits(budget, {PRIMARY: 4}, BASELINE)
-    assert fits(budget, {PRIMARY: 2, BASELINE: 1}, PRIMARY)
-    assert not fits(budget, {PRIMARY: 3, BASELINE: 1}, PRIMARY)
+    assert fits(budget, 2)  # 0.4 + (2 + 1) * 0.2
+    assert not fits(budget, 3)
+
+
+def judged(usd: float) -> RunRecord:
+    use = JudgeUse("judge", None, 1, 0, 0, (("input_tokens", round(1e6 * usd)),))
+    return costing(0.1)._replace(judge_uses=(use,))
+
+
+def of_judges(record: RunRecord) -> float | None:
+    return sum(dict(use.usage or ())["input_tokens"] for use in record.judge_uses) / 1e6
+
+
+def test_a_run_is_in_flight_until_its_judge_is_done() -> None:
+    limits = bounds(max_cost_usd=1.0, cost_usd=dollars, judge_cost_usd=of_judges, judged=True)
+    budget = Budget(limits, n_hosts=2)
+    budget.rolled_out(costing(0.1))
+
+    assert fits(budget, 0)  # beside the one that waits for its judge
+    assert not fits(budget, 1)
+    budget.done(judged(0.1))
+    budget.rolled_out(costing(0.1))
+    assert budget.awaits_judges
+    assert fits(budget, 1)  # 0.3 + (1 + 1 + 1) * 0.2
+    assert not fits(budget, 2)
 
 
 def test_the_stop_says_what_was_spent_and_what_a_run_costs() -> None:
     budget = Budget(bounds(max_cost_usd=0.5, max_tokens=10**9, cost_usd=dollars))
     budget.rolled_out(costing(0.3))
-    misfit = budget.misfit(PRIMARY, {})
+    misfit = budget.misfit(0)
 
     assert misfit is not None
-    stop = misfit.full(PRIMARY)
+    stop = misfit.full()
     assert stop.reason == "max_cost_usd"
     assert stop.text == "[limits] max_cost_usd = 0.5 has no room for another run: $0.30 spent, about $0.30 a run"
 
@@ -168,25 +170,21 @@ def test_tokens_have_the_same_rule() -> None:
     budget = Budget(bounds(max_tokens=40))
     budget.rolled_out(rolled(0))  # 18 tokens each
 
-    assert fits(budget, {})
-    assert not fits(budget, {PRIMARY: 1})
+    assert fits(budget, 0)
+    assert not fits(budget, 1)
     budget.rolled_out(rolled(1))
-    misfit = budget.misfit(PRIMARY, {})
+    misfit = budget.misfit(0)
     assert misfit is not None
     text = "[limits] max_tokens = 40 has no room for another run: 36 tokens used, about 18 tokens a run"
-    assert misfit.full(PRIMARY).text == text
+    assert misfit.full().text == text
 
 
 def test_runs_that_cost_nothing_always_fit() -> None:
     budget = Budget(bounds(max_cost_usd=0.5, cost_usd=dollars))
     budget.rolled_out(costing(0.0))
 
-    assert fits(budget, {PRIMARY: 1000})
+    assert fits(budget, 1000)
 
 
 def test_without_bounds_on_spending_every_run_fits() -> None:
-    budget = Budget(bounds(max_duration_s=5.0))
-
-    assert not budget.is_bounded
-    assert fits(budget, {PRIMARY: 1000})
-    assert not budget.is_overcommitted({PRIMARY: 1000})
+    assert fits(Budget(bounds(max_duration_s=5.0)), 1000)
