@@ -304,6 +304,9 @@ def causes_of(error: BaseException, *, implicit: bool = False) -> list[BaseExcep
     link: BaseException | None = error
     while link is not None and all(link is not each for each in chain):
         chain.append(link)
+        if isinstance(link, ExceptionGroup):  # of httpx, with an error for each address of the host
+            link = link.exceptions[-1]
+            continue
         is_hidden = type(link).__name__ == "ConnectError"  # httpcore raises it from what happened, and then from None
         link = link.__cause__ or (link.__context__ if implicit or is_hidden else None)
     return chain

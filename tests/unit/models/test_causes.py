@@ -33,3 +33,11 @@ def test_causes_in_a_circle_come_once() -> None:
     first.__cause__, second.__cause__ = second, first
 
     assert causes_of(first) == [first, second]
+
+
+def test_a_group_of_errors_was_caused_by_its_last() -> None:
+    """httpx tries each address of a host name, and groups why none could be reached."""
+    first, last = OSError("of ::1"), OSError("of 127.0.0.1")
+    group = ExceptionGroup("no address", [first, last])
+
+    assert causes_of(raised(group))[1:] == [group, last]
