@@ -7,6 +7,7 @@ are not kept. `read_body` bounds the bodies of answers, whichever library reads 
 
 from __future__ import annotations
 
+import select
 from collections.abc import AsyncIterable, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
@@ -14,8 +15,11 @@ from importlib.util import find_spec
 from ssl import SSLContext
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
 
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_bodies import decoded, shown
@@ -67,11 +71,43 @@ class Connections:
         """Return the session. The first request opens it, because that needs a running event loop."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._max_in_flight, ssl=self._certificates),
+                connector=SilentConnector(limit=self._max_in_flight, ssl=self._certificates),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 **LARGE_HEADERS,
             )
         return self._session
+
+
+class SilentConnector(aiohttp.TCPConnector):
+    """A pool that gives out no connection on which the server has said something since its last answer.
+
+    A server that answers a request twice would otherwise answer the next one, of another run, with that.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._used: WeakSet[ResponseHandler] = WeakSet()
+
+    async def connect(self, *args: Any, **options: Any) -> Connection:
+        """Return a connection to send a request on."""
+        while True:
+            connection = await super().connect(*args, **options)
+            protocol = connection.protocol
+            if protocol is None or protocol not in self._used or not _has_spoken(protocol):
+                break
+            connection.close()
+        if protocol is not None:
+            self._used.add(protocol)
+        return connection
+
+
+def _has_spoken(protocol: ResponseHandler) -> bool:
+    """Return True if the server sent something that was not asked for, or closed the connection."""
+    if protocol.should_close or protocol.transport is None:
+        return True
+    arrived = select.poll()  # what the event loop has not read yet, because user code held it
+    arrived.register(protocol.transport.get_extra_info("socket"), select.POLLIN)
+    return bool(arrived.poll(0))
 
 
 async def read_body(pieces: AsyncIterable[bytes], max_bytes: int) -> bytes:

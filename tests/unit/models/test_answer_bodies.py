@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from tests import servers
 from tests.unit.models.talking import CLIENT, CLIENTS, HAS_LITELLM, PROMPT, kind, model_at
-from tests.wire import Answer, WireServer, answer, endless, wire
+from tests.wire import DEADLINE_S, Answer, WireServer, answer, endless, wire
 
 OK = b"HTTP/1.1 200 OK"
 BAD = b"HTTP/1.1 400 Bad Request"
@@ -261,7 +263,34 @@ async def test_a_broken_answer_is_the_servers_failure_and_retried(make: object) 
     assert "RawResponseMessage" not in str(error)
 
 
-# -- connections ---------------------------------------------------------------------------------------------
+# -- one answer for one request ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocked", [False, True])
+async def test_a_second_answer_to_a_request_is_not_the_answer_to_the_next(blocked: bool) -> None:
+    sent = threading.Semaphore(0)
+
+    def twice() -> Iterator[bytes]:
+        for text in ("first", "second"):
+            content = body(text)
+            yield OK + b"\r\ncontent-length: %d\r\n\r\n" % len(content) + content
+            time.sleep(0.1)
+        sent.release()
+
+    twice.keep_alive = True  # type: ignore[attr-defined]
+    with WireServer(twice) as server:
+        async with model_at(server.base_url) as model:
+            said = []
+            for _ in range(3):
+                said.append((await model.chat(ChatRequest(messages=PROMPT))).content)
+                if blocked:  # user code that blocks keeps the event loop from reading
+                    assert sent.acquire(timeout=DEADLINE_S)
+                else:
+                    assert await asyncio.to_thread(sent.acquire, timeout=DEADLINE_S)
+                    await asyncio.sleep(0.1)  # the event loop reads
+    assert said == ["first", "first", "first"]
+    assert server.n_requests == 3
 
 
 async def test_a_connection_is_used_again() -> None:
