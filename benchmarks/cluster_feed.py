@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.__main__ import ROOT
 from benchmarks.scale import OURS, prepare
-from pytest_osmosis.cluster.facts import ClusterFacts
-from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
+from pytest_osmosis.cluster.frames import ClusterFacts, Frame, Kind, read_frame
 
 PLACES = 10_000
 BYTES = "OSMOSIS_BENCHMARK_BYTES"
@@ -62,18 +61,16 @@ def bridge() -> None:
     """Be a bridge whose hosts answer at once."""
     text = "42 " * (int(os.environ.get(BYTES, "0")) // 3)
     answer = json.dumps({"role": "assistant", "content": text + "#### 42"}).encode()
-    say(Frame(Kind.HELLO))
     while (frame := read_frame(sys.stdin.buffer.read)) is not None and frame.kind is not Kind.CLOSE:
         match frame.kind:
             case Kind.CONNECT:
                 facts = ClusterFacts("127.0.0.1:6379", "0", n_nodes=100, n_places=PLACES)
-                say(Frame(Kind.FACTS, 0, json.dumps(facts.to_json()).encode()))
+                say(Frame(Kind.FACTS, 0, json.dumps(facts._asdict()).encode()))
             case Kind.OPEN:
                 setup = json.loads(frame.first)["setup"]
-                placed = {"node": "simulated", "node_id": "simulated", "pid": 1}
                 names = setup["eval_fns"]
                 ready = {"ev": "ready", "scorers": names, "sync": [], "digests": dict.fromkeys(names, "digest")}
-                say(Frame(Kind.PLACED, frame.number, json.dumps(placed).encode()))
+                say(Frame(Kind.PLACED, frame.number, b"simulated"))
                 say(Frame(Kind.SAID, frame.number, json.dumps(ready).encode() + b"\n"))
             case Kind.SEND:
                 lines = b"".join(lines_for(json.loads(line), answer) for line in frame.first.splitlines())

@@ -1,348 +1,386 @@
-"""Actors of Ray: made, ended and looked at in threads of their own, as that waits for the head of the cluster."""
+"""The actors of a session, as Ray's driver knows them: each is one host with its scorer, and belongs to one eval.
+
+Ray places them, by their resources and labels. A host goes to an actor of its eval that lacks one, such as one whose
+host crashed, and so does a scorer; else a new actor is made. The quarantine, which repeats runs alone, is a guest in
+any actor of its eval: a place of its own might never become free.
+
+One thread owns everything here. It takes messages from a queue, where the answers of actors arrive, too. Two other
+threads make the calls that may wait for the head of the cluster: one makes and ends actors, one looks at the nodes.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import json
+import platform
 import queue
 import sys
-import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from inspect import signature
 from typing import Any, Literal, NamedTuple
 
-from pytest_osmosis.clock import SYSTEM, Clock
-from pytest_osmosis.cluster.places import HostNeeds, Node
-from pytest_osmosis.config.tables import RayOptions
+from pytest_osmosis import __version__
+from pytest_osmosis.cluster.ends import EndOfActor, end_of_actor, failed_start
+from pytest_osmosis.cluster.frames import ClusterFacts, Frame, Kind
+from pytest_osmosis.cluster.needs import HostNeeds, Node, is_here
 
-NODES_S = 2.0
-CLOSE_S = 5.0
-KEEP = "RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S"
-KEEP_S = 600
-"""Ray keeps an upload that no process uses for this long, unless the variable says otherwise."""
-KEEP_LOOK_S = 1.0
-NEVER_UPLOADED = (".env*", ".osmosis", ".git", ".venv", "__pycache__")
-
-Role = Literal["host", "scorer", "quarantine"]
-Order = tuple[str, int, bytes, bytes]
-EvalKey = tuple[int, str]
-"""The number of an eval in the order of a session, and its workspace on the nodes."""
-
-
-@dataclass(slots=True, eq=False)
-class PlacedHost:
-    """A host, and what has to be sent to it while it waits for a seat.
-
-    Evals are numbered in their order. One that takes as many hosts as there is room for can do without `optional` ones:
-    Ray is not asked for room for them.
-    """
-
-    number: int
-    role: Role
-    orders: list[Order]
-    workspace: str
-    eval_number: int = 0
-    optional: bool = False
-    gather_s: float = 0.0
-    waits: str = ""
-
-    @property
-    def of_eval(self) -> EvalKey:
-        return self.eval_number, self.workspace
+TICK_S = 0.5
+LOOK_S = 2.0
+ANSWER_S = 30.0
+"""An actor answers every few seconds; one that has not for this long is lost."""
+IDLE_S = 1.0
+"""An actor without processes ends after this long: what replaces a host arrives within a few hundredths."""
+AVOID_S = 60.0
+"""Ray places actors even on a node that is gone, until its own check notices. For this long we ask for others."""
+PIECE_BYTES = 60_000
+"""Ray sends arguments below 100 KB with the call; larger ones go through its object store."""
+FEW_ACTORS = 4
+"""Up to this many actors may answer as often as they like."""
+ANSWERS_PER_S = 2000.0
+"""This many answers of actors a second are about half of what a core of the bridge can take."""
+NODE_ID = "ray.io/node-id"
+"""The label by which Ray tells nodes apart."""
 
 
 @dataclass(slots=True, eq=False)
-class RelayActor:
-    """A relay as its driver knows it. It serves hosts of one `workspace`, or just the quarantine `only_for`.
+class RayActor:
+    """An actor of Ray. It has processes of an eval, by their numbers; `calls` wait for it to be made."""
 
-    `places` are those that each eval has, of `seats` in all, and `n_seated` the hosts and scorers of each in them.
-
-    Ray can start it on no other node than `pinned_to`, if that is given. There it asks for nothing, and its hosts use
-    the accelerators named by the variables `devices`.
-    """
-
-    seats: int
-    workspace: str
-    only_for: int | None = None
-    pinned_to: str = ""
-    devices: Mapping[str, str] | None = None
+    of_eval: int
+    roles: dict[int, str] = field(default_factory=dict)
     handle: Any = None
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
     runs: bool = False
     node: str = ""
     node_id: str = ""
-    optional: bool = False
-    hosts: dict[int, PlacedHost] = field(default_factory=dict)
-    places: Counter[EvalKey] = field(default_factory=Counter)
-    n_seated: Counter[tuple[EvalKey, Role]] = field(default_factory=Counter)
-    orders: list[Order] = field(default_factory=list)
-    sent_at: float | None = None
-    """The time since which an order has not been answered."""
-    n_waits: int = 0
-    """The number of looks in a row in which Ray said that the actor waits for its resources."""
     asked_at: float = 0.0
     idle_since: float = 0.0
-    alive_since: float | None = None
-
-    def n_filled(self, of_eval: EvalKey) -> int:
-        """Return in how many of its places an eval has a host or a scorer."""
-        return max(self.n_seated[of_eval, "host"], self.n_seated[of_eval, "scorer"])
 
 
-class Started(NamedTuple):
-    relay: RelayActor
+class Made(NamedTuple):
+    actor: RayActor
     handle: Any
 
 
 class Failed(NamedTuple):
-    """An actor could not start, on the node `node_id` if Ray placed it at all."""
-
-    relay: RelayActor
+    actor: RayActor
     error: Exception
-    node_id: str = ""
 
 
 class CallAnswered(NamedTuple):
     """The future of a call is done."""
 
-    relay: RelayActor
-    call: Literal["where", "do", "listen"]
+    actor: RayActor
+    call: str
     future: Any
 
 
-class ActorState(NamedTuple):
-    """An actor as the head of the cluster sees it. It has no process, `pid`, while it waits for its resources.
-
-    `node_id` is that of the node where it waits, or runs.
-    """
-
-    is_alive: bool = False
-    node_id: str = ""
-    pid: int = 0
-
-
-class Nodes(NamedTuple):
-    """The living nodes, the actors that were asked about, by their ids, and the demands.
-
-    A demand is what an actor or task of anybody asks for, and has not got yet: amounts of resources.
-    """
+class Look(NamedTuple):
+    """The living nodes, and the resources that are free on all of them together."""
 
     nodes: Sequence[Node]
-    actors: Mapping[str, ActorState]
-    demands: Sequence[Mapping[str, float]] = ()
+    free: Mapping[str, float]
 
 
 class Closed(NamedTuple):
     pass
 
 
+Message = Frame | Made | Failed | CallAnswered | Look | Closed
+
+
 class Actors:
-    """Makes and ends actors, in a thread of its own: this waits for the head of the cluster, and for uploads."""
+    """Has hosts started and hears them. `say` sends a frame to pytest's process.
 
-    def __init__(
-        self,
-        options: RayOptions,
-        needs: HostNeeds,
-        post: Callable[[Started | Failed | Nodes], None],
-        clock: Clock = SYSTEM,
-    ) -> None:
-        self._options = options
-        self._needs = needs
-        self._post = post
-        self._uploaded: dict[str, dict[str, Any]] = {}
-        self._keep_s = int(os.environ.get(KEEP, KEEP_S))
-        self._clock = clock
-        self._kept_at = clock.now()
-        self._relay_class: Any = None
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="osmosis-actors", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
-        self._jobs.put(partial(self._make, relay, options))
-
-    def kill(self, relay: RelayActor) -> None:
-        """End an actor, even one that waits for resources; one that is still being made is ended when that is done."""
-        if relay.handle is not None:
-            self._jobs.put(partial(self._kill, relay.handle))
-
-    def find_failed(self, relay: RelayActor, error: Exception) -> None:
-        """Have it told that an actor could not start, and where."""
-        self._jobs.put(partial(self._find_failed, relay, error))
-
-    def close(self, relays: Iterable[RelayActor]) -> None:
-        """End all hosts, then their actors."""
-        import ray
-
-        relays = [*relays]
-        ends = [relay.handle.close.remote() for relay in relays if relay.runs]
-        if ends:
-            ray.wait(ends, num_returns=len(ends), timeout=CLOSE_S)
-        for relay in relays:
-            self.kill(relay)
-        self._jobs.put(None)
-        self._thread.join(CLOSE_S)
-
-    def _work(self) -> None:
-        while True:
-            with contextlib.suppress(queue.Empty):
-                job = self._clock.wait(self._jobs, KEEP_LOOK_S)
-                if job is None:
-                    return
-                job()
-            if self._clock.now() - self._kept_at >= self._keep_s / 3:
-                self._keep_uploads()
-
-    def _keep_uploads(self) -> None:
-        """Have the cluster keep what was uploaded, for nodes that join: by itself it does so for some minutes only."""
-        # Private, as nothing public does it. If it changes, `test_an_upload_is_kept_for_nodes_that_join_late` fails.
-        from ray._private.runtime_env.packaging import pin_runtime_env_uri
-
-        self._kept_at = self._clock.now()
-        for environment in self._uploaded.values():
-            try:
-                pin_runtime_env_uri(environment["working_dir"], expiration_s=self._keep_s)
-            except Exception as error:  # the head does not answer; the next time is soon enough
-                log(f"the cluster was not asked to keep the workspace: {error}")
-
-    def _find_failed(self, relay: RelayActor, error: Exception) -> None:
-        from ray._private.state import actors
-
-        node_id = ""
-        try:
-            table: Any = actors(actor_id(relay.handle))
-            node_id = str(table["Address"]["NodeID"]) if table else ""
-        except Exception as unknown:
-            log(f"the node of an actor cannot be found: {unknown}")
-        self._post(Failed(relay, error, node_id))
-
-    def _make(self, relay: RelayActor, options: Mapping[str, Any]) -> None:
-        try:
-            handle = self._class().options(**self._all_options(relay, options)).remote(devices=relay.devices)
-        except Exception as error:
-            self._post(Failed(relay, error))
-        else:
-            self._post(Started(relay, handle))
-
-    def _class(self) -> Any:
-        """Return the class of all actors, which Ray sends to its head once."""
-        import ray
-
-        from pytest_osmosis.cluster.relay import Relay
-
-        if self._relay_class is None:
-            remote: Any = ray.remote
-            self._relay_class = remote(concurrency_groups={"in": 1, "out": 1})(Relay)
-        return self._relay_class
-
-    def _all_options(self, relay: RelayActor, options: Mapping[str, Any]) -> dict[str, Any]:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        all_options = {**self._needs.of_actor(relay.seats), **options}
-        if relay.pinned_to:
-            affinity = NodeAffinitySchedulingStrategy(node_id=relay.pinned_to, soft=False)
-            all_options = {"num_cpus": 0, "scheduling_strategy": affinity}
-        environment = self._runtime_env(relay.workspace)
-        if environment:
-            all_options["runtime_env"] = environment
-        return {**all_options, "max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
-
-    def _runtime_env(self, workspace: str) -> dict[str, Any]:
-        environment = dict(self._options.runtime_env)
-        if not workspace:
-            return environment
-        if workspace in self._uploaded:  # all hosts of a session run the same code
-            return self._uploaded[workspace]
-        # Actors take no local folder, only jobs do, and they before there is a workspace. Ray's own function is the
-        # one that they use: if it changes, `test_a_workspace_that_nodes_do_not_share_is_uploaded` fails.
-        from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
-
-        excludes = [*NEVER_UPLOADED, *self._options.exclude]
-        packed = {**environment, "working_dir": workspace, "excludes": excludes}
-        upload: Any = upload_working_dir_if_needed
-        named = {"include_gitignore": True} if "include_gitignore" in signature(upload).parameters else {}
-        with tempfile.TemporaryDirectory(prefix="pytest-osmosis-") as folder:  # older releases always read .gitignore
-            uploaded: dict[str, Any] = upload(packed, scratch_dir=folder, **named)
-        self._uploaded[workspace] = uploaded
-        return uploaded
-
-    @staticmethod
-    def _kill(handle: Any) -> None:
-        import ray
-
-        try:
-            ray.kill(handle, no_restart=True)
-        except Exception as error:  # it ended by itself, or with the head of the cluster
-            log(f"an actor was not ended: {error}")
-
-
-def actor_id(handle: Any) -> str:
-    return str(handle._actor_id.hex())  # all of Ray's tools show it, but handles have no public name for it
-
-
-class NodeWatch:
-    """Looks at the nodes every other second, in a thread of its own: this waits for the head of the cluster.
-
-    `asked` are the ids of actors that have not answered yet. Free resources of nodes, the states of actors, and demands
-    are in the API for developers of Ray; its public names for them ask the dashboard, which may not run. If demands
-    change, `test_hosts_that_wait_are_split_for_a_smaller_room` fails.
+    The folder `upload` is what Ray copies to nodes, if they do not share it. With `only_here` nodes on other machines
+    than this one get no hosts.
     """
 
-    def __init__(self, post: Callable[[Started | Failed | Nodes], None]) -> None:
-        self.asked: tuple[str, ...] = ()
-        self._post = post
-        self._thread = threading.Thread(target=self._work, name="osmosis-nodes", daemon=True)
+    def __init__(
+        self, needs: HostNeeds, say: Callable[[Frame], None], *, upload: str = "", only_here: bool = False
+    ) -> None:
+        from concurrent.futures import ThreadPoolExecutor
 
-    def start(self) -> None:
-        self._thread.start()
+        self._needs = needs
+        self._say = say
+        self._upload = upload
+        self._only_here = only_here
+        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._actors: dict[RayActor, None] = {}
+        self._of_number: dict[int, RayActor] = {}
+        self._nodes: Sequence[Node] = ()
+        self._avoided_until: dict[str, float] = {}
+        self._facts: ClusterFacts | None = None
+        self._class: Any = None
+        self._maker = ThreadPoolExecutor(1, "osmosis-actors")
+        self._closed = threading.Event()
+        self._ticked_at = time.monotonic()
 
-    def look(self) -> None:
-        """Post the nodes as they are now. Raises what Ray raises if its head does not answer."""
-        import ray
-        from ray._private.state import actors, available_resources_per_node
+    def put(self, message: Message) -> None:
+        """Hand over a message, `Closed` to end `run`. From any thread."""
+        self._inbox.put(message)
 
-        list_free: Any = available_resources_per_node
-        list_nodes: Any = ray.nodes
-        free = list_free()
-        nodes = [
-            Node(
-                each["NodeID"], each["NodeManagerAddress"], each["Resources"], free.get(each["NodeID"], {}),
-                each.get("Labels") or {},
-            )
-            for each in list_nodes()
-            if each["Alive"]
-        ]  # fmt: skip
-        tables = {actor_id: actors(actor_id) for actor_id in self.asked}
-        states = {
-            actor_id: ActorState(table["State"] == "ALIVE", table["Address"]["NodeID"], table["Pid"])
-            for actor_id, table in tables.items()
-            if table
-        }
-        self._post(Nodes(nodes, states, list_demands() if self.asked else ()))
+    def run(self, address: str, ray: str) -> None:
+        """Have hosts started and hear them until `Closed`, then end them all."""
+        self._take_look(look(), ClusterFacts(address, ray, 0, 0))
+        threading.Thread(target=self._watch, name="osmosis-nodes", daemon=True).start()
+        while not isinstance(message := self._next(), Closed):
+            if message is not None:
+                self._take(message)
+            if (now := time.monotonic()) - self._ticked_at >= TICK_S:
+                self._tick(now)
+        self._closed.set()
+        for actor in [*self._actors]:
+            self._end(actor)
+        self._maker.shutdown()
 
-    def _work(self) -> None:
-        while True:
-            time.sleep(NODES_S)
+    def _next(self) -> Message | None:
+        with contextlib.suppress(queue.Empty):
+            return self._inbox.get(timeout=max(self._ticked_at + TICK_S - time.monotonic(), 0.0))
+        return None
+
+    def _watch(self) -> None:
+        while not self._closed.wait(LOOK_S):
             try:
-                self.look()
+                self.put(look())
             except Exception as error:
                 log(f"the nodes of the cluster cannot be listed: {error}")
 
+    def _take(self, message: Message) -> None:
+        match message:
+            case Frame():
+                self._take_frame(message)
+            case Look():
+                assert self._facts is not None
+                self._take_look(message, self._facts)
+            case Made(actor, handle) if actor in self._actors:
+                actor.handle = handle
+                calls, actor.calls = actor.calls, []
+                for call in calls:
+                    self._call(actor, *call)
+            case Made(_, handle):
+                self._maker.submit(kill, handle)
+            case Failed(actor, error) if actor in self._actors:
+                self._abandon(actor, failed_start(error))
+            case CallAnswered(actor, call, future) if actor in self._actors:  # those that ended are heard no more
+                self._take_answer(actor, call, future)
 
-def list_demands() -> list[Mapping[str, float]]:
-    """Return what actors and tasks of the cluster ask for, and have not got yet."""
+    def _take_frame(self, frame: Frame) -> None:
+        actor = self._of_number.get(frame.number)
+        match frame.kind:
+            case Kind.OPEN:
+                self._open(frame.number, frame.first, json.loads(frame.second))
+            case Kind.SEND if actor is not None:
+                self._call(actor, "do", "send", frame.number, *pieces(frame.first))
+            case Kind.KILL if actor is not None and actor.runs:
+                self._call(actor, "do", "kill", frame.number)
+            case Kind.KILL if actor is not None:
+                self._died(actor, frame.number, EndOfActor("it was ended while it waited for a place", "machine"))
+                if not actor.roles:
+                    self._end(actor)
+
+    def _open(self, number: int, setup: bytes, fields: Mapping[str, Any]) -> None:
+        of_eval, role = fields["eval"], fields["role"]
+        lacking = [each for each in self._actors if each.of_eval == of_eval and role not in each.roles.values()]
+        actor = max(lacking, key=lambda each: each.runs, default=None) or self._made(of_eval)
+        actor.roles[number], self._of_number[number] = role, actor
+        given = json.dumps({"environ": fields["environ"], "upload": self._upload}).encode()
+        first = pieces(setup)
+        self._call(actor, "do", "open", number, len(first), *first, *pieces(given))
+        if actor.runs:
+            self._say(Frame(Kind.PLACED, number, actor.node_id.encode()))
+
+    def _made(self, of_eval: int) -> RayActor:
+        """Have Ray asked for one more actor."""
+        actor = RayActor(of_eval)
+        self._actors[actor] = None
+        self._maker.submit(self._make, actor, {"num_cpus": 0, **self._needs.options, **self._placing()})
+        self._call(actor, "start", __version__, platform.node() if self._only_here else "")
+        return actor
+
+    def _placing(self) -> dict[str, Any]:
+        """Return the options that spread actors over nodes, without those that must not get any."""
+        avoided = {node_id for node_id, until in self._avoided_until.items() if time.monotonic() < until}
+        avoided |= {node.node_id for node in self._nodes if node not in self._allowed(self._nodes)}
+        others = {NODE_ID: f"!in({','.join(sorted(avoided))})"} if avoided else {}
+        return {"scheduling_strategy": "SPREAD", "label_selector": {**self._needs.selector, **others}}
+
+    def _allowed(self, nodes: Sequence[Node]) -> list[Node]:
+        return [node for node in nodes if not self._only_here or is_here(node.address)]
+
+    def _make(self, actor: RayActor, options: Mapping[str, Any]) -> None:
+        try:
+            self._class = self._class or actor_class()
+            self.put(Made(actor, self._class.options(**options).remote()))
+        except Exception as error:
+            self.put(Failed(actor, error))
+
+    def _call(self, actor: RayActor, method: Literal["start", "do", "listen"], *arguments: Any) -> None:
+        """Call an actor, once it is made. What is wrong with it is said by what answers: "start" and "listen"."""
+        if actor.handle is None:
+            actor.calls.append((method, *arguments))
+            return
+        reference = getattr(actor.handle, method).remote(*arguments)
+        if method != "do":
+            reference.future().add_done_callback(lambda future: self.put(CallAnswered(actor, method, future)))
+
+    def _listen(self, actor: RayActor) -> None:
+        actor.asked_at = time.monotonic()
+        self._call(actor, "listen", max(len(self._actors) - FEW_ACTORS, 0) / ANSWERS_PER_S)
+
+    def _take_answer(self, actor: RayActor, call: str, future: Any) -> None:
+        try:
+            answer = future.result()
+        except Exception as error:
+            self._abandon(actor, end_of_actor(error, actor.node) if actor.runs else failed_start(error))
+            return
+        if call == "start":
+            self._started(actor, **answer)
+            return
+        for kind, number, first, second in answer:
+            if number in actor.roles:
+                self._say(Frame(Kind(kind), number, first, second))
+                if kind == Kind.DIED:
+                    self._forget(actor, number)
+        self._listen(actor)
+
+    def _started(self, actor: RayActor, node: str, node_id: str, problem: str) -> None:
+        actor.node, actor.node_id = node, node_id
+        if problem:
+            others = [each for each in self._allowed(self._nodes) if each.node_id != node_id]
+            if any(self._needs.room_on(each) for each in others):
+                self._avoided_until[node_id] = time.monotonic() + AVOID_S
+            self._abandon(actor, EndOfActor(problem, "host"))
+            return
+        actor.runs = True
+        for number in actor.roles:
+            self._say(Frame(Kind.PLACED, number, node_id.encode()))
+        self._listen(actor)
+
+    def _died(self, actor: RayActor, number: int, end: EndOfActor) -> None:
+        self._say(Frame(Kind.DIED, number, json.dumps({"how": end.how, "by": end.by}).encode()))
+        self._forget(actor, number)
+
+    def _forget(self, actor: RayActor, number: int) -> None:
+        del actor.roles[number], self._of_number[number]
+        actor.idle_since = time.monotonic()
+
+    def _abandon(self, actor: RayActor, end: EndOfActor) -> None:
+        """End an actor, and say how its processes ended."""
+        if end.by == "host" and any(each.runs for each in self._actors):
+            end = end._replace(by="machine")  # other nodes can run these hosts
+        if end.is_of_node and actor.node_id:
+            self._avoided_until[actor.node_id] = time.monotonic() + AVOID_S
+        for number in [*actor.roles]:
+            self._died(actor, number, end)
+        self._end(actor)
+
+    def _end(self, actor: RayActor) -> None:
+        del self._actors[actor]
+        for number in [*actor.roles]:
+            self._forget(actor, number)
+        if actor.handle is not None:
+            self._maker.submit(kill, actor.handle)
+
+    def _tick(self, now: float) -> None:
+        stood_still_s, self._ticked_at = now - self._ticked_at - TICK_S, now
+        if stood_still_s > TICK_S:  # answers may have arrived meanwhile, which nobody has taken yet
+            for actor in self._actors:
+                actor.asked_at += stood_still_s
+        for actor in [each for each in self._actors if each.runs]:
+            if now - actor.asked_at > ANSWER_S:
+                how = f"node {actor.node} said nothing for {ANSWER_S:.0f} s"
+                self._abandon(actor, EndOfActor(how, "machine", is_of_node=True))
+            elif not actor.roles and now - actor.idle_since > IDLE_S:
+                self._end(actor)
+
+    def _take_look(self, seen: Look, told: ClusterFacts) -> None:
+        """Take in the nodes, and tell what follows if it has changed."""
+        self._nodes = seen.nodes
+        nodes = [node for node in self._allowed(seen.nodes) if self._needs.room_on(node)]
+        free = self._needs.room_in(seen.free) + sum(actor.runs for actor in self._actors)
+        n_places = min(sum(map(self._needs.room_on, nodes)), max(free, told.n_places))
+        n_elsewhere = len(seen.nodes) - len(self._allowed(seen.nodes))
+        is_local = all(is_here(node.address) for node in seen.nodes)
+        unmet = "" if nodes else self._needs.unmet(self._allowed(seen.nodes))
+        facts = ClusterFacts(told.address, told.ray, len(nodes), n_places, is_local, n_elsewhere, unmet)
+        if facts != self._facts:
+            self._facts = facts
+            self._say(Frame(Kind.FACTS, 0, json.dumps(facts._asdict()).encode()))
+
+
+def pieces(data: bytes) -> list[bytes]:
+    """Return data in pieces that Ray keeps out of its object store, each as an argument of its own."""
+    return [data[begin : begin + PIECE_BYTES] for begin in range(0, len(data), PIECE_BYTES)]
+
+
+def look() -> Look:
+    """Return the nodes as they are now. Raises what Ray raises if its head does not answer."""
     import ray
-    from ray.autoscaler.v2.sdk import get_cluster_resource_state
 
-    worker: Any = ray._private.worker.global_worker
-    state: Any = get_cluster_resource_state(worker.gcs_client)
-    return [dict(each.request.resources_bundle) for each in state.pending_resource_requests]
+    list_nodes: Any = ray.nodes
+    list_free: Any = ray.available_resources
+    nodes = [
+        Node(each["NodeID"], each["NodeManagerAddress"], each["Resources"], each.get("Labels") or {})
+        for each in list_nodes()
+        if each["Alive"]
+    ]
+    return Look(nodes, list_free())
+
+
+def kill(handle: Any) -> None:
+    """End an actor, even one that waits for resources."""
+    import ray
+
+    try:
+        ray.kill(handle, no_restart=True)
+    except Exception as error:  # it ended by itself, or with the head of the cluster
+        log(f"an actor was not ended: {error}")
+
+
+def actor_class() -> Any:
+    """Return the class of all actors. Its code travels with it, so that it can say if its node lacks our package."""
+    import ray
+
+    class OsmosisHost:
+        __qualname__ = "OsmosisHost"  # as Ray's tools show it
+        host: Any = None
+
+        def start(self, version: str, machine: str) -> dict[str, str]:
+            """Return where this is, and why no host can run here; on other machines than `machine`, if that is set."""
+            import platform
+            from pathlib import Path
+
+            import ray
+
+            node, problem = platform.node(), ""
+            fix = f"install pytest-osmosis {version} on all nodes, or name it in [execution.ray] runtime_env"
+            try:
+                from pytest_osmosis import __version__
+                from pytest_osmosis.cluster.actor import HostActor
+
+                if machine not in (node, ""):
+                    problem = f"node {node} is not on the machine of pytest, at which a model's base_url points"
+                elif __version__ != version:
+                    problem = f"node {node} has pytest-osmosis {__version__}, and this machine has {version}: {fix}"
+                else:
+                    self.host = HostActor(str(Path.cwd()))
+            except ImportError as error:
+                problem = f"pytest-osmosis cannot be imported on node {node} ({error}): {fix}"
+            return {"node": node, "node_id": ray.get_runtime_context().get_node_id(), "problem": problem}
+
+        def do(self, method: str, *arguments: Any) -> None:
+            if self.host is not None:
+                getattr(self.host, method)(*arguments)
+
+        @ray.method(concurrency_group="out")
+        def listen(self, gather_s: float) -> Any:
+            return self.host.listen(gather_s)
+
+    remote: Any = ray.remote
+    return remote(concurrency_groups={"out": 1}, max_restarts=0, enable_task_events=False)(OsmosisHost)
 
 
 def log(text: str) -> None:

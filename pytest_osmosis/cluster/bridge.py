@@ -6,27 +6,29 @@ standard error. It ends with its standard input, and takes all hosts along.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-import re
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, NoReturn
 
-from pytest_osmosis.cluster.actors import Closed
-from pytest_osmosis.cluster.facts_teller import facts_body
-from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
-from pytest_osmosis.cluster.places import HostNeeds
-from pytest_osmosis.cluster.relays import Relays
+from pytest_osmosis.cluster.actors import Actors, Closed
+from pytest_osmosis.cluster.ends import failed_start
+from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
+from pytest_osmosis.cluster.needs import HostNeeds
 from pytest_osmosis.config.tables import RayOptions
 
 ANSWER_S = 10.0
 CONNECT_S = 60.0
-END_S = 15.0
+UPLOAD_S = 300.0
+"""The time that the upload of the workspace may take besides."""
+END_S = 8.0
+NEVER_UPLOADED = (".env*", ".osmosis", ".git", ".venv", "__pycache__")
 BEFORE_IMPORT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 """Ray reads these when it is imported. `uv run` would upload the current folder."""
 SEARCH_S = "15"
@@ -40,96 +42,81 @@ SAID_CHARS = 2_000
 """The most that is shown of an error of Ray's."""
 UNREADABLE = "from GCS"
 """A part of what older releases say to the head of a newer one, which they ask before they compare versions."""
-MISMATCH = re.compile(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)
+MISMATCH = "Version mismatch"
 
 
 class ConnectionRefusal(Exception):
     """No connection, and what to do about it."""
 
 
-class FrameOutput:
-    """Writes frames; this process ends if nobody reads them any more."""
+def main() -> NoReturn:
+    output = os.dup(1)
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    lock = threading.Lock()  # one frame after the other
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._lock = threading.Lock()  # one frame after the other
-
-    def say(self, frame: Frame) -> None:
+    def say(frame: Frame) -> None:
+        """Write a frame. This process ends if nobody reads them any more."""
         data = memoryview(frame.encode())
-        with self._lock:
+        with lock:
             try:
                 while data:
-                    data = data[os.write(self._descriptor, data) :]
+                    data = data[os.write(output, data) :]
             except OSError:
                 os._exit(1)
 
-
-def main() -> NoReturn:
-    output = FrameOutput(os.dup(1))
-    os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    output.say(Frame(Kind.HELLO))
     read = sys.stdin.buffer.read
     first = read_frame(read)
     if first is None or first.kind is not Kind.CONNECT:
         os._exit(0)
-    driver = Driver(options_of(first.first), output.say, only_here=first.second == ONLY_HERE)
+    fields = json.loads(first.first)
+    options = RayOptions(**{**fields["options"], "exclude": tuple(fields["options"]["exclude"])})
+    driver = Driver(options, fields["upload"], say, only_here=fields["only_here"])
     driver.start()
     while (frame := read_frame(read)) is not None and frame.kind is not Kind.CLOSE:
-        driver.relays.put(frame)
+        driver.actors.put(frame)
     driver.close()
     os._exit(0)
 
 
-def options_of(body: bytes) -> RayOptions:
-    """Return the options in a CONNECT frame."""
-    import json
-
-    fields = json.loads(body)
-    return RayOptions(**{**fields, "exclude": tuple(fields["exclude"])})
-
-
 class Driver:
-    """Connects to the cluster and runs the relays, in a thread. It ends this process if it cannot."""
+    """Connects to the cluster and has hosts started, in a thread. It ends this process if it cannot."""
 
-    def __init__(self, options: RayOptions, say: Callable[[Frame], None], *, only_here: bool) -> None:
+    def __init__(self, options: RayOptions, upload: str, say: Callable[[Frame], None], *, only_here: bool) -> None:
         self._options = options
+        self._upload = upload
         self._say = say
-        self._address = self._ray = ""
         self._is_connected = threading.Event()
-        self.relays = Relays(options, say, self._described, only_here=only_here)
-        self._thread = threading.Thread(target=self._work, name="osmosis-relays", daemon=True)
+        self.actors = Actors(HostNeeds(options.resources), say, upload=upload, only_here=only_here)
+        self._thread = threading.Thread(target=self._work, name="osmosis-driver", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        late = threading.Timer(CONNECT_S, self._late)
+        late = threading.Timer(CONNECT_S + UPLOAD_S * bool(self._upload), self._late)
         late.daemon = True
         late.start()
 
     def close(self) -> None:
         """End all hosts, and leave the cluster."""
         if self._is_connected.is_set():
-            self.relays.put(Closed())
+            self.actors.put(Closed())
             self._thread.join(END_S)
 
     def _work(self) -> None:
         try:
-            self._address, self._ray = connected(self._options.address)
+            address, ray = connected(self._options.address, runtime_env(self._options, self._upload))
         except ConnectionRefusal as refusal:
             self._refuse(str(refusal))
         except Exception as error:  # whatever Ray raises: else nobody would hear of it
             self._refuse(f"Ray cannot connect to the cluster: {type(error).__name__}: {error}")
         self._is_connected.set()
         try:
-            self.relays.run()
+            self.actors.run(address, ray)
         except Exception as error:
             import traceback
 
             traceback.print_exc()
-            self._refuse(f"The connection to the Ray cluster at {self._address} broke: {type(error).__name__}: {error}")
-
-    def _described(self, *seen: Any) -> bytes:
-        return facts_body(*seen, needs=HostNeeds(self._options.resources), address=self._address, ray=self._ray)
+            self._refuse(f"The connection to the Ray cluster at {address} broke: {type(error).__name__}: {error}")
 
     def _late(self) -> None:
         if not self._is_connected.is_set():
@@ -144,8 +131,14 @@ class Driver:
         os._exit(1)
 
 
-def connected(option: str | None) -> tuple[str, str]:
-    """Connect to a running cluster, and return its address and version.
+def runtime_env(options: RayOptions, upload: str) -> dict[str, Any]:
+    """Return the runtime environment of all actors. Its variables would be in Ray's logs: it has none."""
+    excludes = [*NEVER_UPLOADED, *options.exclude]
+    return {**options.runtime_env, **({"working_dir": upload, "excludes": excludes} if upload else {})}
+
+
+def connected(option: str | None, runtime_env: Mapping[str, Any]) -> tuple[str, str]:
+    """Connect to a running cluster, which gets the files of `runtime_env`, and return its address and version.
 
     Raises `ConnectionRefusal`.
     """
@@ -159,11 +152,20 @@ def connected(option: str | None) -> tuple[str, str]:
         os.environ.pop("RAY_ADDRESS", None)  # Ray would prefer it to the option
     try:
         import ray
+        from ray.exceptions import RuntimeEnvSetupError
     except ImportError as error:
         raise ConnectionRefusal(INSTALL if error.name == "ray" else f"Ray cannot be imported here: {error}") from error
     address = found() if wanted == "auto" else wanted
     try:  # "auto" as it is: Ray uses the token in the user's folder only if it finds the cluster itself
-        ray.init(address=wanted, log_to_driver=False, include_dashboard=False, configure_logging=False)
+        ray.init(
+            address=wanted,
+            runtime_env={**runtime_env},
+            log_to_driver=False,
+            include_dashboard=False,
+            configure_logging=False,
+        )
+    except RuntimeEnvSetupError as error:
+        raise ConnectionRefusal(failed_start(error).how) from error
     except Exception as error:
         raise ConnectionRefusal(refusal_text(error, address)) from error
     return address, ray.__version__
@@ -219,14 +221,11 @@ def refusal_text(error: BaseException, address: str) -> str:
         chain.append(str(each).strip())
         each = each.__cause__ or each.__context__
     said = "\n".join(chain)
-    if (match := MISMATCH.search(said)) is not None:
-        theirs, their_python, ours, our_python = match.groups()
-        python = "" if their_python == our_python else f"Python {their_python}"
-        package = "" if theirs == ours else f'pip install "ray=={theirs}"'
+    _, mismatch, versions = said.partition(MISMATCH)
+    if mismatch:
         return (
-            f"The cluster at {address} runs Ray {theirs} with Python {their_python}, and this process Ray {ours} with "
-            f"Python {our_python}. Both must match, down to the patch. To match the cluster, use here: "
-            f"{' and '.join(filter(None, (python, package)))}"
+            f"{mismatch}{' '.join(versions.split())}. Both must match, down to the patch: install here what the "
+            f"cluster at {address} has."
         )
     if "No node info found" in said or "node to connect" in said or "one of the Raylet" in said:
         return (

@@ -17,31 +17,32 @@ from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import LineBuffer, Request, encode
 
 DELAY_S = 0.03
-"""The time of a message to a host and back, generously. The path through bridge and relay takes 3 to 5 ms, and a
+"""The time of a message to a host and back, generously. The path through bridge and actor takes 3 to 5 ms, and a
 network some more. But each call of Ray costs 3 ms of CPU, so scorers get work for this much longer ahead, and say less
 often what they have done."""
-GATHER_FACTOR = 1.5
-"""The bridge learns of another `gather_s` only if it differs by more than this factor: the engine changes it often."""
 ANSWER_S = 60.0
 """A bridge that does not end a host within this long will not do so any more: the host is given up."""
 
 
 class RemoteConnection:
-    """Connects to host `number` of the bridge, by `tell`, which never waits."""
+    """Connects to host `number` of the bridge, by `tell`, which never waits.
 
-    def __init__(self, name: str, number: int, *, log: Path, post: Post, tell: Callable[[Frame], None]) -> None:
+    The bridge takes all that has arrived at once, so it is not told for how long messages may be gathered.
+    """
+
+    gather_s = 0.0
+
+    def __init__(
+        self, name: str, number: int, needs: str, *, log: Path, post: Post, tell: Callable[[Frame], None]
+    ) -> None:
         self.name = name
         self.number = number
         self.log = log
         self.delay_s = DELAY_S
         self.placed_at: float | None = None
-        self.node: str | None = None
-        """The name of the host's node, None while it waits for a place."""
-        self.node_id: str | None = None
-        """The id of the host's node: several nodes may have the same name."""
-        self.waits_for = ""
-        """The reason why the host waits for a place, "" if none is known."""
-        self._gather_s = self._told_gather_s = 0.0
+        self.node_id = ""
+        """The id of the host's node, "" while it waits for a place."""
+        self.waits_for = needs
         self._killed_at: float | None = None
         self._tell = tell
         self._buffer = LineBuffer()
@@ -50,18 +51,6 @@ class RemoteConnection:
         self._post_unlocked = post
         self._lock = threading.Lock()  # keeps `Died` the last that is posted, and the only one
         self._ended = threading.Event()
-
-    @property
-    def gather_s(self) -> float:
-        return self._gather_s
-
-    @gather_s.setter
-    def gather_s(self, seconds: float) -> None:
-        self._gather_s = seconds
-        low, high = sorted((seconds, self._told_gather_s))
-        if high > low * GATHER_FACTOR:
-            self._told_gather_s = seconds
-            self._send(Kind.GATHER, repr(seconds).encode())
 
     @property
     def has_ended(self) -> bool:
@@ -101,9 +90,9 @@ class RemoteConnection:
 
     # What follows is told by the thread that reads the bridge.
 
-    def placed(self, node: str, node_id: str) -> None:
-        """Note that the host was started on a node."""
-        self.node, self.node_id, self.waits_for = node, node_id, ""
+    def placed(self, node_id: str) -> None:
+        """Note that the host is on a node."""
+        self.node_id = node_id
         self.placed_at = time.monotonic()
 
     def said(self, data: bytes, output: bytes) -> None:
@@ -121,7 +110,7 @@ class RemoteConnection:
 
     def died(self, how: str, by: EndedBy, *, is_of_node: bool = False) -> None:
         """Post that the host has ended, once."""
-        self._post(Died(self, how, by, (self.node_id or "") if is_of_node else ""))
+        self._post(Died(self, how, by, self.node_id if is_of_node else ""))
 
     def _append(self, output: bytes) -> None:
         self._log_tail = (self._log_tail + output)[-LOG_BYTES:]

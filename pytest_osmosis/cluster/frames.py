@@ -11,41 +11,52 @@ from enum import IntEnum
 from typing import NamedTuple
 
 HEAD = struct.Struct("<BIII")
-ONLY_HERE = b"only here"
 
 
 class Kind(IntEnum):
     """The kind of a frame. Bodies that are not named are empty; `json` bodies are objects in UTF-8."""
 
     CONNECT = 1
-    """To the bridge, first: the options of the cluster (json, `options.to_json`), and `ONLY_HERE` if no host may start
-    on another machine."""
+    """To the bridge, first (json): the `options` of the cluster, the folder `upload` that Ray copies to the nodes, ""
+    if they share it, and `only_here`, true if no host may start on another machine."""
     OPEN = 2
-    """To the bridge: start host `number`. Its first line, the setup (bytes); json: role, given environment, number
-    of its eval, and if it is optional."""
+    """To the bridge: start host `number`. Its first line, the setup (bytes); json: role, number of its eval, and given
+    environment."""
     SEND = 3
     """To the bridge: lines for a host (bytes)."""
-    GATHER = 4
-    """To the bridge: the seconds for which messages of a host may be gathered (text of a float)."""
-    KILL = 5
+    KILL = 4
     """To the bridge: end a host now."""
-    CLOSE = 6
+    CLOSE = 5
     """To the bridge: end all hosts and leave the cluster."""
 
-    HELLO = 16
-    """From the bridge: it runs, and tries to connect."""
-    FACTS = 17
-    """From the bridge: the cluster (json, `facts.ClusterFacts`), when it is connected and when its nodes change."""
-    REFUSED = 18
+    FACTS = 16
+    """From the bridge: the cluster (json, `ClusterFacts`), when it is connected and when that changes."""
+    REFUSED = 17
     """From the bridge: why it cannot connect or go on (text). It ends."""
-    PLACED = 19
-    """From the bridge: a host was started (json: node, node_id, pid, workspace)."""
-    SAID = 20
-    """From the bridge: what a host wrote: events (bytes), and output that belongs to no run (bytes)."""
-    DIED = 21
+    PLACED = 18
+    """From the bridge: the actor of a host runs (text: the id of its node)."""
+    SAID = 19
+    """From the bridge: what a host wrote: events (bytes), or output that belongs to no run (bytes)."""
+    DIED = 20
     """From the bridge, last of a host: how and by whose end it ended (json: how, by)."""
-    WAITS = 22
-    """From the bridge: why a host waits for a place (text)."""
+
+
+class ClusterFacts(NamedTuple):
+    """A cluster as its driver sees it.
+
+    `n_nodes` are those that have room for a host at all, and `n_places` is the number of hosts, each with its scorer,
+    for which there was room, those of this session included. `is_local` is True if every node is on the machine of the
+    driver. `n_elsewhere` nodes are not, and get no host for that reason. `unmet` says what every node lacks, if none
+    has room for a host at all.
+    """
+
+    address: str
+    ray: str
+    n_nodes: int
+    n_places: int
+    is_local: bool = False
+    n_elsewhere: int = 0
+    unmet: str = ""
 
 
 class Frame(NamedTuple):

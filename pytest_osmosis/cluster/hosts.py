@@ -1,7 +1,7 @@
 """The hosts on a Ray cluster as pytest's process knows them: it owns the bridge, and reads it in one thread for all.
 
 Sending never waits: a second thread writes to the bridge. Once the bridge has ended, all of its hosts have too, as far
-as the engines are told, and no further one starts. The relays end hosts that nobody asks for.
+as the engines are told, and no further one starts. Actors that nobody asks end with their hosts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_osmosis.cluster.connection import RemoteConnection
-from pytest_osmosis.cluster.facts import ClusterFacts
-from pytest_osmosis.cluster.frames import ONLY_HERE, Frame, Kind, read_frame
+from pytest_osmosis.cluster.frames import ClusterFacts, Frame, Kind, read_frame
+from pytest_osmosis.cluster.needs import HostNeeds
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostEnviron, Post, Spawn, exit_text
 from pytest_osmosis.engine.host_process import EXIT_S, PACKAGE_ROOT, kill_group, reaped
@@ -29,10 +28,10 @@ from pytest_osmosis.host.protocol import Setup, encode
 from pytest_osmosis.processes.guard import GUARD
 
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.cluster.bridge import main; main()"
-HELLO_S = 60.0
-"""The bridge gets this long to start."""
-CONNECT_S = 90.0
-"""The bridge gets this long to connect to the cluster, or to say why it cannot."""
+CONNECT_S = 120.0
+"""The bridge gets this long to start and to connect to the cluster, or to say why it cannot."""
+UPLOAD_S = 300.0
+"""The same, besides, if it has a workspace uploaded."""
 CLOSE_S = 10.0
 """The bridge gets this long to end all hosts."""
 JOIN_S = 2.0
@@ -47,18 +46,12 @@ ENDED = "the connection to the Ray cluster ended"
 CLOSED = "the connection to the Ray cluster was closed"
 
 
-class PlacedHosts(NamedTuple):
-    """The number of hosts that run, and the number of nodes that they run on. Scorers are not counted."""
-
-    n_hosts: int
-    n_nodes: int
-
-
 class ClusterHosts:
     """Hosts on the Ray cluster of `options`. `environ` is the bridge's, but for the names `hidden`, which hold secrets.
 
-    Engines of several evals may spawn hosts at once. With `only_here` none starts on another machine. `changed` is
-    called with the facts whenever they change, in the thread that reads the bridge.
+    Engines of several evals may spawn hosts at once. Their code is in the folder `upload`, which Ray copies to the
+    nodes, or in one that these share. With `only_here` no host starts on another machine. `changed` is called with the
+    facts whenever they change, in the thread that reads the bridge.
     """
 
     def __init__(
@@ -67,16 +60,17 @@ class ClusterHosts:
         environ: Mapping[str, str],
         hidden: Collection[str] = (),
         *,
+        upload: str = "",
         changed: Callable[[ClusterFacts], None] = lambda facts: None,
         only_here: bool = False,
     ) -> None:
         self._options = options
+        self._upload = upload
         self._only_here = only_here
         self._tell_change = changed
         self._environ = {name: value for name, value in environ.items() if name not in hidden}
         self._bridge: _Bridge | None = None
         self._changed = threading.Condition()  # protects what follows, and tells `open` of its changes
-        self._says_hello = False
         self._facts: ClusterFacts | None = None
         self._refusal = ""
         self._how = ""  # the way in which the bridge ended
@@ -100,43 +94,35 @@ class ClusterHosts:
         self._over = None
         try:
             self._bridge = _Bridge(self._environ, heard=self._take, ended=self._end)
-            only_here = ONLY_HERE if self._only_here else b""
-            self._bridge.send(Frame(Kind.CONNECT, 0, json.dumps(self._options.to_json()).encode(), only_here))
-            self._await(lambda: self._says_hello, HELLO_S, f"its process did not start within {HELLO_S:.0f} s")
-            return self._await_facts()
+            fields = {"options": self._options.to_json(), "upload": self._upload, "only_here": self._only_here}
+            self._bridge.send(Frame(Kind.CONNECT, 0, json.dumps(fields).encode()))
+            self._await_facts()
         except BaseException:
             self.close()
             raise
-
-    def _await_facts(self) -> ClusterFacts:
-        where = "the cluster" if self._options.address is None else self._options.address
-        self._await(
-            lambda: self._facts is not None,
-            CONNECT_S,
-            f"{where} did not answer within {CONNECT_S:.0f} s; check that it runs, and that this machine is a node of "
-            "it: ray start --address=HOST:PORT --num-cpus=0",
-        )
         return self.facts
 
-    def _await(self, condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
-        """Wait until the condition holds. Raises `ClusterError` if it does not, with what the bridge wrote."""
+    def _await_facts(self) -> None:
+        """Wait until the bridge is connected. Raises `ClusterError` if it is not, with what it wrote."""
+        limit_s = CONNECT_S + (UPLOAD_S if self._upload else 0.0)
         with self._changed:
-            self._changed.wait_for(lambda: condition() or self._over is not None, timeout_s)
-            if condition():
+            self._changed.wait_for(lambda: self._facts is not None or self._over is not None, limit_s)
+            if self._facts is not None:
                 return
             refusal, how = self._refusal, self._how
         if refusal:
             raise ClusterError(refusal)
+        otherwise = (
+            f"{self._options.address or 'the cluster'} did not answer within {limit_s:.0f} s; check that it runs, and "
+            "that this machine is a node of it: ray start --address=HOST:PORT --num-cpus=0"
+        )
         wrote = self._bridge.last_output() if self._bridge is not None else ""
         raise ClusterError("\n".join(filter(None, (f"no connection to a Ray cluster: {how or otherwise}", wrote))))
 
-    def of_eval(self, *, optional: bool) -> Spawn:
-        """Return what starts the hosts of one more eval, which come before those of later ones.
-
-        Optional ones start only where there is room: Ray is not asked for more.
-        """
+    def of_eval(self) -> Spawn:
+        """Return what starts the hosts of one more eval, in actors of its own."""
         self._n_evals += 1
-        return partial(self.spawn, eval_number=self._n_evals, optional=optional)
+        return partial(self.spawn, eval_number=self._n_evals)
 
     def spawn(
         self,
@@ -147,33 +133,22 @@ class ClusterHosts:
         log: Path,
         post: Post,
         eval_number: int = 0,
-        optional: bool = False,
     ) -> RemoteConnection:
         """Start a host on a node of the cluster, once one has a place for it. Raises `HostError` without a cluster.
 
         It gets what `environ` gives, in front of the environment of its node.
         """
-        fields = {"role": name, "environ": dict(environ.given), "eval": eval_number, "optional": optional}
-        given = json.dumps(fields).encode()
+        given = json.dumps({"role": name, "environ": dict(environ.given), "eval": eval_number}).encode()
+        needs = f"a host needs {HostNeeds(self._options.resources).amounts_text(1)}"
         with self._changed:
             if self._over is not None or self._bridge is None:
                 raise HostError(self._over or NOT_OPEN)
             self._n_started += 1
             number, tell = self._n_started, self._bridge.send
-            connection = RemoteConnection(name, number, log=log, post=post, tell=tell)
+            connection = RemoteConnection(name, number, needs, log=log, post=post, tell=tell)
             self._connections[number] = connection
             tell(Frame(Kind.OPEN, number, encode([setup.to_json()]), given))
         return connection
-
-    def nodes(self) -> PlacedHosts:
-        """Count the hosts that run, and their nodes."""
-        placed = [host for host in self._hosts() if host.placed_at is not None]
-        return PlacedHosts(len(placed), len({host.node_id for host in placed}))
-
-    def _hosts(self) -> list[RemoteConnection]:
-        """Return the hosts that roll out, and have not ended."""
-        with self._changed:
-            return [each for each in self._connections.values() if each.name == "host" and not each.has_ended]
 
     def close(self) -> None:
         """End all hosts and the bridge. Idempotent."""
@@ -192,10 +167,8 @@ class ClusterHosts:
             return
         with self._changed:
             match frame.kind:
-                case Kind.HELLO:
-                    self._says_hello = True
                 case Kind.FACTS:
-                    self._facts = ClusterFacts.from_json(json.loads(frame.first))
+                    self._facts = ClusterFacts(**json.loads(frame.first))
                 case Kind.REFUSED:
                     self._refusal = frame.first.decode(errors="replace")
                 case kind:
@@ -211,12 +184,9 @@ class ClusterHosts:
             return  # it has ended
         match frame.kind:
             case Kind.PLACED:
-                placed = json.loads(frame.first)
-                connection.placed(placed["node"], placed["node_id"])
+                connection.placed(frame.first.decode())
             case Kind.SAID:
                 connection.said(frame.first, frame.second)
-            case Kind.WAITS:
-                connection.waits_for = frame.first.decode(errors="replace")
             case Kind.DIED:
                 died = json.loads(frame.first)
                 how, by_machine = died["how"], died["by"] == "machine"

@@ -27,7 +27,6 @@ from pytest_osmosis.config.kinds import (
     typed_toml,
 )
 
-MOST_HOSTS_PER_ACTOR = 512
 A_CPU: Mapping[str, Any] = MappingProxyType({"num_cpus": 1})
 _ADDRESS = re.compile(r"[^\s/]+:[0-9]{1,5}")
 _OTHER_PLACES = {
@@ -162,12 +161,6 @@ RAY_FIELDS = (
         address(),
         'Address of a running cluster. "auto", the default: the address in RAY_ADDRESS, or else the cluster on this '
         "machine.",
-    ),
-    Field(
-        "hosts_per_actor",
-        integer(1, MOST_HOSTS_PER_ACTOR),
-        "The most hosts that one actor of Ray starts on its node, with their scorers.",
-        default=8,
     ),
     Field(
         "resources",

@@ -210,12 +210,11 @@ Rule = Literal["point", "lower", "upper"]
 class RayOptions:
     """`[execution.ray]`: the Ray cluster of hosts. `address` None: that of RAY_ADDRESS, or the one on this machine.
 
-    An actor starts up to `hosts_per_actor` hosts with their scorers, and asks for `resources` (as in `ray.remote`) for
-    each. The workspace is "shared" by all nodes under one path, or uploaded without what `exclude` names.
+    A host with its scorer is an actor, which asks for `resources` (as in `ray.remote`). The workspace is "shared" by
+    all nodes under one path, or uploaded without what `exclude` names.
     """
 
     address: str | None = None
-    hosts_per_actor: int = 8
     resources: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({"num_cpus": 1}))
     workspace: Literal["shared", "upload"] = "shared"
     exclude: tuple[str, ...] = ()
@@ -224,7 +223,6 @@ class RayOptions:
     def to_json(self) -> dict[str, Any]:
         return {
             "address": self.address,
-            "hosts_per_actor": self.hosts_per_actor,
             "resources": _plain(self.resources),
             "workspace": self.workspace,
             "exclude": list(self.exclude),

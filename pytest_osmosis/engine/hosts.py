@@ -119,8 +119,7 @@ class Hosts:
     def waiting(self) -> Waiting:
         """Count the hosts that roll out and have no place."""
         unplaced = [host.connection for host in self.rolling if host.connection.placed_at is None]
-        whys = [connection.waits_for for connection in unplaced if connection.waits_for]
-        return Waiting(len(whys), len(unplaced), len(self.rolling), whys[-1] if whys else "")
+        return Waiting(len(unplaced), len(self.rolling), unplaced[-1].waits_for if unplaced else "")
 
     def replace(self, host: Host) -> None:
         """Start another host in place of one that died. The quarantine is started when it is needed."""

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.errors import ClusterError, ConfigError, Problem
-from pytest_osmosis.evals import Prepared, SelectedRuns, Spawn, n_hosts
+from pytest_osmosis.evals import Prepared, SelectedRuns, Spawn, Worktrees, n_hosts, worktree_of
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
 
 if TYPE_CHECKING:
-    from pytest_osmosis.cluster.facts import ClusterFacts
+    from pytest_osmosis.cluster.frames import ClusterFacts
     from pytest_osmosis.cluster.hosts import ClusterHosts
     from pytest_osmosis.engine.engine import Engine
 
@@ -31,24 +31,34 @@ class OnCluster(NamedTuple):
     selected: SelectedRuns
 
 
+class ClusterKey(NamedTuple):
+    """The part of a config that is the same for evals whose hosts are started over one connection."""
+
+    options: str
+    upload: str
+
+
 def is_on_cluster(prepared: Prepared) -> bool:
     return prepared.config.execution.engine == "ray"
 
 
 class RayClusters:
-    """The clusters of a session, one for each distinct `[execution.ray]` of its evals. `environ` is that of bridges."""
+    """The connections of a session to clusters: one for each distinct `[execution.ray]` of its evals, and folder of
+    code that is uploaded. `environ` is that of bridges, and `worktrees` have the code of commits."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], worktrees: Worktrees) -> None:
         self._environ = environ
-        self._opened: dict[str, ClusterHosts] = {}
-        self._engines: dict[str, list[Engine]] = {}
+        self._worktrees = worktrees
+        self._opened: dict[ClusterKey, ClusterHosts] = {}
+        self._engines: dict[ClusterKey, list[Engine]] = {}
         self._growing: list[Engine] = []
-        self._told_elsewhere: dict[str, int] = {}
+        self._told_elsewhere: dict[ClusterKey, int] = {}
 
     def open(self, evals: Iterable[OnCluster]) -> list[str]:
         """Connect to the clusters of evals, and return a note on each.
 
-        Raises `ClusterError` if that fails or no node can run a host, or `ConfigError` if nodes cannot reach a model.
+        Raises `ClusterError` if that fails or no node can run a host, `ConfigError` if nodes cannot reach a model, or
+        `CodeError` if there is no code to upload.
         """
         evals = list(evals)
         if not evals:
@@ -56,12 +66,17 @@ class RayClusters:
         from pytest_osmosis.cluster.hosts import ClusterHosts
 
         hidden = {name for each in evals for name in each.prepared.secrets}
-        tied = {_key(each.prepared.config.execution.ray) for each in evals if any(_loopback_problems(each.prepared))}
+        tied = {self._key(each.prepared) for each in evals if any(_loopback_problems(each.prepared))}
         for each in evals:
-            options, key = each.prepared.config.execution.ray, _key(each.prepared.config.execution.ray)
+            options, key = each.prepared.config.execution.ray, self._key(each.prepared)
             if key not in self._opened:
                 self._opened[key] = hosts = ClusterHosts(
-                    options, self._environ, hidden, changed=partial(self._take_facts, key), only_here=key in tied
+                    options,
+                    self._environ,
+                    hidden,
+                    upload=key.upload,
+                    changed=partial(self._take_facts, key),
+                    only_here=key in tied,
                 )
                 _check_room(hosts.open(), options)
         problems = [
@@ -77,11 +92,11 @@ class RayClusters:
 
     def of(self, prepared: Prepared) -> ClusterHosts:
         """Return the cluster of an eval, which is open."""
-        return self._opened[_key(prepared.config.execution.ray)]
+        return self._opened[self._key(prepared)]
 
     def spawn(self, prepared: Prepared) -> Spawn:
-        """Return what starts the hosts of an eval. It is asked for once by each, in the order of the evals."""
-        return self.of(prepared).of_eval(optional=prepared.config.execution.hosts is None)
+        """Return what starts the hosts of an eval. It is asked for once by each."""
+        return self.of(prepared).of_eval()
 
     def n_places(self, prepared: Prepared) -> int:
         """Return the number of hosts of an eval that sets none: as many as its cluster has room for."""
@@ -90,12 +105,12 @@ class RayClusters:
     def join(self, prepared: Prepared, engine: Engine) -> None:
         """Let an eval hear of nodes that join. If it sets no number of hosts, it gets further ones there."""
         execution = prepared.config.execution
-        self._engines.setdefault(_key(execution.ray), []).append(engine)
+        self._engines.setdefault(self._key(prepared), []).append(engine)
         if execution.hosts is None:
             self._growing.append(engine)
             engine.grow(self.n_places(prepared))  # nodes may have joined since it got its number of hosts
 
-    def _take_facts(self, key: str, facts: ClusterFacts) -> None:
+    def _take_facts(self, key: ClusterKey, facts: ClusterFacts) -> None:
         told = self._told_elsewhere.get(key, 0)
         self._told_elsewhere[key] = max(facts.n_elsewhere, told)
         for engine in [*self._engines.get(key, ())]:
@@ -112,9 +127,9 @@ class RayClusters:
 
     def _notes(self, evals: Iterable[OnCluster]) -> Iterator[str]:
         """Yield how many hosts each cluster has. Evals of a session may have them one after the other."""
-        of_cluster: dict[str, list[OnCluster]] = {}
+        of_cluster: dict[ClusterKey, list[OnCluster]] = {}
         for each in evals:
-            of_cluster.setdefault(_key(each.prepared.config.execution.ray), []).append(each)
+            of_cluster.setdefault(self._key(each.prepared), []).append(each)
         for together in of_cluster.values():
             first = together[0].prepared
             numbers = {n_hosts(each.prepared.config, each.selected, self.n_places(first)) for each in together}
@@ -123,12 +138,19 @@ class RayClusters:
             text += unused_text(together, max(numbers), facts)
             yield text if len(numbers) == 1 else f"up to {text}"
 
+    def _key(self, prepared: Prepared) -> ClusterKey:
+        options = prepared.config.execution.ray
+        worktree = worktree_of(prepared, self._worktrees) if options.workspace == "upload" else None
+        root = prepared.config.workspace if worktree is None else worktree.workspace
+        upload = str(root) if options.workspace == "upload" else ""
+        return ClusterKey(json.dumps(options.to_json(), sort_keys=True), upload)
+
 
 def _check_room(facts: ClusterFacts, options: RayOptions) -> None:
     """Raise `ClusterError` if no node can run a host, even one that nothing else uses."""
     if facts.n_nodes:
         return
-    from pytest_osmosis.cluster.places import HostNeeds
+    from pytest_osmosis.cluster.needs import HostNeeds
 
     needs = HostNeeds(options.resources)
     kinds = [f"{name} {value}" for name, value in needs.selector.items()]
@@ -156,14 +178,12 @@ def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:
     cluster = f"{few}{plural(facts.n_nodes, 'node')} (Ray {facts.ray} at {facts.address})"
     if facts.n_places >= n:
         return f"{plural(n, 'host')} on {cluster}"
-    from pytest_osmosis.cluster.places import HostNeeds
+    from pytest_osmosis.cluster.needs import HostNeeds
 
     waiting = n - facts.n_places
     verbs = ("has", "waits") if facts.n_places == 1 else ("have", "waits") if waiting == 1 else ("have", "wait")
     placed = f"{count(facts.n_places)} of {plural(n, 'host')} {verbs[0]} a place on {cluster}"
-    return (
-        f"{placed}; {count(waiting)} {verbs[1]} for {facts.lacks or HostNeeds(options.resources).amounts_text(waiting)}"
-    )
+    return f"{placed}; {count(waiting)} {verbs[1]} for {HostNeeds(options.resources).amounts_text(waiting)}"
 
 
 def unused_text(evals: Iterable[OnCluster], n: int, facts: ClusterFacts) -> str:
@@ -175,10 +195,6 @@ def unused_text(evals: Iterable[OnCluster], n: int, facts: ClusterFacts) -> str:
             key = "max_concurrent_generation" if execution.max_concurrent_generation else "batch_size"
             return f"; there is room for {count(room)}, but {key} = {count(n)} allows no more"
     return ""
-
-
-def _key(options: RayOptions) -> str:
-    return json.dumps(options.to_json(), sort_keys=True)
 
 
 def _loopback_problems(prepared: Prepared) -> Iterator[Problem]:

@@ -105,7 +105,7 @@ class EvalSession:
         self._replay_hosts: InlineHosts | None = None
         self._git = GitQueries()
         self._worktrees = Worktrees()
-        self._clusters = RayClusters(os.environ)
+        self._clusters = RayClusters(os.environ, self._worktrees)
         self._n_failures = 0
 
     def prepare(self) -> None:
@@ -189,7 +189,7 @@ class EvalSession:
         self._confirm_cost()
         try:
             of_clusters = self._open_clusters()
-        except (ClusterError, ConfigError) as error:
+        except (ClusterError, CodeError, ConfigError) as error:
             self._clusters.close()
             raise pytest.UsageError(str(error)) from None
         say(self.config, [f"osmosis: {note}" for note in of_clusters])

@@ -26,6 +26,7 @@ from unittest.mock import patch
 import pytest
 
 from benchmarks.memory import descendants
+from pytest_osmosis.cluster.hosts import ClusterHosts
 
 DEADLINE_S = 180.0
 LOOK_S = 0.05
@@ -156,7 +157,7 @@ class RayCluster:
         actors, groups = state.actor_table(None), state.placement_group_table()
         found += [f"actor {actor_id}" for actor_id, actor in actors.items() if actor["State"] != "DEAD"]
         found += [f"placement group {each}" for each, group in groups.items() if group["state"] != "REMOVED"]
-        return found + [f"process {pid}" for name in ("ray::Relay", HOST) for pid in self.pids(name)]
+        return found + [f"process {pid}" for name in ("ray::OsmosisHost", HOST) for pid in self.pids(name)]
 
     @property
     def node_ids(self) -> set[str]:
@@ -166,6 +167,12 @@ class RayCluster:
     def hosts_of(self, root: Path) -> set[int]:
         """Return the processes of hosts and scorers whose workspace is `root`."""
         return {pid for pid in self.pids(HOST) if _folder_of(pid) == str(root)}
+
+    @staticmethod
+    def placed(hosts: ClusterHosts) -> tuple[int, int]:
+        """Count the hosts, without scorers, that have a place, and their nodes."""
+        nodes = [each.node_id for each in [*hosts._connections.values()] if each.name == "host" and each.node_id]
+        return len(nodes), len({*nodes})
 
     def close(self) -> None:
         """End all processes of the cluster, also those that Ray forgets."""

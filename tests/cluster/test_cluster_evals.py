@@ -168,9 +168,9 @@ def test_hosts_without_a_place_wait_while_the_others_work(workspace: Workspace, 
         """
     )
     with running(workspace.config(None, execution={"hosts": 6}, evaluation={"batch_size": 6}), spawn=spawned) as live:
-        text = "2 of 6 hosts wait for a place: the cluster has room for 4 now; the others need 2 CPUs"
+        text = "2 of 6 hosts wait for a place: a host needs 1 CPU"
         live.wait_for(lambda: text in live.run.notices.alerts, "for the line on hosts that wait")
-        live.wait_for(lambda: spawned.hosts.nodes() == (4, 2), "for hosts on both nodes")
+        live.wait_for(lambda: RayCluster.placed(spawned.hosts) == (4, 2), "for hosts on both nodes")
         workspace.write("go", "")
         live.wait()
     assert live.kinds() == ["passed"] * 6

@@ -108,7 +108,7 @@ def test_a_node_that_is_killed_loses_no_run_and_repeats_only_what_it_had_begun(
         ends.callback(hosts.close)
         hosts.open()
         with running(config, spawn=hosts.spawn) as live:
-            live.wait_for(lambda: hosts.nodes() == (2, 2), "for a host on each node")
+            live.wait_for(lambda: cluster.placed(hosts) == (2, 2), "for a host on each node")
             weather.held_from = 4  # those came before there were two, so one host may have them all
             live.wait_for(lambda: weather.in_flight == 4 == len(weather.answered), "for two held runs of each host")
             live.wait_for(lambda: len(live.events("start")) == 8, "for the engine to hear of all that began")
@@ -137,7 +137,7 @@ def test_nodes_that_are_killed_lose_no_run_and_repeat_only_what_they_had_begun(w
     weather = Weather(0, faults=0.0, held_from=held_from[0])
     with ray_cluster(2, 2, 2) as cluster, ChatServer(weather) as server:
         config = configured(workspace, server, ROWS, N)
-        hosts = ClusterHosts(RayOptions(address=cluster.address, hosts_per_actor=2), os.environ)
+        hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
         try:
             hosts.open()
             with running(config, spawn=hosts.spawn) as live:
@@ -157,7 +157,7 @@ def test_nodes_that_are_killed_lose_no_run_and_repeat_only_what_they_had_begun(w
         repeated = sum(times - 1 for times in begun.values())
         assert repeated <= IN_FLIGHT * KILLS
         assert weather.asked.total() > ROWS * N, "no run was in flight on a node that was killed"
-        assert 1 <= len(notices) <= 3 * KILLS  # a node may have several relays
+        assert 1 <= len(notices) <= 3 * KILLS  # a node may have several hosts
         undisturbed = evaluated(config)
     assert scores(live) == scores(undisturbed)
     assert live.kinds() == undisturbed.kinds()
@@ -168,11 +168,11 @@ def test_a_node_that_freezes_is_replaced_and_what_it_says_later_counts_for_nothi
     weather = Weather(0, faults=0.0, held_from=10)
     with ray_cluster(3, 3) as cluster, ChatServer(weather) as server:
         config = configured(workspace, server, 44, 1, agent_workflow_timeout_s=200)
-        hosts = ClusterHosts(RayOptions(address=cluster.address, hosts_per_actor=3), os.environ)
+        hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
         try:
             hosts.open()
             with running(config, spawn=hosts.spawn) as live:
-                live.wait_for(lambda: hosts.nodes() == (6, 2), "for hosts on both nodes")
+                live.wait_for(lambda: cluster.placed(hosts) == (6, 2), "for hosts on both nodes")
                 live.wait_for(lambda: weather.in_flight == IN_FLIGHT, "for runs that the server holds back")
                 asked = Counter(weather.asked)
                 with cluster.frozen(cluster.workers[0]) as stopped:

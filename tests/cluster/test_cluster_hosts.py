@@ -21,8 +21,8 @@ import pytest
 from pytest_osmosis.cluster import connection as connections
 from pytest_osmosis.cluster import hosts as bridges
 from pytest_osmosis.cluster.connection import RemoteConnection
-from pytest_osmosis.cluster.facts import ClusterFacts
-from pytest_osmosis.cluster.hosts import ClusterHosts, PlacedHosts
+from pytest_osmosis.cluster.frames import ClusterFacts
+from pytest_osmosis.cluster.hosts import ClusterHosts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
 from pytest_osmosis.errors import ClusterError, HostError
@@ -30,7 +30,7 @@ from pytest_osmosis.host.protocol import Setup
 from tests.cluster.clusters import is_running
 
 DEADLINE_S = 180.0
-FACTS = ClusterFacts("head:6379", "2.60.0", n_nodes=2, n_places=32, lacks="16 CPUs")
+FACTS = ClusterFacts("head:6379", "2.60.0", n_nodes=2, n_places=32)
 UNUSED = b'{"ev": "unused", "id": 1}\n'
 
 BRIDGE = """
@@ -47,7 +47,6 @@ def say(kind, number=0, first=b"", second=b""):
         data = data[os.write(1, data):]
 
 def connect():
-    say(Kind.HELLO)
     assert hear().kind is Kind.CONNECT
     say(Kind.FACTS, 0, {facts!r})
 
@@ -112,7 +111,7 @@ def bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], O
     """Return what makes a bridge of its program; it is not open yet."""
 
     def made(program: str) -> Opened:
-        prelude = BRIDGE.format(facts=json.dumps(FACTS.to_json()).encode())
+        prelude = BRIDGE.format(facts=json.dumps(FACTS._asdict()).encode())
         monkeypatch.setattr(bridges, "BOOT", prelude + dedent(program))
         return Opened(ClusterHosts(RayOptions(), os.environ), tmp_path, queue.SimpleQueue())
 
@@ -129,7 +128,7 @@ def opened(made: Opened) -> Iterator[Opened]:
 
 
 def test_a_refusal_is_an_error_with_its_text(bridge: Callable[[str], Opened]) -> None:
-    made = bridge("say(Kind.HELLO); say(Kind.REFUSED, 0, b'no cluster at head:1. Start one.'); hear()")
+    made = bridge("say(Kind.REFUSED, 0, b'no cluster at head:1. Start one.'); hear()")
     with pytest.raises(ClusterError, match=r"^no cluster at head:1\. Start one\.$"):
         made.hosts.open()
     with pytest.raises(HostError, match="no cluster at head:1"):
@@ -137,26 +136,18 @@ def test_a_refusal_is_an_error_with_its_text(bridge: Callable[[str], Opened]) ->
 
 
 def test_a_bridge_that_dies_while_it_connects_is_an_error_with_what_it_wrote(bridge: Callable[[str], Opened]) -> None:
-    made = bridge("say(Kind.HELLO); os.write(2, b'this is odd\\n'); os._exit(3)")
+    made = bridge("os.write(2, b'this is odd\\n'); os._exit(3)")
     with pytest.raises(ClusterError, match=r"its process ended \(exit status 3\)\nthis is odd$"):
         made.hosts.open()
 
 
-@pytest.mark.parametrize(
-    ("program", "limit", "text"),
-    [
-        ("time.sleep(1000)", "HELLO_S", "did not start within"),
-        ("connect = 0; say(Kind.HELLO); time.sleep(1000)", "CONNECT_S", "did not answer within"),
-    ],
-    ids=["no hello", "no facts"],
-)
 def test_a_bridge_that_says_nothing_is_an_error(
-    bridge: Callable[[str], Opened], program: str, limit: str, text: str, monkeypatch: pytest.MonkeyPatch
+    bridge: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bridges, limit, 0.2)
+    monkeypatch.setattr(bridges, "CONNECT_S", 0.2)
     monkeypatch.setattr(bridges, "CLOSE_S", 0.2)
-    with pytest.raises(ClusterError, match=text):
-        bridge(program).hosts.open()
+    with pytest.raises(ClusterError, match="did not answer within"):
+        bridge("time.sleep(1000)").hosts.open()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +203,7 @@ def test_a_host_is_opened_with_its_setup_and_what_is_given(bridge: Callable[[str
         wait_for(lambda: len(live.logged()) == 2)
         setup, given = map(json.loads, live.logged())
         assert setup["op"] == "setup"
-        assert given == {"role": "scorer", "environ": {"GIVEN": "secret"}, "eval": 0, "optional": False}
+        assert given == {"role": "scorer", "environ": {"GIVEN": "secret"}, "eval": 0}
 
 
 def test_evals_are_numbered_in_their_order(bridge: Callable[[str], Opened]) -> None:
@@ -222,12 +213,12 @@ def test_evals_are_numbered_in_their_order(bridge: Callable[[str], Opened]) -> N
         say(Kind.SAID, frame.number, b"", frame.second + b"\\n")
     """
     with opened(bridge(program)) as live:
-        for optional in (True, False):
-            spawn, setup = live.hosts.of_eval(optional=optional), Setup("roll", str(live.folder), (), {})
+        for _ in range(2):
+            spawn, setup = live.hosts.of_eval(), Setup("roll", str(live.folder), (), {})
             spawn("host", setup, environ=HostEnviron({}), log=live.log, post=live.posted.put)
         wait_for(lambda: len(live.logged()) == 2)
         given = [json.loads(line) for line in live.logged()]
-    assert [(each["eval"], each["optional"]) for each in given] == [(1, True), (2, False)]
+    assert [each["eval"] for each in given] == [1, 2]
 
 
 def test_names_that_hold_secrets_are_not_in_the_environment_of_the_bridge(bridge: Callable[[str], Opened]) -> None:
@@ -302,19 +293,6 @@ def test_output_that_belongs_to_no_run_is_logged_and_its_end_gives_the_last_word
         assert live.log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_host_is_told_how_long_messages_may_be_gathered_when_that_changes_much(
-    bridge: Callable[[str], Opened],
-) -> None:
-    with opened(bridge(TELLS)) as live:
-        host = live.spawn()
-        for seconds in (0.0, 0.1, 0.11, 0.14, 0.16, 0.12, 0.1, 0.0, 0.001):
-            host.gather_s = seconds
-            assert host.gather_s == seconds
-        host.kill()
-        assert live.died().how == "SIGKILL"
-        assert live.logged()[2:] == ["GATHER 0.1", "GATHER 0.16", "GATHER 0.1", "GATHER 0.0", "GATHER 0.001", "KILL "]
-
-
 def test_a_host_that_the_bridge_does_not_end_is_given_up(
     bridge: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,16 +307,13 @@ def test_a_host_that_the_bridge_does_not_end_is_given_up(
         assert host.join(0.0)
 
 
-def test_hosts_know_why_they_wait_until_they_are_placed(bridge: Callable[[str], Opened]) -> None:
+def test_hosts_know_their_nodes_once_they_are_placed(bridge: Callable[[str], Opened]) -> None:
     program = """
     connect()
     for frame in heard():
         if frame.kind is Kind.OPEN and json.loads(frame.second)["role"] == "host":
-            if frame.number <= 2:
-                say(Kind.WAITS, frame.number, b"no CPU is free")
             if frame.number != 2:
-                placed = {"node": "twins", "node_id": f"n{frame.number % 2}", "pid": 1}
-                say(Kind.PLACED, frame.number, json.dumps(placed).encode())
+                say(Kind.PLACED, frame.number, f"n{frame.number % 2}".encode())
         if frame.kind is Kind.KILL:
             say(Kind.DIED, frame.number, b'{"how": "SIGKILL", "by": "host"}')
     """
@@ -346,9 +321,8 @@ def test_hosts_know_why_they_wait_until_they_are_placed(bridge: Callable[[str], 
         hosts = [live.spawn() for _ in range(4)]
         live.spawn("scorer")
         wait_for(lambda: hosts[3].placed_at is not None)
-        assert [each.node for each in hosts] == ["twins", None, "twins", "twins"]
-        assert [each.waits_for for each in hosts] == ["", "no CPU is free", "", ""]
-        assert live.hosts.nodes() == PlacedHosts(3, 2)
+        assert [each.node_id for each in hosts] == ["n1", "", "n1", "n0"]
+        assert hosts[1].waits_for == "a host needs 1 CPU"
         hosts[1].kill()
         live.died()
 
@@ -376,7 +350,7 @@ def test_sending_never_waits_for_a_bridge_that_does_not_read(bridge: Callable[[s
     connect()
     for frame in heard():
         if frame.kind is Kind.OPEN:
-            say(Kind.PLACED, 1, b'{"node": "a", "node_id": "b"}')
+            say(Kind.PLACED, 1, b'b')
             os.kill(os.getpid(), signal.SIGSTOP)
     """
     with opened(bridge(program)) as live:
@@ -433,7 +407,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_bridge_ends_with_the_process_that_started_it_however_that_ends() -> None:
-    boot = BRIDGE.format(facts=json.dumps(FACTS.to_json()).encode()) + "connect()\nwhile True: time.sleep(1000)"
+    boot = BRIDGE.format(facts=json.dumps(FACTS._asdict()).encode()) + "connect()\nwhile True: time.sleep(1000)"
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", OPENS, boot], stdout=subprocess.PIPE, cwd=root, timeout=DEADLINE_S)
     assert done.returncode == -signal.SIGKILL

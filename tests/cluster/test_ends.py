@@ -1,10 +1,10 @@
-"""The end of a relay, by what Ray says."""
+"""The end of an actor, by what Ray says."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.cluster.ends import end_of_relay, failed_start
+from pytest_osmosis.cluster.ends import end_of_actor, failed_start
 
 
 class ActorDied(Exception):
@@ -20,37 +20,30 @@ class ActorDied(Exception):
     ],
 )
 def test_what_ray_says_becomes_a_line(said: str, how: str) -> None:
-    end = end_of_relay(ActorDied(said), "n1")
+    end = end_of_actor(ActorDied(said), "n1")
     assert how in end.how
     assert end.by == "machine"
     assert end.is_of_node is ("lost" in how)
 
 
-@pytest.mark.parametrize(
-    ("error", "advice"),
-    [
-        (ActorDied("ModuleNotFoundError: No module named 'pytest_osmosis'"), "install it there"),
-        (ValueError("Invalid option keyword nothing"), "Check [execution.ray] resources"),
-    ],
-)
-def test_a_mistake_of_the_users_says_what_to_do(error: Exception, advice: str) -> None:
-    end = failed_start(error)
+def test_a_mistake_of_the_users_says_what_to_do() -> None:
+    end = failed_start(ValueError("Invalid option keyword nothing"))
     assert end.by == "host"
-    assert advice in end.how
+    assert "Check [execution.ray] resources" in end.how
 
 
-def test_a_machine_that_ends_a_relay_at_its_start_is_no_mistake() -> None:
+def test_a_machine_that_ends_an_actor_at_its_start_is_no_mistake() -> None:
     assert failed_start(ActorDied("Worker exit type: SYSTEM_ERROR")).by == "machine"
 
 
 @pytest.mark.parametrize(
     ("said", "how"),
     [
-        ("The actor is dead because its node has died.\n{}", "a node was lost before hosts had started there"),
-        ("The owner left.\n{}", "the process that would run the hosts did not start on a node: The owner left."),
+        ("The actor is dead because its node has died.\n{}", "a node was lost before a host had started there"),
+        ("The owner left.\n{}", "the actor of a host did not start: The owner left."),
     ],
 )
-def test_a_relay_that_never_ran_says_why(said: str, how: str) -> None:
+def test_an_actor_that_never_ran_says_why(said: str, how: str) -> None:
     never_ran = "The actor never ran - it was cancelled before it started running."
     assert failed_start(ActorDied(said.format(never_ran))).how == how
 
@@ -59,9 +52,9 @@ def test_an_environment_that_cannot_be_made_is_told_in_one_line() -> None:
     from ray.exceptions import RuntimeEnvSetupError
 
     said = "Failed:\nCollecting nothing\nERROR: No matching distribution found for nothing\n[notice] a new pip"
-    end = failed_start(RuntimeEnvSetupError(said), "node 10.0.0.7")
+    end = failed_start(RuntimeEnvSetupError(said))
     assert end.how == (
-        "Ray cannot make the environment of the hosts on node 10.0.0.7: ERROR: No matching distribution found for "
+        "Ray cannot make the environment of hosts: ERROR: No matching distribution found for "
         "nothing; check [execution.ray] runtime_env, workspace and exclude"
     )
     assert end.by == "host"

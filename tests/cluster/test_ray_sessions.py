@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,12 +54,12 @@ ROLES = {"agent", "reward"}
 
 
 class Note(NamedTuple):
-    """The pids that user code wrote down: its host, the program that it started and the relay; and its folder."""
+    """The pids that user code wrote down: its host, the program that it started and the actor; and its folder."""
 
     role: str
     host: int
     program: int
-    relay: int
+    actor: int
     folder: str
 
 
@@ -96,19 +95,18 @@ def notes_of(workspace: Workspace) -> list[Note]:
 
     notes: list[Note] = until(found, "for agents and reward functions")
     assert all(map(is_running, {pid for note in notes for pid in note[1:4]}))
-    assert all(guards_of(note.relay) for note in notes)
+    assert all(guards_of(note.actor) for note in notes)
     assert not any(note.folder.startswith(str(workspace.root)) for note in notes)
     return notes
 
 
 def until_nothing_is_left(notes: list[Note]) -> None:
-    """Wait until hosts, their programs, guards and copies of the workspace are gone."""
+    """Wait until hosts, their programs and guards are gone."""
 
     def left() -> list[str]:
         pids = {pid for note in notes for pid in (note.host, note.program) if is_running(pid)}
-        guards = {guard for note in notes for guard in guards_of(note.relay)}
-        folders = {note.folder for note in notes if os.path.lexists(note.folder)}
-        return [f"{name}: {each}" for name, each in (("pids", pids), ("guards", guards), ("copies", folders)) if each]
+        guards = {guard for note in notes for guard in guards_of(note.actor)}
+        return [f"{name}: {each}" for name, each in (("pids", pids), ("guards", guards)) if each]
 
     try:
         until(lambda: not left(), "for the end of all")

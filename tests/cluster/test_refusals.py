@@ -73,8 +73,9 @@ def test_a_refusal_is_no_traceback(last: str, said: str) -> None:
 
 def test_another_python_is_named_with_what_to_do() -> None:
     assert refusal_text(RuntimeError(MISMATCH), "head:1") == (
-        "The cluster at head:1 runs Ray 2.60.0 with Python 3.12.1, and this process Ray 2.60.0 with Python 3.11.7. "
-        "Both must match, down to the patch. To match the cluster, use here: Python 3.12.1"
+        "Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.12.1 This process on node 192.0.2.2 was "
+        "started with: Ray: 2.60.0 Python: 3.11.7. Both must match, down to the patch: install here what the cluster "
+        "at head:1 has."
     )
 
 

@@ -204,7 +204,7 @@ def test_secrets_are_in_nothing_that_ray_writes_or_shows(
     found = {**during, **{f"{page} afterwards": data for page, data in dashboard.everything().items()}}
     found.update(written(cluster))
 
-    assert "Relay" in actor_classes(during), "the actors of the eval are not shown"
+    assert "OsmosisHost" in actor_classes(during), "the actors of the eval are not shown"
     assert any(name.endswith("agent.py") for name in written(cluster)), "nothing was uploaded"
     assert not holders(found, CANARIES["FROM_SHELL"])
     assert not holders(found, CANARIES["FROM_FILE"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.frames import ClusterFacts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.plugin.clusters import hosts_text
 from tests.cluster.clusters import until

@@ -750,7 +750,7 @@ def test_the_user_reads_of_hosts_that_wait_and_a_stalled_eval_names_them(tmp_pat
     stepped.begin()
     stepped.turn()
     waits = stepped.hosts[1]
-    waits.placed_at, waits.waits_for = None, "the cluster has room for 1 now; the other needs 1 CPU"
+    waits.placed_at, waits.waits_for = None, "a host needs 1 CPU"
     line = f"1 of 2 hosts waits for a place: {waits.waits_for}"
     for _ in range(2):
         stepped.clock.advance(WAIT_S)

@@ -422,7 +422,7 @@ BROKEN: dict[str, list[Case]] = {
         *got(
             "execution",
             "ray",
-            "must be a table with any of address, hosts_per_actor, resources, workspace, exclude, runtime_env",
+            "must be a table with any of address, resources, workspace, exclude, runtime_env",
             '"auto"',
         ),
         (
@@ -430,23 +430,21 @@ BROKEN: dict[str, list[Case]] = {
 hosts = 6400
 [execution.ray]
 adress = "auto"
-hosts_per_actor = 0
 resources = {num_cpus = -1, cpus = 2, memory = 1.5, resources = {GPU = 1}, label_selector = {zone = 3}}
 workspace = "copy"
 exclude = [1]""",
             [
-                '5: [execution] ray.adress: unknown key, did you mean "address"? (valid: address, hosts_per_actor, '
-                "resources, workspace, exclude, runtime_env)",
-                "6: [execution] ray.hosts_per_actor: must be an integer from 1 to 512, got 0",
-                "7: [execution] ray.resources.num_cpus: must be a finite number of at least 0, got -1",
-                '7: [execution] ray.resources.cpus: unknown key, did you mean "num_cpus"? (valid: num_cpus, num_gpus, '
+                '5: [execution] ray.adress: unknown key, did you mean "address"? (valid: address, resources, '
+                "workspace, exclude, runtime_env)",
+                "6: [execution] ray.resources.num_cpus: must be a finite number of at least 0, got -1",
+                '6: [execution] ray.resources.cpus: unknown key, did you mean "num_cpus"? (valid: num_cpus, num_gpus, '
                 "memory, resources, label_selector, accelerator_type)",
-                "7: [execution] ray.resources.memory: must be an integer of at least 0, got 1.5",
-                "7: [execution] ray.resources.resources.GPU: the name must be the name of a custom resource, not CPU, "
+                "6: [execution] ray.resources.memory: must be an integer of at least 0, got 1.5",
+                "6: [execution] ray.resources.resources.GPU: the name must be the name of a custom resource, not CPU, "
                 'GPU, memory, object_store_memory, got "GPU"',
-                "7: [execution] ray.resources.label_selector.zone: must be a string that is not blank, got 3",
-                '8: [execution] ray.workspace: must be one of "shared", "upload", got "copy"',
-                "9: [execution] ray.exclude: each must be a string that is not blank, got 1",
+                "6: [execution] ray.resources.label_selector.zone: must be a string that is not blank, got 3",
+                '7: [execution] ray.workspace: must be one of "shared", "upload", got "copy"',
+                "8: [execution] ray.exclude: each must be a string that is not blank, got 1",
             ],
         ),
         *(

@@ -20,7 +20,6 @@ engine = "ray"
 hosts = 6400
 [execution.ray]
 address = "10.0.0.1:6379"
-hosts_per_actor = 64
 workspace = "upload"
 exclude = ["data/big/*", ".cache"]
 runtime_env = {pip = ["numpy>=2"]}
@@ -52,7 +51,6 @@ def test_every_key_of_a_cluster_is_read(load_table: Load) -> None:
     assert (execution.engine, execution.hosts) == ("ray", 6400)
     assert execution.ray == RayOptions(
         address="10.0.0.1:6379",
-        hosts_per_actor=64,
         resources={
             "num_cpus": 1,
             "num_gpus": 0.125,
@@ -85,19 +83,19 @@ def test_hosts_run_here_unless_the_config_names_a_cluster(load_table: Load) -> N
 def test_each_key_of_the_cluster_comes_from_the_highest_level_that_sets_it(load_table: Load, workspace: Path) -> None:
     (workspace / "pyproject.toml").write_text(
         '[tool.pytest-osmosis]\nengine = "ray"\nhosts = 3\n'
-        '[tool.pytest-osmosis.execution.ray]\naddress = "a:1"\nhosts_per_actor = 2\nresources = {num_cpus = 4}\n'
+        '[tool.pytest-osmosis.execution.ray]\naddress = "a:1"\nworkspace = "shared"\nresources = {num_cpus = 4}\n'
     )
 
     config = load_table(
         "execution",
-        "[execution.ray]\nhosts_per_actor = 3\nresources = {num_gpus = 1}",
+        '[execution.ray]\nworkspace = "upload"\nresources = {num_gpus = 1}',
         Override("execution", "ray", "b:2", "--osmosis-set execution.ray.address", ("address",), as_toml=True),
         Override("execution", "hosts", "auto", "--osmosis-hosts"),
     )
 
     assert config.execution.engine == "ray"
     assert config.execution.hosts is None
-    assert config.execution.ray == RayOptions("b:2", hosts_per_actor=3, resources={"num_cpus": 1, "num_gpus": 1})
+    assert config.execution.ray == RayOptions("b:2", workspace="upload", resources={"num_cpus": 1, "num_gpus": 1})
 
 
 def test_a_config_that_may_run_on_a_cluster_too_runs_here(load_table: Load) -> None:
@@ -177,7 +175,7 @@ def test_a_preflight_may_run_on_a_cluster(workspace: Path) -> None:
         '[experiment]\nrollout = "multiply"\nentrypoint = "main.py"\nmodel_path = "Qwen/Qwen3"\ndataset = "multiply"\n'
     )
     (workspace / "pyproject.toml").write_text(
-        '[tool.pytest-osmosis.execution]\nengine = "ray"\nray = {hosts_per_actor = 2}\n'
+        '[tool.pytest-osmosis.execution]\nengine = "ray"\nray = {address = "a:1"}\n'
     )
 
-    assert load_training_config(path).execution == Execution(engine="ray", ray=RayOptions(hosts_per_actor=2))
+    assert load_training_config(path).execution == Execution(engine="ray", ray=RayOptions("a:1"))

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.cluster.facts import ClusterFacts
+from pytest_osmosis.cluster.frames import ClusterFacts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.plugin.clusters import hosts_text, is_of_this_machine
 
 
 @pytest.mark.parametrize(
-    ("n", "n_nodes", "n_places", "lacks", "expected"),
+    ("n", "n_nodes", "n_places", "expected"),
     [
-        (48, 12, 48, "", "48 hosts on 12 nodes"),
-        (1, 1, 8, "", "1 host on 1 node"),
-        (1, 12, 48, "", "1 host on a cluster of 12 nodes"),
-        (48, 8, 32, "16 CPUs", "32 of 48 hosts have a place on 8 nodes; 16 wait for 16 CPUs"),
-        (48, 8, 32, "", "32 of 48 hosts have a place on 8 nodes; 16 wait for 32 CPUs and 8 GPUs"),
-        (2, 1, 1, "", "1 of 2 hosts has a place on 1 node; 1 waits for 2 CPUs and 0.5 GPUs"),
-        (3, 1, 2, "", "2 of 3 hosts have a place on 1 node; 1 waits for 2 CPUs and 0.5 GPUs"),
-        (3, 2, 0, "", "0 of 3 hosts have a place on 2 nodes; 3 wait for 6 CPUs and 1.5 GPUs"),
+        (48, 12, 48, "48 hosts on 12 nodes"),
+        (1, 1, 8, "1 host on 1 node"),
+        (1, 12, 48, "1 host on a cluster of 12 nodes"),
+        (48, 8, 32, "32 of 48 hosts have a place on 8 nodes; 16 wait for 32 CPUs and 8 GPUs"),
+        (2, 1, 1, "1 of 2 hosts has a place on 1 node; 1 waits for 2 CPUs and 0.5 GPUs"),
+        (3, 1, 2, "2 of 3 hosts have a place on 1 node; 1 waits for 2 CPUs and 0.5 GPUs"),
+        (3, 2, 0, "0 of 3 hosts have a place on 2 nodes; 3 wait for 6 CPUs and 1.5 GPUs"),
     ],
 )
-def test_hosts_without_a_place_are_counted(n: int, n_nodes: int, n_places: int, lacks: str, expected: str) -> None:
-    facts = ClusterFacts("10.0.0.1:6379", "2.60.0", n_nodes, n_places, lacks)
+def test_hosts_without_a_place_are_counted(n: int, n_nodes: int, n_places: int, expected: str) -> None:
+    facts = ClusterFacts("10.0.0.1:6379", "2.60.0", n_nodes, n_places)
     options = RayOptions(resources={"num_cpus": 2, "num_gpus": 0.5})
 
     at = " (Ray 2.60.0 at 10.0.0.1:6379)"

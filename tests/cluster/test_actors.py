@@ -1,0 +1,195 @@
+"""Hosts that `Actors` has started on a simulated cluster. What Ray itself does is in test_bridge."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_osmosis.cluster import actors
+from pytest_osmosis.cluster.actors import NODE_ID
+from pytest_osmosis.cluster.frames import Frame, Kind
+from tests.cluster.clusters import until
+from tests.cluster.simulated import SimulatedCluster
+
+
+def test_each_host_has_an_actor_with_its_scorer() -> None:
+    with SimulatedCluster(2, 2).running() as cluster:
+        for number in (1, 2, 3):
+            cluster.open(number)
+        for number in (4, 5, 6):
+            cluster.open(number, "scorer")
+        cluster.wait_for(Kind.PLACED, *range(1, 7))
+        assert len(cluster.actors) == 3
+        assert [[call[1] for call in each.calls] for each in cluster.actors] == [[1, 4], [2, 5], [3, 6]]
+        assert len({cluster.heard(Kind.PLACED)[number] for number in (1, 2, 3)}) == 2
+
+
+def test_an_actor_asks_for_what_a_host_needs() -> None:
+    needs = {"num_gpus": 1, "label_selector": {"zone": "!b"}}
+    with SimulatedCluster(1, 2).running(needs) as cluster:
+        cluster.open(1)
+        until(lambda: cluster.actors, "for an actor")
+        assert cluster.actors[0].options == {"num_cpus": 0, "scheduling_strategy": "SPREAD", **needs}
+
+
+def test_what_replaces_a_crashed_host_has_its_actor() -> None:
+    with SimulatedCluster(1, 1).running() as cluster:
+        cluster.open(1)
+        actor = cluster.opened_in(1)
+        cluster.driver.put(Frame(Kind.KILL, 1))
+        cluster.wait_for(Kind.DIED, 1)
+        cluster.open(2)
+        assert cluster.opened_in(2) is actor
+        assert cluster.heard(Kind.DIED) == {1: {"how": "SIGKILL", "by": "host"}}
+
+
+def test_a_quarantine_needs_no_room_of_its_own() -> None:
+    with SimulatedCluster(1, 1).running() as cluster:
+        cluster.open(1)
+        cluster.open(2, "quarantine")
+        assert cluster.opened_in(1) is cluster.opened_in(2)
+
+
+def test_no_eval_has_a_process_in_an_actor_of_another() -> None:
+    with SimulatedCluster(1, 2).running() as cluster:
+        cluster.open(1, of_eval=1)
+        cluster.open(2, "scorer", of_eval=2)
+        assert cluster.opened_in(1) is not cluster.opened_in(2)
+
+
+def test_a_host_without_room_waits_until_an_actor_has_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actors, "IDLE_S", 0.0)
+    with SimulatedCluster(1, 1).running() as cluster:
+        cluster.open(1, of_eval=1)
+        cluster.wait_for(Kind.PLACED, 1)
+        cluster.open(2, of_eval=2)
+        cluster.open(3, of_eval=3)
+        cluster.driver.put(Frame(Kind.KILL, 2))
+        cluster.wait_for(Kind.DIED, 2)
+        assert cluster.heard(Kind.DIED)[2] == {"how": "it was ended while it waited for a place", "by": "machine"}
+        assert 3 not in cluster.heard(Kind.PLACED)
+        cluster.driver.put(Frame(Kind.KILL, 1))
+        cluster.wait_for(Kind.PLACED, 3)
+        until(lambda: len(cluster.actors) == 1, "for the end of the others")
+
+
+def test_the_environment_of_a_host_goes_to_its_actor_alone_as_an_argument() -> None:
+    with SimulatedCluster(1, 2).running() as cluster:
+        cluster.open(1)
+        cluster.open(2)
+        actor = cluster.opened_in(2)
+        [(_, _, n_setup, *pieces)] = actor.calls
+        assert json.loads(b"".join(pieces[n_setup:])) == {"environ": {"SECRET": "s"}, "upload": ""}
+        assert "SECRET" not in str(actor.options)
+
+
+def test_what_a_host_is_sent_comes_whole_in_arguments_that_ray_keeps_out_of_its_store() -> None:
+    lines = [bytes([each]) * 150_000 for each in b"ab"]
+    with SimulatedCluster(1, 1).running() as cluster:
+        cluster.open(1, setup=b"s" * 150_000)
+        actor = cluster.opened_in(1)
+        for line in lines:
+            cluster.driver.put(Frame(Kind.SEND, 1, line))
+        cluster.driver.put(Frame(Kind.KILL, 1))
+        cluster.wait_for(Kind.DIED, 1)
+        opened, *sent, _ = actor.calls
+    assert b"".join(opened[3 : 3 + opened[2]]) == b"s" * 150_000
+    assert [b"".join(pieces) for _, _, *pieces in sent] == lines
+    assert max(len(piece) for _, _, *pieces in sent for piece in pieces) <= actors.PIECE_BYTES
+
+
+def test_the_hosts_of_a_lost_node_die_by_the_machine_and_start_elsewhere() -> None:
+    with SimulatedCluster(2, 2).running() as cluster:
+        cluster.open(1)
+        cluster.open(2, "scorer")
+        actor = cluster.opened_in(2)
+        actor.fail(RuntimeError("The actor is dead because its node has died."))
+        cluster.wait_for(Kind.DIED, 1, 2)
+        lost = {"how": f"node {actor.node_id} was lost", "by": "machine"}
+        assert cluster.heard(Kind.DIED) == {1: lost, 2: lost}
+        cluster.open(3)
+        other = cluster.opened_in(3)
+        assert other.options["label_selector"] == {NODE_ID: f"!in({actor.node_id})"}
+        assert other.node_id != actor.node_id
+
+
+def test_a_node_that_says_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SimulatedCluster(2, 2).running() as cluster:
+        cluster.open(1)
+        actor = cluster.opened_in(1)
+        monkeypatch.setattr(actors, "ANSWER_S", 0.0)
+        cluster.wait_for(Kind.DIED, 1)
+        monkeypatch.undo()
+        assert cluster.heard(Kind.DIED)[1] == {"how": f"node {actor.node_id} said nothing for 0 s", "by": "machine"}
+        cluster.open(2)
+        assert cluster.opened_in(2).node_id != actor.node_id
+
+
+def test_a_node_on_which_no_host_can_run_is_named_and_avoided_while_there_are_others() -> None:
+    with SimulatedCluster(1, 1).running() as cluster:
+        cluster.problems = {"10.0.0.0": "it has no pytest-osmosis"}
+        cluster.open(1)
+        cluster.wait_for(Kind.DIED, 1)
+        assert cluster.heard(Kind.DIED)[1] == {"how": "it has no pytest-osmosis", "by": "host"}
+        cluster.open(2)
+        cluster.wait_for(Kind.DIED, 2)
+        cluster.n_cpus["10.1.0.1"] = 1.0
+        cluster.see()
+        cluster.open(3)
+        cluster.wait_for(Kind.DIED, 3)
+        cluster.open(4)
+        assert cluster.opened_in(4).node_id == "10.1.0.1"
+
+
+def test_a_mistake_of_the_users_is_the_machines_while_other_hosts_run() -> None:
+    with SimulatedCluster(1, 1).running() as cluster:
+        cluster.open(1)
+        cluster.wait_for(Kind.PLACED, 1)
+        cluster.n_cpus["10.1.0.1"] = 1.0
+        cluster.problems = {"10.1.0.1": "it has no pytest-osmosis"}
+        cluster.open(2)
+        cluster.wait_for(Kind.DIED, 2)
+        assert cluster.heard(Kind.DIED)[2]["by"] == "machine"
+
+
+def test_an_actor_that_cannot_be_made_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(options: object) -> None:
+        raise ValueError("Invalid option keyword nothing")
+
+    with SimulatedCluster(1, 1).running() as cluster:
+        monkeypatch.setattr(cluster, "made", refused)
+        cluster.open(1)
+        cluster.wait_for(Kind.DIED, 1)
+        assert cluster.heard(Kind.DIED)[1]["by"] == "host"
+        assert "Invalid option keyword nothing" in cluster.heard(Kind.DIED)[1]["how"]
+
+
+def test_there_are_as_many_places_as_are_free_or_ours_and_never_more_than_nodes_have() -> None:
+    cluster = SimulatedCluster(2, 2)
+    cluster.used_by_others = 1.0
+    with cluster.running():
+        assert (cluster.facts.n_nodes, cluster.facts.n_places) == (2, 3)
+        cluster.open(1)
+        cluster.wait_for(Kind.PLACED, 1)
+        cluster.n_cpus["10.1.0.1"] = 2.0
+        cluster.see()
+        until(lambda: (cluster.facts.n_nodes, cluster.facts.n_places) == (3, 5), "for the node that joined")
+        cluster.used_by_others = 0.0
+        cluster.see()
+        until(lambda: cluster.facts.n_places == 6, "for what others have left")
+        del cluster.n_cpus["10.1.0.1"]
+        cluster.see()
+        until(lambda: (cluster.facts.n_nodes, cluster.facts.n_places) == (2, 4), "for the node that left")
+
+
+def test_hosts_that_must_stay_here_start_on_no_node_elsewhere() -> None:
+    with SimulatedCluster(0, 0).running(only_here=True) as cluster:
+        cluster.n_cpus["192.0.2.1"] = 2.0
+        cluster.see()
+        until(lambda: cluster.facts.n_elsewhere == 1, "for the node elsewhere")
+        assert (cluster.facts.is_local, cluster.facts.n_places) == (False, 0)
+        cluster.open(1)
+        cluster.n_cpus["127.0.0.1"] = 2.0
+        cluster.see()
+        assert cluster.opened_in(1).node_id == "127.0.0.1"
