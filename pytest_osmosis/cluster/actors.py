@@ -289,8 +289,10 @@ class Actors:
         if stood_still_s > TICK_S:  # answers may have arrived meanwhile, which nobody has taken yet
             for actor in self._actors:
                 actor.asked_at += stood_still_s
-        for actor in [each for each in self._actors if each.runs]:
-            if now - actor.asked_at > ANSWER_S:
+        running = [each for each in self._actors if each.runs]
+        silent = {each.node_id for each in running if now - each.asked_at > ANSWER_S}
+        for actor in running:
+            if actor.node_id in silent and now - actor.asked_at > ANSWER_S / 2:  # the others of a node are about to be
                 how = f"node {actor.node} said nothing for {ANSWER_S:.0f} s"
                 self._abandon(actor, EndOfActor(how, "machine", is_of_node=True))
             elif not actor.roles and now - actor.idle_since > IDLE_S:

@@ -126,6 +126,19 @@ def test_a_node_that_says_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> No
         assert cluster.opened_in(2).node_id != actor.node_id
 
 
+def test_the_actors_of_a_node_are_lost_together() -> None:
+    with SimulatedCluster(1, 3).running() as cluster:
+        for number in (1, 2, 3):
+            cluster.open(number)
+        cluster.wait_for(Kind.PLACED, 1, 2, 3)
+        long, shorter, short = cluster.driver._actors
+        long.asked_at -= 31
+        shorter.asked_at -= 16
+        cluster.wait_for(Kind.DIED, 1, 2)
+        assert short in cluster.driver._actors
+        assert not {long, shorter} & cluster.driver._actors.keys()
+
+
 def test_a_node_on_which_no_host_can_run_is_named_and_avoided_while_there_are_others() -> None:
     with SimulatedCluster(1, 1).running() as cluster:
         cluster.problems = {"10.0.0.0": "it has no pytest-osmosis"}
