@@ -38,6 +38,8 @@ MOST_WAITING = 256
 """The most pieces that wait to be sent: the pipes are then no longer read, so that hosts wait, too."""
 WAIT_S = 5.0
 """A reply says nothing after this long, and thereby that the actor lives."""
+PAUSE_S = 0.005
+"""The least time between replies: each costs Ray a millisecond of CPU or more."""
 LEASE_S = 30.0
 """An actor that nobody listens to for this long ends with its processes."""
 TICK_S = 0.25
@@ -115,11 +117,11 @@ class HostActor:
 
     def listen(self, gather_s: float) -> list[Said]:
         """Return what was said since, gathered for `gather_s`; nothing if nothing is said for some seconds."""
-        self._heard_at = time.monotonic()
+        next_at, self._heard_at = self._heard_at + PAUSE_S, time.monotonic()
         said: list[Said] = []
         with contextlib.suppress(queue.Empty):
             said.append(self._said.get(timeout=WAIT_S))
-            until = time.monotonic() + gather_s
+            until = max(time.monotonic(), next_at) + gather_s
             while sum(len(first) + len(second) for _, _, first, second in said) < REPLY_BYTES - READ_BYTES:
                 said.append(self._said.get(timeout=max(until - time.monotonic(), 0.0)))
         self._heard_at = time.monotonic()
