@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.cluster import bridge
 from pytest_osmosis.cluster.bridge import ConnectionRefusal, check_answers, check_form, refusal_text
 from pytest_osmosis.cluster.hosts import ClusterHosts
 from pytest_osmosis.config.tables import RayOptions
@@ -90,3 +93,11 @@ def test_a_head_that_an_older_ray_cannot_read_may_have_another_version() -> None
 
 def test_an_error_without_words_is_named() -> None:
     assert refusal_text(TimeoutError(), "head:1").endswith(" as its driver: TimeoutError")
+
+
+def test_one_private_name_of_ray_is_used() -> None:
+    """If it ends, `test_the_cluster_of_this_machine_is_found` fails."""
+    folder = Path(bridge.__file__).parent
+    lines = [line.strip() for file in folder.glob("*.py") for line in file.read_text().splitlines()]
+    private = [line for line in lines if re.search(r"\bray\.(_[a-z]|autoscaler)", line)]
+    assert private == ["from ray._private.services import canonicalize_bootstrap_address_or_die"]
