@@ -88,7 +88,7 @@ def test_tb_line_is_bounded_too(workspace: Workspace) -> None:
 
     lines = section(workspace.run(CONFIG, "--tb=line").outlines, "FAILURES")
 
-    assert sum("data/x.jsonl:" in line and "score 0 < 1" in line for line in lines) == 10
+    assert sum("configs/eval/x.toml:3" in line and "score 0 < 1" in line for line in lines) == 10
     assert lines[-1] == MORE.format(3)
 
 
