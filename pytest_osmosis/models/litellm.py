@@ -21,7 +21,7 @@ import aiohttp
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.completions import read_reply, sendable
-from pytest_osmosis.models.connections import MB, answer_of, check_ascii
+from pytest_osmosis.models.connections import MB, SilentConnector, answer_of, check_ascii
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures, causes_of
 from pytest_osmosis.models.json_bodies import encoded, json_object
@@ -149,7 +149,7 @@ def _watch_sessions() -> None:
     longer opens them by these names, answers are neither bounded nor kept: `make test-litellm` notices.
     """
     opening = importlib.import_module("litellm.llms.custom_httpx.http_handler")
-    opening.__dict__["ClientSession"] = WatchedSession
+    opening.__dict__.update(ClientSession=WatchedSession, TCPConnector=SilentConnector)
 
 
 def _takes_seed(litellm: Any, model: str) -> bool:

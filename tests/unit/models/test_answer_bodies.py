@@ -272,11 +272,13 @@ async def test_a_second_answer_to_a_request_is_not_the_answer_to_the_next(blocke
     sent = threading.Semaphore(0)
 
     def twice() -> Iterator[bytes]:
-        for text in ("first", "second"):
-            content = body(text)
-            yield OK + b"\r\ncontent-length: %d\r\n\r\n" % len(content) + content
-            time.sleep(0.1)
-        sent.release()
+        try:
+            for text in ("first", "second"):
+                content = body(text)
+                yield OK + b"\r\ncontent-length: %d\r\n\r\n" % len(content) + content
+                time.sleep(0.1)
+        finally:  # a client that closes each connection hears no second answer
+            sent.release()
 
     twice.keep_alive = True  # type: ignore[attr-defined]
     with WireServer(twice) as server:
