@@ -60,9 +60,8 @@ class ProbeContext:
             self._import_error = error
             raise
         if outcome.kind == "slow" and not outcome.ended and cpu_s >= CPU_S:
-            again = self._process.call(
-                call_input, patterns=patterns, cpu_s=cpu_s
-            )  # the first time may have loaded something
+            # the first time may have loaded something
+            again = self._process.call(call_input, patterns=patterns, cpu_s=cpu_s)
             if again.kind not in ("slow", "not_called"):
                 return again
             self.fatal_call = ScoredCall(call_input, outcome)

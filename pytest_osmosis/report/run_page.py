@@ -100,7 +100,8 @@ def remarks(stored: StoredResults) -> Iterator[str]:
     life = stored.lifecycle
     if stored.is_from_journal and life.has_ended:
         why = life.reason or "it wrote no results"
-        yield f"{why}: these numbers are made from its journal, for the runs that ended"
+        numbers = ": these numbers are made from its journal, for the runs that ended" if stored.records else ""
+        yield why + numbers
         if stored.records:
             yield f"pytest --osmosis-from={shlex.quote(directory.name)} makes results of them, and asks no model"
         if (n_lost := stored.replayed.ledger.most_lost) and not manifest.replays:
@@ -155,7 +156,7 @@ def _runs(
 ) -> Iterator[str]:
     judged = [record for record in results.records if record.status not in ("pending", "skipped")]
     lost = [record for record in judged if kind_of(record, results.pass_rule) != "passed"]
-    if listing == "all":
+    if listing == "all" and results.all_records:
         yield from ("", bold(f"all {plural(len(results.all_records), 'run')}:"))
         yield from _listed(stored, results, results.all_records, columns)
     elif lost:
@@ -166,7 +167,7 @@ def _runs(
             f"{count(len(lost))} of {plural(len(judged), 'run')} did not pass{_unmeasured(results, lost)}{first}:"
         )
         yield from _listed(stored, results, listed_runs, columns)
-    elif listing == "failed":
+    elif listing != "first":
         yield from ("", f"no run failed: {plural(len(judged), 'run')} passed" if judged else "no run ended")
     yield from _commands(stored, results, lost, command, listing)
 

@@ -18,8 +18,10 @@ Column = tuple[str, Callable[[Summary], str]]
 def statistics_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
     """Return the table of each function's mean and pass rate with intervals; `verbose` adds the spread of scores.
 
-    A table that would be wider than `columns` is split.
+    A table that would be wider than `columns` is split. There is none before the functions are known.
     """
+    if not results.by_function:
+        return []
     rows = statistics_rows(results)
     names = _n_names(results)
     together = [names, 3, 2, len(rows[0]) - names - 5]  # each interval stays next to its estimate

@@ -24,13 +24,12 @@ from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, noth
 
 def summary_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
     """Return the statistics and the account of the runs, for a terminal with this many `columns`."""
-    return [
+    tables = [
         *statistics_lines(results, verbose=verbose, columns=columns),
         *metric_lines(results, verbose=verbose, columns=columns),
         *calibration_lines(results, columns=columns),
-        "",
-        *account_lines(results),
     ]
+    return [*tables, *([""] if tables else []), *account_lines(results)]
 
 
 def remark_lines(results: Results) -> list[str]:

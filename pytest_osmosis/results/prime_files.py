@@ -26,6 +26,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
 from pytest_osmosis.files.shapes import Check, ShapeFault, anything, listing, members, nullable, number, table, text
@@ -97,6 +98,8 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     Only their owner may read them. Raises `OsmosisError` if the eval run cannot be read, and `OSError`.
     """
     found = replayed(run.directory.journal)
+    if not found.ledger.scorers:
+        raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
     settings = None if run.results is None else read_settings(run.results)
     rule = pass_rule_of(run, settings, found.ledger.scorers)
     totals = _Totals(run.manifest.subject.n, _threshold(rule))

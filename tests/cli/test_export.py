@@ -117,6 +117,16 @@ def test_what_cannot_be_exported_says_why(there: Cli, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("arguments", [["--format=jsonl"], ["--format=prime", "-o", "files"]])
+def test_an_eval_run_whose_code_was_never_loaded_has_no_runs_to_export(
+    typed: Cli, stored: Stored, arguments: list[str]
+) -> None:
+    folder = stored("x-1", results=None)
+    (folder / "journal.jsonl").write_bytes(b"")
+    assert typed("runs", "export", "x", *arguments, fails=1) == "x-1: holds no run: none had begun when it ended\n"
+    assert not (folder.parents[2] / "files").exists()
+
+
 MOST_KB = 30_000
 PEAKS = """
 import pathlib, re

@@ -226,6 +226,9 @@ def test_an_eval_run_that_was_killed_before_its_code_was_loaded_has_no_runs(type
     said = typed("show")
     assert said.startswith("x-1: failed, 0 of 4 planned runs ended\n")
     assert "pass_rate >= 0.7: not decided (the eval run did not end)" in said
+    assert "eval function" not in said  # nothing is known of functions, so there is no table
+    assert "these numbers" not in said
+    assert typed("show", "--all").endswith("no run ended\n")
     page = json.loads(typed("show", "--json"))
     assert (page["runs"], page["results"]["summary"]["total_runs"]) == ([], 0)
     assert json.loads(typed("runs", "export", "x-1"))["summary"]["total_runs"] == 0
