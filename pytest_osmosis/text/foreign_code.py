@@ -19,7 +19,8 @@ _REWARDS_PAGE = "see docs/how-to/test-a-reward-function.md"
 _DIFFERENCES: Mapping[Library, str] = {"TRL": "scores a batch of completions", "verl": "takes the data source first"}
 _OF_MODULES: Mapping[str, str] = {
     "osmosis_ai": "pytest-osmosis stands in for the parts of it that agents and reward functions need, unless "
-    "osmosis_compat = false turns that off; see docs/how-to/osmosis-workspace.md",
+    "osmosis_compat = false turns that off; pytest_osmosis has evaluate_rubric and osmosis_rubric, and pip install "
+    "osmosis-ai all others; see docs/how-to/osmosis-workspace.md",
     "verifiers": "install one that has environments (pip install 'verifiers<0.4'), and evaluate one with "
     "--osmosis-env=ID: see docs/how-to/verifiers-environments.md",
 }

@@ -41,15 +41,21 @@ def hints(config: pytest.Config) -> list[str]:
 
 
 def import_hints(config: pytest.Config, reports: Iterable[object]) -> list[str]:
-    """Return lines about modules that could not be imported, if the command names reward functions."""
+    """Return lines about modules and names that could not be imported, if the command names reward functions."""
     if not (reward_options.lab(config) or reward_options.names_files(config)):
         return []
     texts = [report.longreprtext for report in reports if isinstance(report, pytest.CollectReport)]
-    missing = dict.fromkeys(name for text in texts for name in _MISSING.findall(text))
-    return [f"osmosis: no module {name}: {advice}" for name in missing if (advice := module_advice(name)) is not None]
+    missing = dict.fromkeys(found for text in texts for found in _MISSING.findall(text))
+    return [
+        f"osmosis: no {f'{name} in' if name else 'module'} {module}: {advice}"
+        for name, module in missing
+        if (advice := module_advice(module)) is not None
+    ]
 
 
-_MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_MISSING = re.compile(
+    r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name '(\w+)' from) '([\w.]+)'"
+)
 
 
 def _about_evals(folders: Sequence[Path]) -> Iterator[str]:
