@@ -1,8 +1,7 @@
 """The comparison of any two eval runs, A and B: runs that ended or did not, and results files like baselines.
 
 B is compared with A as an eval is with its baseline (`verdicts.comparison`): over the rows that both measured, each by
-the share of its measured runs that passed. Rows are the same if their published digests are. For an eval run whose
-digests are not known, the digests of whole rows in the journals decide.
+the share of its measured runs that passed. Rows are the same if their published digests are.
 """
 
 from __future__ import annotations

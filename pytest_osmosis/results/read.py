@@ -243,7 +243,7 @@ def read_settings(path: Path) -> PublishedSettings:
         raise _incomplete(path, error) from None
 
 
-_DIGEST_OF_ROW = re.compile(r' *\{"row_index": ([0-9]{1,18}), "row_digest": "([0-9a-f]*)"')
+_ROW = re.compile(r' *\{"row_index": [0-9]{1,18}, "row_digest": "[0-9a-f]+"')
 """The beginning of a row's line, as it is written."""
 
 
@@ -258,7 +258,7 @@ def read_row_runs(path: Path) -> list[RowRuns]:
             for line in file:
                 if line.startswith(PENDING):  # they look like rows
                     break
-                if _DIGEST_OF_ROW.match(line):
+                if _ROW.match(line):
                     row = json.loads(line.strip().rstrip(","))
                     rows.append(RowRuns(row["row_index"], row["row_digest"], [*_passes(row["runs"])]))
     except (FileFault, OSError, ValueError, RecursionError) as error:

@@ -60,7 +60,7 @@ def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
     try:
         if run.results is None or not lifecycle_of(run.directory).results_are_current:
             return past_run_of(row, read_stored(run), prompts)
-        return PastRun(row, read_head(run.results).plan_digest, _known(read_row_runs(run.results)), prompts)
+        return PastRun(row, read_head(run.results).plan_digest, read_row_runs(run.results), prompts)
     except OsmosisError as error:
         return PastRun(row, run.manifest.plan_digest, (), prompts, str(error))
 
@@ -69,10 +69,6 @@ def past_run_of(row: RunRow, stored: StoredResults, prompts: Prompts) -> PastRun
     """Return an eval run that was read already, for a history."""
     plan = stored.document["provenance"].get("plan_digest", stored.run.manifest.plan_digest)
     return PastRun(row, plan, side_of("", stored).row_runs(), prompts)
-
-
-def _known(rows: Sequence[RowRuns]) -> list[RowRuns]:
-    return [row for row in rows if row.digest]
 
 
 def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:
