@@ -3,7 +3,8 @@
 A run begins only if what is used, and the mean of a run so far for each run in flight and for itself, stay within the
 bound. Nothing is taken back, so the excess is at most what was in flight. Before the first rollout, and the first score
 of a judge if there are judges, the mean is unknown, and a run begins only while fewer runs are in flight than there are
-hosts. A run is in flight until its judges are done. Answers from a cassette or a cache cost nothing.
+hosts. Who counts the runs in flight counts those that a judge scores too. Answers from a cassette or a cache cost
+nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Spending:
     total: float = 0.0
     _n: int = 0
     _by_judges: float = 0.0
-    _n_done: int = 0
+    _n_judged: int = 0
 
     def add(self, record: RunRecord) -> Stop | None:
         """Count a rollout; return why no further run may begin, None if one may.
@@ -56,8 +57,11 @@ class Spending:
         return self._stop("is reached") if self.total >= self.bound else None
 
     def add_judges(self, record: RunRecord, *, is_new: bool = True) -> Stop | None:
-        """Count the judges of a run that is done; return why no further run may begin, None if one may."""
-        self._n_done += is_new
+        """Count the judges of a run that is done; return why no further run may begin, None if one may.
+
+        No judge was to score a run that broke, so that it is not in their mean.
+        """
+        self._n_judged += is_new and record.boundary is None
         if not record.judge_uses:
             return None
         amount = self.judge_amount_of(record)
@@ -68,9 +72,8 @@ class Spending:
         return self._stop("is reached") if self.total >= self.bound else None
 
     def fits(self, n_in_flight: int, n_hosts: int) -> bool:
-        """True if a further run probably fits beside those that are not rolled out, or is among the first ones."""
-        n_in_flight += self.n_unjudged
-        if not self._n or (self.judged and not self._n_done):
+        """True if a further run probably fits beside those in flight, or is among the first ones."""
+        if not self._n or (self.judged and not self._n_judged):
             return n_in_flight < n_hosts
         return self.total + (n_in_flight + 1) * self._mean <= self.bound * ROUNDING
 
@@ -79,13 +82,8 @@ class Spending:
         return self._stop(f"has no room for another run: {self.used(self.total)}, {self.each(self._mean)}")
 
     @property
-    def n_unjudged(self) -> int:
-        """The number of runs that are rolled out and wait for their judge."""
-        return max(0, self._n - self._n_done) if self.judged else 0
-
-    @property
     def _mean(self) -> float:
-        by_judges = self._by_judges / self._n_done if self._n_done else 0.0
+        by_judges = self._by_judges / self._n_judged if self._n_judged else 0.0
         return (self.total - self._by_judges) / self._n + by_judges
 
     def _stop(self, text: str) -> Stop:
@@ -130,11 +128,6 @@ class Budget:
         """Count further judges of a run that was counted before."""
         stops = [spending.add_judges(record, is_new=False) for spending in self._spendings]
         return next((stop for stop in stops if stop is not None), None)
-
-    @property
-    def awaits_judges(self) -> bool:
-        """True while judges may still use some of the budget for runs that are rolled out."""
-        return any(spending.n_unjudged for spending in self._spendings)
 
     def misfit(self, n_in_flight: int) -> Spending | None:
         """Return the bound within which a further run does not fit now, None if it may begin."""

@@ -162,7 +162,7 @@ class Feed:
             file: BufferedReader | None = None
             while room > 0 and (place := self._next_for(host)) is not None:
                 run = queue[place]
-                if not self._runs.may_begin(self._table.tally.n_to_roll_out):
+                if not self._runs.may_begin():
                     break
                 del queue[place]
                 if self._recorder.grouped:

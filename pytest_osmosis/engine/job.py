@@ -56,7 +56,8 @@ class Bounds:
     """The bounds of an eval; None: unbounded. The eval stops once one is reached, or once there are more errors.
 
     `max_errors_text` is `max_errors` as the user wrote it ("10%"); `cost_usd` returns the cost of a rollout, and
-    `judge_cost_usd` that of the judges that scored it, None if unknown. With `judged` each run is scored by a judge.
+    `judge_cost_usd` that of the judges that scored it, None if unknown. With `judged` a judge scores each run,
+    while others are rolled out.
     """
 
     max_errors: float

@@ -87,10 +87,16 @@ class Runs:
         else:
             self._table.queue_again(state)
 
-    def may_begin(self, n_in_flight: int) -> bool:
-        """True if a further run probably fits the budget. Stops the eval if it never will: nothing is in flight."""
+    def may_begin(self) -> bool:
+        """True if a further run probably fits the budget. Stops the eval if it never will: nothing is in flight.
+
+        Runs that judges score are in flight, but not those that wait for other runs to be rolled out.
+        """
+        table = self._table
+        n_to_judge = table.tally.n_unscored + len(table.stored) if self._job.bounds.judged else 0
+        n_in_flight = table.tally.n_to_roll_out + n_to_judge
         misfit = self._budget.misfit(n_in_flight)
-        if misfit is not None and not n_in_flight and not self._budget.awaits_judges:
+        if misfit is not None and not n_in_flight:
             self.stop(misfit.full())
         return misfit is None
 

@@ -301,7 +301,7 @@ def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
         max_duration_s=limits.max_duration_s,
         cost_usd=prepared.cost_usd,
         judge_cost_usd=prepared.judge_cost_usd,
-        judged=prepared.judge is not None,
+        judged=prepared.judge is not None and prepared.config.execution.interleave_scoring,
     )
 
 

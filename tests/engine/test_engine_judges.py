@@ -272,6 +272,13 @@ def test_what_judges_use_is_in_the_budget(questions: Workspace, limits: Mapping[
     assert runs - 2 <= len(server.requests) <= runs
 
 
+def test_a_budget_does_not_wait_for_judges_that_wait_for_the_last_rollout(questions: Workspace) -> None:
+    tables: dict[str, Any] = {"limits": {"max_tokens": 10_000}, "execution": {"interleave_scoring": False}}
+    live, _ = judged_by(questions, reply(RIGHT), **tables)
+
+    assert live.kinds() == ["passed"] * ROWS
+
+
 @pytest.mark.parametrize("code", [OLD, NEW], ids=["blocks", "awaits"])
 def test_functions_may_ask_judges_themselves(questions: Workspace, code: str) -> None:
     live, server = called(questions, code, status(503), reply(RIGHT))

@@ -141,18 +141,29 @@ def of_judges(record: RunRecord) -> float | None:
     return sum(dict(use.usage or ())["input_tokens"] for use in record.judge_uses) / 1e6
 
 
-def test_a_run_is_in_flight_until_its_judge_is_done() -> None:
+def test_what_judges_use_is_in_the_mean() -> None:
     limits = bounds(max_cost_usd=1.0, cost_usd=dollars, judge_cost_usd=of_judges, judged=True)
     budget = Budget(limits, n_hosts=2)
     budget.rolled_out(costing(0.1))
-
-    assert fits(budget, 0)  # beside the one that waits for its judge
-    assert not fits(budget, 1)
+    assert not fits(budget, 2), "the cost of a judge is not known"
     budget.done(judged(0.1))
     budget.rolled_out(costing(0.1))
-    assert budget.awaits_judges
-    assert fits(budget, 1)  # 0.3 + (1 + 1 + 1) * 0.2
-    assert not fits(budget, 2)
+
+    assert fits(budget, 2)  # 0.3 + (2 + 1) * 0.2
+    assert not fits(budget, 3)
+
+
+def test_a_run_that_broke_says_nothing_about_what_judges_use() -> None:
+    limits = bounds(max_cost_usd=1.0, cost_usd=dollars, judge_cost_usd=of_judges, judged=True)
+    budget, broken = Budget(limits), costing(0.1)._replace(boundary="agent")
+    budget.rolled_out(broken)
+    budget.done(broken)
+    assert not fits(budget, 1), "the cost of a judge is not known"
+    budget.rolled_out(judged(0.1))
+    budget.done(judged(0.1))
+
+    assert fits(budget, 2)  # 0.3 + (2 + 1) * 0.2
+    assert not fits(budget, 3)
 
 
 def test_the_stop_says_what_was_spent_and_what_a_run_costs() -> None:
