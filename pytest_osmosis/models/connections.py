@@ -29,6 +29,9 @@ from pytest_osmosis.models.targets import ModelTarget
 MB = 2**20
 LARGE_HEADERS: Mapping[str, Any] = {"max_field_size": 2**17, "max_headers": 512}
 """The bounds on one header of an answer, and on their number: far above those of servers that add traces to theirs."""
+CODINGS = ("gzip", "deflate")
+"""The codings that are asked for. Old releases of httpx unpack whole what arrived at once: 64 kB are at most 64 MB."""
+ACCEPTED = {"Accept-Encoding": ", ".join(CODINGS)}
 CONNECT_TIMEOUT_S = 10.0
 
 
@@ -73,6 +76,7 @@ class Connections:
             self._session = aiohttp.ClientSession(
                 connector=SilentConnector(limit=self._max_in_flight, ssl=self._certificates),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                headers=ACCEPTED,
                 **LARGE_HEADERS,
             )
         return self._session
@@ -129,6 +133,12 @@ def answer_of(
     if len(body) > max_bytes:
         raise failures.too_large(status, f"a body of more than {max_bytes / MB:g} MB")
     return status, decoded(status, body, failures)
+
+
+def coding_of(headers: Mapping[str, str]) -> str:
+    """Return how a body is packed, "" if it is not."""
+    coding = headers.get("Content-Encoding", "").lower()
+    return "" if coding == "identity" else coding
 
 
 def check_ascii(headers: Mapping[str, Any]) -> None:

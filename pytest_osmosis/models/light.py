@@ -28,7 +28,7 @@ class LightModel:
         assert target.base_url is not None
         self.target = target
         self.url = f"{target.base_url.rstrip('/')}{api.PATH if path is None else path}"
-        self.failures = Failures(target.base_url, self.url, api_key, target.address_key)
+        self.failures = Failures(target.base_url, self.url, api_key, target.address_key, target.responses_advice)
         self._api = api
         self._connections = Connections(target, self.failures, max_in_flight)
         ours = {"Content-Type": "application/json", "User-Agent": f"pytest-osmosis/{__version__}"}

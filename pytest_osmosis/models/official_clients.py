@@ -13,7 +13,16 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from pytest_osmosis.models.connections import CONNECT_TIMEOUT_S, MB, answer_of, check_ascii, read_body
+from pytest_osmosis.models.connections import (
+    ACCEPTED,
+    CODINGS,
+    CONNECT_TIMEOUT_S,
+    MB,
+    answer_of,
+    check_ascii,
+    coding_of,
+    read_body,
+)
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.headers import headers_in
 from pytest_osmosis.models.providers import CUSTOM_HEADERS
@@ -21,8 +30,6 @@ from pytest_osmosis.models.proxies import proxy_of
 from pytest_osmosis.models.targets import ModelTarget
 
 ANSWER = "pytest_osmosis.answer"
-CODINGS = ("gzip", "deflate")
-"""The codings that are asked for. Old releases of httpx unpack whole what arrived at once: 64 kB are at most 64 MB."""
 
 _BODY: ContextVar[bytes] = ContextVar("pytest_osmosis.body")
 """The body of the request in flight. It bypasses the client, which takes bytes only in its newer releases."""
@@ -50,7 +57,7 @@ class Transport:
         """Return the client's `http_client`. It neither follows redirects nor looks for proxies and passwords."""
         return self._http.AsyncClient(
             transport=self,
-            headers={"Accept-Encoding": ", ".join(CODINGS)},
+            headers=ACCEPTED,
             follow_redirects=False,
             trust_env=False,
             timeout=self._http.Timeout(None, connect=CONNECT_TIMEOUT_S),
@@ -79,8 +86,8 @@ class Transport:
         )
         response = await self._opened().handle_async_request(request)
         try:
-            coding = response.headers.get("content-encoding", "identity")
-            if coding.lower() not in (*CODINGS, "identity"):
+            coding = coding_of(response.headers)
+            if coding and coding not in CODINGS:
                 raise self._http.DecodingError(f'Content-Encoding "{coding}" was not asked for')
             content = await read_body(response.aiter_bytes(), self._max_bytes)
         finally:

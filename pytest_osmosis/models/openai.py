@@ -24,7 +24,7 @@ class OpenAIModel:
         self.target = target
         self._api = api
         url = f"{target.base_url.rstrip('/')}{api.PATH}"
-        self._failures = Failures(target.base_url, url, api_key, target.address_key)
+        self._failures = Failures(target.base_url, url, api_key, target.address_key, target.responses_advice)
         self._transport = official_clients.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
         self._client = AsyncOpenAI(
             api_key=api_key or "none",  # the client requires a key; `_headers` omits it

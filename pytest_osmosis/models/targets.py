@@ -103,6 +103,13 @@ class ModelTarget:
         return "[model] base_url" if self.endpoint is None else "[[endpoint]] url (or [model] base_url)"
 
     @property
+    def responses_advice(self) -> str:
+        """The advice to who should ask by OpenAI's Responses; "" if LiteLLM alone knows the provider."""
+        if self.client != "litellm":
+            return 'set [model] api_client_type = "openai_responses"'
+        return "leave out [model] client" if self.provider in SERVICES else ""
+
+    @property
     def describe(self) -> str:
         """The model in words, with its address unless the name implies it.
 

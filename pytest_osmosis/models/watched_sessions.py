@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_exceptions import ContentEncodingError
 
-from pytest_osmosis.models.connections import LARGE_HEADERS, MB, read_body
+from pytest_osmosis.models.connections import LARGE_HEADERS, MB, coding_of, read_body
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ async def _watched(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerTy
     request.headers["Accept-Encoding"] = "identity"
     try:
         async with await send(request) as response:
-            if coding := response.headers.get("Content-Encoding"):
+            if coding := coding_of(response.headers):
                 raise ContentEncodingError(f'Content-Encoding "{coding}" was not asked for')
             body = await read_body(response.content.iter_any(), exchange.max_bytes)
     except Exception as error:

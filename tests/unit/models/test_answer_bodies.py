@@ -9,11 +9,14 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import aiohttp
 import pytest
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.retry import send
 from tests import servers
 from tests.unit.models.talking import CLIENT, CLIENTS, HAS_LITELLM, PROMPT, kind, model_at
 from tests.wire import DEADLINE_S, Answer, WireServer, answer, endless, wire
@@ -203,8 +206,30 @@ async def test_a_body_that_does_not_follow_its_coding_is_the_servers_failure(
     assert kind(error)[:3] == ("provider", True, "no")
 
 
+@pytest.mark.parametrize("coding", [b"identity", b"Identity", b""])
+async def test_a_body_may_say_that_it_is_not_packed(coding: bytes) -> None:
+    assert (await reply(answer(b"content-encoding: " + coding, body=body()))).content == "42"
+
+
 @NOT_WITH_LITELLM
-async def test_only_codings_that_are_unpacked_in_small_pieces_are_asked_for() -> None:
+async def test_a_body_that_unpacks_to_nothing_for_ever_ends_with_the_time_of_its_request() -> None:
+    """It is no larger than the bound however long it is."""
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
+    head = packer.compress(body()) + packer.flush(zlib.Z_SYNC_FLUSH)
+    nothing = b"\x00\x00\x00\xff\xff" * 1000
+    with WireServer(endless(OK + b"\r\n" + GZIP + b"\r\n\r\n" + head, nothing)) as server:
+        async with model_at(server.base_url) as model:
+            with pytest.raises(ModelError) as caught:
+                await send(model, ChatRequest(messages=PROMPT), 0.2)
+    assert kind(caught.value)[:3] == ("provider", True, "no")
+    assert "no answer within 0.2 s" in str(caught.value)
+
+
+@NOT_WITH_LITELLM
+async def test_only_codings_that_are_unpacked_in_small_pieces_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiohttp asks for Brotli if that is installed, and its releases before 1.2 cannot unpack a piece."""
+    defaults: dict[Any, str] = {**aiohttp.ClientRequest.DEFAULT_HEADERS, "Accept-Encoding": "gzip, deflate, br, zstd"}
+    monkeypatch.setattr(aiohttp.ClientRequest, "DEFAULT_HEADERS", defaults)
     with servers.ChatServer() as server:
         async with model_at(server.base_url) as model:
             await model.chat(ChatRequest(messages=PROMPT))

@@ -62,6 +62,15 @@ async def test_a_redirect_carries_no_key_to_another_host() -> None:
     assert f'a redirect to "{location}"' in str(caught.value)
 
 
+async def test_a_refusal_of_chat_completions_says_what_the_config_takes() -> None:
+    message = "Function tools are not supported in /v1/chat/completions. Please use /v1/responses instead."
+    with ChatServer(servers.status(400, {"error": {"message": message}})) as server:
+        with pytest.raises(ModelError) as caught:
+            await asked("openai/gpt-x", {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY})
+    assert kind(caught.value) == ("provider", False, "until_success", 400)
+    assert str(caught.value).endswith("Please use /v1/responses instead; leave out [model] client")
+
+
 @pytest.mark.parametrize(
     ("behaviour", "expected", "text"),
     [

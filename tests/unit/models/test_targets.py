@@ -222,6 +222,20 @@ def test_other_providers_go_through_litellm_by_their_whole_name(prefix: str) -> 
     assert found.describe == f"{prefix}/m through LiteLLM"
 
 
+@pytest.mark.parametrize("client", ["openai", "light", "litellm"])
+def test_the_advice_on_responses_leads_to_them(client: ClientChoice) -> None:
+    asked = resolve("openai/gpt-x", ModelTable(client=client), {}, where="x.toml:1")
+    own = ModelTable() if client == "litellm" else ModelTable(client=client, api_client_type="openai_responses")
+    text = "leave out [model] client" if client == "litellm" else 'set [model] api_client_type = "openai_responses"'
+
+    assert asked.responses_advice == text
+    assert resolve("openai/gpt-x", own, {}, where="x.toml:1").api in ("auto", "responses")
+
+
+def test_who_goes_through_litellm_alone_gets_no_advice_on_responses() -> None:
+    assert resolve("azure/gpt-x", ModelTable(), {}, where="x.toml:1").responses_advice == ""
+
+
 def test_any_provider_of_litellm_is_reached_by_its_prefix() -> None:
     assert target("litellm/oci/some/model").model == "oci/some/model"
     assert 'provider "litellm" has no model "litellm/m"' in refusal("litellm/m")
