@@ -7,6 +7,7 @@ are not kept. `read_body` bounds the bodies of answers, whichever library reads 
 
 from __future__ import annotations
 
+import re
 import select
 from collections.abc import AsyncIterable, Mapping
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ CODINGS = ("gzip", "deflate")
 """The codings that are asked for. Old releases of httpx unpack whole what arrived at once: 64 kB are at most 64 MB."""
 ACCEPTED = {"Accept-Encoding": ", ".join(CODINGS)}
 CONNECT_TIMEOUT_S = 10.0
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Connections:
@@ -51,7 +53,7 @@ class Connections:
     async def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
         """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""
         try:
-            check_ascii(headers)
+            check_headers(headers)
             async with self._opened().request(
                 method,
                 url,
@@ -141,11 +143,13 @@ def coding_of(headers: Mapping[str, str]) -> str:
     return "" if coding == "identity" else coding
 
 
-def check_ascii(headers: Mapping[str, Any]) -> None:
-    """Raise `UnicodeError` for a header that is not ASCII; some clients would send other bytes for it."""
-    for value in headers.values():
+def check_headers(headers: Mapping[str, Any]) -> None:
+    """Raise `UnicodeError` for a value that no header can have. Clients send other bytes, or report a broken connection."""
+    for name, value in headers.items():
         if isinstance(value, str):
             value.encode("ascii")
+            if _CONTROL.search(value):
+                raise UnicodeError(f"the value of the header {name} has a control character")
 
 
 def certificates() -> SSLContext:

@@ -19,7 +19,7 @@ from pytest_osmosis.models.connections import (
     CONNECT_TIMEOUT_S,
     MB,
     answer_of,
-    check_ascii,
+    check_headers,
     coding_of,
     read_body,
 )
@@ -69,9 +69,10 @@ class Transport:
         `send` is the client's `post` or `get`.
         """
         try:
-            check_ascii(headers)
+            check_headers(headers)
             _BODY.set(body)
-            response = await send(path, cast_to=self._http.Response, options={"headers": headers})
+            stripped = {name: value.strip() if isinstance(value, str) else value for name, value in headers.items()}
+            response = await send(path, cast_to=self._http.Response, options={"headers": stripped})
         except Exception as error:
             raise self._failures.of_exception(error) from None
         answer: tuple[int, str] = response.extensions.pop(ANSWER)

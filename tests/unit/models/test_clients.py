@@ -826,3 +826,22 @@ async def test_a_failure_does_not_chain_the_clients_own_errors() -> None:
     error = await failure_of(servers.cut_connection())
     assert error.__suppress_context__
     assert error.__cause__ is None
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\x00b"])
+async def test_a_header_that_cannot_be_sent_is_no_broken_connection(value: str) -> None:
+    """It comes from the state of a rollout, and would be the same in the next try."""
+    with ChatServer() as server:
+        async with model_at(server.base_url) as model:
+            with pytest.raises(ModelError) as caught:
+                await model.chat(ChatRequest(messages=PROMPT, headers={"X-Session-ID": value}))
+    assert kind(caught.value) == ("provider", False, "no", None)
+    assert "the request to http://127.0.0.1" in str(caught.value)
+    assert server.requests == []
+
+
+async def test_blanks_around_a_header_are_not_sent() -> None:
+    with ChatServer() as server:
+        async with model_at(server.base_url) as model:
+            await model.chat(ChatRequest(messages=PROMPT, headers={"X-Session-ID": " a "}))
+    assert server.requests[0].headers["x-session-id"] == "a"
