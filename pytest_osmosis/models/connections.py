@@ -144,7 +144,7 @@ def coding_of(headers: Mapping[str, str]) -> str:
 
 
 def check_headers(headers: Mapping[str, Any]) -> None:
-    """Raise `UnicodeError` for a value that no header can have. Clients send other bytes, or report a broken connection."""
+    """Raise `UnicodeError` for a value that no header can have; some clients would say that the connection broke."""
     for name, value in headers.items():
         if isinstance(value, str):
             value.encode("ascii")
