@@ -302,5 +302,4 @@ def _plan(data: Mapping[str, Any]) -> Plan:
         raise ShapeFault(f"holds {runs:,} runs; at most {MOST_RUNS:,} are read", ".plan")
     if "\0" in data["path"] + data["dataset"]:
         raise ShapeFault("path, dataset: must be paths, got the character \\x00", ".plan")
-    known = Plan.__dataclass_fields__.keys()
-    return Plan.from_json({key: value for key, value in data.items() if key in known})
+    return Plan.from_json(data)

@@ -7,7 +7,7 @@ so their collections cannot differ.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -156,7 +156,7 @@ class Plan:
         return {**asdict(self), **spans}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Plan:
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
         spans = {key: tuple(Span(*span) for span in data[key]) for key in ("spans", "named")}
         known = {key: data[key] for key in cls.__slots__ if key in data}
         return cls(**{**known, **spans})
