@@ -39,7 +39,7 @@ class Share(NamedTuple):
 class Host:
     """One host process.
 
-    `share` is what it may have in flight now, `heard_at` the time of its last message or request, by `clock`. It was
+    `share` is what it may have in flight now, `heard_at` the time of its last message or work, by `clock`. It was
     started at `started_at`, and is `late` if it was not ready in time: others have its share. It has `begun` once it
     has begun a run or a function, and the engine may have `ended_for` a reason. `score_ms` is a moving average of how
     long a function takes, `handed_at` the time when it was last handed rollouts (0.0: never). Its messages may be
@@ -79,9 +79,12 @@ class Host:
 
     def become(self, share: Share) -> None:
         """Tell it its share from now on."""
+        if not self.is_busy:  # it may be from now on
+            self.heard_at = self.clock.now()
         self.share = share
         self.sent_limits.append(share.limit)
-        self.hand([{"op": "limit", "limit": share.limit, "begun": share.begun, "scorings": share.scorings}])
+        limits: Request = {"op": "limit", "limit": share.limit, "begun": share.begun, "scorings": share.scorings}
+        self.connection.send([limits])
 
     @property
     def most_told(self) -> int:

@@ -66,6 +66,7 @@ class Hosts:
         self.are_limited = False
         self.closing = False
         self._settles = False
+        self._paused_s = 0.0
         self._has_scorers = False
         self._ready_at = math.inf
         self._are_shares_old = False
@@ -160,7 +161,7 @@ class Hosts:
             self._ready_at = min(self._ready_at, self._clock.now())
         left_s = self.throttle.until - self._clock.now()
         if left_s > 0 and host.role != "scorer":
-            host.hand([{"op": "hold", "wait_s": left_s}])
+            host.connection.send([{"op": "hold", "wait_s": left_s}])
 
     def allow(self, most: Most) -> None:
         """Have no more at once than user code allows."""
@@ -200,13 +201,19 @@ class Hosts:
         self.throttle.refused(self._clock.now(), wait_s)
         for other in self:
             if other is not host and other.role != "scorer" and not other.retired:
-                other.hand([{"op": "hold", "wait_s": wait_s}])
+                other.connection.send([{"op": "hold", "wait_s": wait_s}])
         self.relimit()
 
     def look_after(self, probing: Host | None) -> None:
-        """End hosts that do not become ready, do not close, or are busy and silent for longer than code may take."""
+        """End hosts that do not become ready, do not close, or are busy and silent for longer than code may take.
+
+        The pauses for a server do not count: hosts have nothing to say meanwhile.
+        """
         now = self._clock.now()
+        paused_s = self.throttle.paused_until(now)
         for host in self:
+            if host.ready and host.role != "scorer":
+                host.heard_at = min(now, host.heard_at + paused_s - self._paused_s)
             allowed_s = self._allowed_silence_s(host, host is probing)
             if self._is_late(host, now):
                 host.late = self._settles = True
@@ -217,6 +224,7 @@ class Hosts:
                 self._notices.add(f"a process that runs your code was ended: {host.ended_for}")
                 host.heard_at = now
                 host.connection.kill()
+        self._paused_s = paused_s
 
     def _is_late(self, host: Host, now: float) -> bool:
         if host.ready or host.late or host.role != "host" or host.connection.placed_at is not None:

@@ -321,15 +321,44 @@ def test_messages_are_not_gathered_if_requests_need_permits(tmp_path: Path) -> N
     stepped.end()
 
 
-def test_a_paused_host_does_not_count_as_silent(tmp_path: Path) -> None:
+def test_the_pause_for_a_server_does_not_count_as_silence(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, hosts=2)
     stepped.begin()
-    other = stepped.actor.hosts.rolling[1]
-    stepped.clock.advance(100.0)
-    paused_at = stepped.clock.now()
-    stepped.hosts[0].say("throttled", wait_s=300.0)
+    first, other = stepped.hosts[:2]
+    most_s = stepped.engine.job.setup.agent_timeout_s + engine_hosts.SILENCE_SLACK_S
+    first.say("throttled", wait_s=2 * most_s)
     stepped.turn()
-    assert other.heard_at >= paused_at
+    for seconds, killed in ((2 * most_s, False), (most_s - 1.0, False), (2.0, True)):
+        stepped.clock.advance(seconds)
+        stepped.turn()
+        assert (first.killed, other.killed) == (killed, killed)
+    stepped.end()
+
+
+def test_a_host_that_is_held_up_is_found_however_often_servers_refuse(tmp_path: Path) -> None:
+    """Each pause lasts for half of the time, and lowers the limit of each host, or lets it be raised again."""
+    stepped = SteppedEngine(tmp_path, 400, hosts=2, batch_size=16, scorers={"exact": False})
+    stepped.begin()
+    works, held_up = stepped.hosts[:2]
+    most_s = stepped.engine.job.setup.agent_timeout_s + engine_hosts.SILENCE_SLACK_S
+    n_runs, n_limits, begun_at = 0, 0, stepped.clock.now()
+    while not held_up.killed:
+        works.say("throttled", wait_s=most_s / 16)
+        for _ in range(2):
+            for run in works.runs()[n_runs:]:
+                works.say("start", run)
+                works.rolls(run)
+                works.say("score", run, ms=1.0, scores={"exact": 1.0}, errors={}, output={})
+            n_runs = len(works.runs())
+            for _ in works.asked("limit")[n_limits:]:
+                works.say("limited")
+            n_limits = len(works.asked("limit"))
+            stepped.turn()
+            stepped.clock.advance(most_s / 16)
+        assert stepped.clock.now() - begun_at < 2.3 * most_s
+    assert stepped.clock.now() - begun_at >= 2 * most_s
+    assert not works.killed
+    assert len(held_up.asked("limit")) > 3
     stepped.end()
 
 
