@@ -174,12 +174,12 @@ class Actors:
                 self._open(frame.number, frame.first, json.loads(frame.second))
             case Kind.SEND if actor is not None:
                 self._call(actor, "do", "send", frame.number, *pieces(frame.first))
-            case Kind.KILL if actor is not None and actor.runs:
-                self._call(actor, "do", "kill", frame.number)
             case Kind.KILL if actor is not None:
-                self._died(actor, frame.number, EndOfActor("it was ended while it waited for a place", "machine"))
-                if not actor.roles:
-                    self._end(actor)
+                self._call(actor, "do", "kill", frame.number)
+                if not actor.runs:
+                    self._died(actor, frame.number, EndOfActor("it was ended while it waited for a place", "machine"))
+                    if not actor.roles:
+                        self._end(actor)
 
     def _open(self, number: int, setup: bytes, fields: Mapping[str, Any]) -> None:
         of_eval, role = fields["eval"], fields["role"]

@@ -74,6 +74,20 @@ def test_a_host_without_room_waits_until_an_actor_has_no_host(monkeypatch: pytes
         until(lambda: len(cluster.actors) == 1, "for the end of the others")
 
 
+def test_a_host_that_is_ended_before_its_actor_starts_is_ended_there_too() -> None:
+    """The actor remains, because it has another process. It starts all that it was told to."""
+    with SimulatedCluster(1, 0).running() as cluster:
+        cluster.open(1)
+        cluster.open(2, "scorer")
+        cluster.driver.put(Frame(Kind.KILL, 1))
+        cluster.wait_for(Kind.DIED, 1)
+        assert cluster.heard(Kind.DIED)[1] == {"how": "it was ended while it waited for a place", "by": "machine"}
+        cluster.n_cpus["10.0.0.0"] = 1.0
+        cluster.see()
+        actor = cluster.opened_in(2)
+        assert [call[:2] for call in actor.calls] == [("open", 1), ("open", 2), ("kill", 1)]
+
+
 def test_the_environment_of_a_host_goes_to_its_actor_alone_as_an_argument() -> None:
     with SimulatedCluster(1, 2).running() as cluster:
         cluster.open(1)
