@@ -332,7 +332,8 @@ class Actor:
                 for event, raw in events:
                     self._heard(host, event, raw)
             case Died(connection, how, by, machine):
-                how = self.hosts.of(connection).ended_for or how
+                if by == "host":
+                    how = self.hosts.of(connection).ended_for or how
                 self._died(self.hosts.died(connection, how, by), how, by, machine)
             case Stop():
                 self.runs.stop(message)

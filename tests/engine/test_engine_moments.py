@@ -398,6 +398,23 @@ def test_a_host_that_starts_during_a_servers_pause_keeps_the_pause(tmp_path: Pat
     stepped.end()
 
 
+def test_a_silent_host_that_its_machine_took_along_was_lost_with_that(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path)
+    stepped.begin()
+    host = stepped.host("host")
+    host.say("start", RunId(0, 0))
+    stepped.turn()
+    stepped.clock.advance(1000.0)
+    stepped.turn()
+    assert host.killed
+    host.is_lost()
+    stepped.turn()
+    stepped.clock.advance(recovery.REPORT_S)
+    stepped.turn()
+    assert "node n1 was lost; 1 run that had begun there is rolled out once more" in stepped.engine.notices.texts
+    stepped.end()
+
+
 @pytest.mark.parametrize("probes", [(), (ModelTag.PRIMARY,)], ids=["runs", "probe"])
 def test_a_host_that_never_begins_its_runs_is_ended(tmp_path: Path, probes: tuple[ModelTag, ...]) -> None:
     """Code that holds the interpreter from its import on keeps a host silent."""
