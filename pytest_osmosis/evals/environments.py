@@ -137,7 +137,7 @@ class Environments:
         """Remove all rows, and end all processes that are no hosts. Idempotent."""
         self._processes.end()
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.shutdown()  # none of them starts any more
         folder, self._folder = self._folder, None
         self._known.clear()
         self._begun.clear()
@@ -294,7 +294,7 @@ def _tell(begun: _Begun, say: Callable[[str], None]) -> None:
     while not wait([answer], pause).done:
         say(f"osmosis: loading environment {env_id}: waits for {begun.step} ({seconds(time.monotonic() - start)})")
         pause = AGAIN_S
-    if pause == AGAIN_S and not answer.cancelled() and answer.exception() is None:
+    if pause == AGAIN_S and answer.exception() is None:
         rows = plural(answer.result()["n_rows"], "row")
         say(f"osmosis: loaded environment {env_id}: {rows} ({seconds(time.monotonic() - start)})")
 
