@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.clocks import ThreadClock
 from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
 from tests.host_clock import HostClock
 from tests.servers import ChatServer, never, reply, status
@@ -57,7 +56,7 @@ def test_a_client_on_the_loop_that_gets_no_answer_ends_with_its_rollout(workspac
     workspace.agent(HOLDING)
     with ChatServer(never(), reply("42")) as server:
         config = workspace.config(server, evaluation={"agent_workflow_timeout_s": 60.0}, data={"rows": "0"})
-        with running(config, environ=clock.environ, clock=ThreadClock()) as live:
+        with running(config, environ=clock.environ) as live:
             server.wait_for(lambda server: len(server.requests) == 1)
             clock.advance(60)
             live.wait()

@@ -17,7 +17,6 @@ import pytest
 from pytest_osmosis.host.user_errors import CANCELLED
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
-from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.host_clock import HostClock
 from tests.servers import ChatServer, held, reply
@@ -123,7 +122,7 @@ def test_agents_that_hold_the_loop_are_interrupted_where_they_are(
 ) -> None:
     codes = [bad.code.replace("HOLD", f"open('holds-{row}', 'w').close()") for row, bad in enumerate(HANGS)]
     config = written(workspace, server, codes, agent_workflow_timeout_s=60)
-    with running(config, environ=clock.environ, clock=ThreadClock()) as live:
+    with running(config, environ=clock.environ) as live:
         for n in range(1, len(HANGS) + 1):
             holds(live, workspace, n)
             clock.advance(60)
@@ -232,7 +231,7 @@ def test_an_agent_that_cannot_be_interrupted_costs_others_at_most_one_more_rollo
     workspace: Workspace, server: ChatServer, clock: HostClock
 ) -> None:
     config = written(workspace, server, [STUCK.code], agent_workflow_timeout_s=600, batch_size=4)
-    with running(config, environ=clock.environ, clock=ThreadClock()) as live:
+    with running(config, environ=clock.environ) as live:
         holds(live, workspace)
 
         def is_over() -> bool:
@@ -298,7 +297,7 @@ def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace
         """
     )
     config = workspace.config(None, evaluation={"agent_workflow_timeout_s": 60, "batch_size": 4})
-    with running(config, environ=clock.environ, clock=ThreadClock()) as live:
+    with running(config, environ=clock.environ) as live:
         ended = set[str]()
 
         host = live.host("host").pid
@@ -338,7 +337,7 @@ def test_other_runs_survive_a_run_that_hangs_until_its_deadline(workspace: Works
         """
     )
     config = workspace.config(None, evaluation={"agent_workflow_timeout_s": 60, "batch_size": 4})
-    with running(config, environ=clock.environ, clock=ThreadClock()) as live:
+    with running(config, environ=clock.environ) as live:
         holds(live, workspace)
         clock.advance(60)
         live.wait()
@@ -371,7 +370,7 @@ def test_a_run_that_holds_the_loop_while_its_request_is_queued_is_interrupted(
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(2)])
     with ChatServer(held(reply("42"))) as server:
         config = workspace.config(server, evaluation={"batch_size": 2, "agent_workflow_timeout_s": 60})
-        with running(config, environ=clock.environ, clock=ThreadClock()) as live:
+        with running(config, environ=clock.environ) as live:
             holds(live, workspace)
             clock.advance(60)
             live.wait_for(lambda: live.told, "for the end of row 0")
@@ -416,7 +415,7 @@ def test_a_leftover_task_that_holds_the_loop_is_ended(workspace: Workspace, cloc
         """
     )
     config = workspace.config(None, evaluation={"agent_workflow_timeout_s": 60, "batch_size": 1})
-    with running(config, environ=clock.environ, clock=ThreadClock()) as live:
+    with running(config, environ=clock.environ) as live:
         holds(live, workspace)
         clock.advance(60)
         live.wait()

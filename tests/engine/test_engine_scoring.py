@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.errors import CodeError
-from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.host_clock import HostClock
 from tests.servers import ChatServer
@@ -330,7 +329,7 @@ def test_functions_that_hang_are_interrupted_where_they_are(
     workspace.write("rewards.py", code)
     scoring = {"eval_fns": [f"rewards:{name}" for name in hangs]}
     config = workspace.config(server, scoring=scoring, evaluation={"grader_timeout_s": 60})
-    with running(config, environ=clock.environ, clock=ThreadClock()) as live:
+    with running(config, environ=clock.environ) as live:
         for n in range(1, len(hangs) + 1):
             live.wait_for(lambda n=n: len(list(workspace.root.glob("holds-*"))) == n, "for one that hangs")  # type: ignore[misc]
             clock.advance(60)
