@@ -58,7 +58,7 @@ class Deadline:
         self._paused_s = 0.0
         self._paused_at: float | None = None
         self._frozen_s: float | None = None
-        self._n_waits = 0
+        self._n_waits = self._n_works = 0
         self._stalls_at_pause = 0.0
         self._cancels = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -103,15 +103,22 @@ class Deadline:
 
         Unlike `paused`, it is entered in another thread, always the same one, and may be entered several times.
         """
-        self._n_waits += 1
-        frozen_s = self._frozen_s = self.spent_s()
+        self.count_blocked(waits=1)
         try:
             yield
         finally:
-            self._n_waits -= 1
-            if not self._n_waits:
-                self._owed_s -= self._running_s() - frozen_s
-                self._frozen_s = None  # last: the monitor, in its thread, must not find the wait charged
+            self.count_blocked(waits=-1)
+
+    def count_blocked(self, *, waits: int = 0, works: int = 0) -> None:
+        """Count requests of the run that wait for others, and those that do not: while there are any, time is spent."""
+        self._n_waits += waits
+        self._n_works += works
+        is_paused, frozen_s = self._n_waits > 0 and not self._n_works, self._frozen_s
+        if is_paused and frozen_s is None:
+            self._frozen_s = self._running_s()
+        elif not is_paused and frozen_s is not None:
+            self._owed_s -= self._running_s() - frozen_s
+            self._frozen_s = None  # last: the monitor, in its thread, must not find the wait charged
 
     def _pause_s(self) -> float:
         """Return the length of the current pause, without its stalls: those are left out separately, or owed."""

@@ -18,7 +18,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Protocol
 
@@ -282,7 +282,8 @@ class RolloutSlot:
 class StandbySlot:
     """The slot of code that may hold the host's loop, for its requests in another one: there it has its slot already.
 
-    Its deadline is paused while a request waits for a permit, or for others of `requests`.
+    Its deadline is paused while a request waits for a permit, or for others of `requests`, and none of the same code is
+    in flight or waits for a retry.
     """
 
     def __init__(self, requests: ResizableSemaphore, deadline: Deadline) -> None:
@@ -293,16 +294,24 @@ class StandbySlot:
         with self._deadline.paused_blocked():
             await self._requests.acquire()
             try:
-                return None if get_permit is None else await get_permit()
+                permit = None if get_permit is None else await get_permit()
             except BaseException:
                 self._requests.release()
                 raise
+        self._deadline.count_blocked(works=1)
+        return permit
 
     def end_request(self) -> None:
+        self._deadline.count_blocked(works=-1)
         self._requests.release()
 
-    def waiting_for_retry(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def waiting_for_retry(self) -> Iterator[None]:
+        self._deadline.count_blocked(works=1)
+        try:
+            yield
+        finally:
+            self._deadline.count_blocked(works=-1)
 
 
 class ModelRequest:

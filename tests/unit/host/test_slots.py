@@ -426,6 +426,33 @@ async def test_code_that_may_hold_the_loop_spends_no_time_while_its_request_wait
         assert deadline.spent_s() == 100
 
 
+async def test_requests_elsewhere_that_wait_only_for_one_of_the_same_code_spend_its_time() -> None:
+    clock, requests = LoopClock(), ResizableSemaphore(1)
+    async with Deadline(1000, StallTime(), lambda task, times: None) as deadline:
+        first, second = (StandbySlot(requests, deadline) for _ in range(2))
+        await first.begin_request()
+        waiting = asyncio.create_task(second.begin_request())
+        await settled()
+        await clock.advance(100)
+        assert deadline.spent_s() == 100, "the first is in flight"
+        others = requests.join_queue()
+        first.end_request()
+        await waiting
+        with second.waiting_for_retry():
+            second.end_request()
+            await others
+            again = asyncio.create_task(first.begin_request())
+            await settled()
+            await clock.advance(100)
+            assert deadline.spent_s() == 200, "the second waits for its retry"
+        await clock.advance(100)
+        assert deadline.spent_s() == 200, "the first waits for another one"
+        requests.release()
+        await again
+        await clock.advance(100)
+        assert deadline.spent_s() == 300
+
+
 async def test_a_request_elsewhere_that_gets_no_permit_leaves_its_place_to_others() -> None:
     requests = ResizableSemaphore(1)
 
