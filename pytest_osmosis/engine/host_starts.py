@@ -79,7 +79,7 @@ class Host:
 
     def become(self, share: Share) -> None:
         """Tell it its share from now on."""
-        if not self.is_busy:  # it may be from now on
+        if self.ready and not self.is_busy:  # it may be from now on
             self.heard_at = self.clock.now()
         self.share = share
         self.sent_limits.append(share.limit)

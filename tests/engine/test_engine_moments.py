@@ -398,6 +398,25 @@ def test_a_host_that_starts_during_a_servers_pause_keeps_the_pause(tmp_path: Pat
     stepped.end()
 
 
+def test_a_host_that_does_not_become_ready_is_ended_however_often_its_limit_changes(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, hosts=2, batch_size=16)
+    stepped.actor.hosts.start()
+    ready, loads = stepped.hosts
+    stepped.is_ready(ready)
+    for in_flight in (4, 8, 12):
+        assert not loads.killed
+        stepped.clock.advance(engine_hosts.START_S / 2 - 1.0)
+        stepped.actor.hosts.limit(in_flight)
+        n_limits = len(ready.asked("limit"))
+        stepped.turn()
+        for _ in ready.asked("limit")[n_limits:]:
+            ready.say("limited")
+    assert loads.killed
+    assert loads.asked("limit")
+    stepped.engine.submit(stepped.runs)
+    stepped.end()
+
+
 def test_a_silent_host_that_its_machine_took_along_was_lost_with_that(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path)
     stepped.begin()
