@@ -107,8 +107,12 @@ class Host:
 
     @property
     def is_busy(self) -> bool:
-        """True if it must send something sooner or later. A host that may do nothing now need not."""
-        return (self.limit > 0 or self.role == "scorer") and bool(self.runs)
+        """True if it must send something sooner or later. One that may begin nothing now must end what it does."""
+        if len(self.sent_limits) > 1:
+            return True  # it answers each
+        if self.limit > 0 or self.role == "scorer":
+            return bool(self.runs)
+        return self.n_in_slots > 0 or any(self in state.running for state in self.runs)
 
     def hand(self, requests: list[Request]) -> None:
         """Send requests. The time that the host may be silent begins anew."""

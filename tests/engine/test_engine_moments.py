@@ -398,6 +398,30 @@ def test_a_host_that_starts_during_a_servers_pause_keeps_the_pause(tmp_path: Pat
     stepped.end()
 
 
+@pytest.mark.parametrize("does", ["rolls out", "scores", "does not answer"])
+def test_a_host_that_may_begin_nothing_further_must_end_what_it_does(tmp_path: Path, does: str) -> None:
+    stepped = SteppedEngine(tmp_path, 1, scorers={"judge": False})
+    stepped.begin()
+    host = stepped.host("host")
+    host.say("start", RunId(0, 0))
+    if does == "scores":
+        host.rolls(RunId(0, 0))
+        host.say("scoring", RunId(0, 0), name="judge")
+    stepped.turn()
+    if does == "does not answer":
+        host.say("retry", RunId(0, 0), waits=True)
+    stepped.actor.hosts.limit(0)
+    stepped.turn()
+    if does != "does not answer":
+        host.say("limited")
+    stepped.turn()
+    assert stepped.actor.hosts.rolling[0].limit == 0
+    stepped.clock.advance(1000.0)
+    stepped.turn()
+    assert host.killed
+    stepped.end()
+
+
 def test_a_host_that_does_not_become_ready_is_ended_however_often_its_limit_changes(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, hosts=2, batch_size=16)
     stepped.actor.hosts.start()

@@ -51,6 +51,8 @@ CLIMATES = {
     ),
     "functions in hosts alone": Climate(scorers=("async",), sync=(), deaths=5, stalls=0.02),
     "code that holds its host": Climate(scorers=("sync", "async"), deaths=2, stalls=0.03, breaks=0.1),
+    "code in C that never returns": Climate(scorers=("sync", "async"), silences=0.02, deaths=1),
+    "code in C and a server without room": Climate(scorers=("async",), silences=0.02, retries=0.3, throttles=0.7),
     "a server without room": Climate(permits=True, retries=0.3, throttles=0.7, fails=0.05, deaths=2),
     "a model that denies all requests": Climate(scorers=("sync", "async"), denies=0.1, deaths=2),
     "a grader": Climate(scorers=("reward", "sync"), deaths=3, removes=0.3, breaks=0.2, fails=0.1),

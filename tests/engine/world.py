@@ -58,6 +58,7 @@ class Climate:
     retries: float = 0.0
     throttles: float = 0.0
     stalls: float = 0.0
+    silences: float = 0.0
     breaks: float = 0.0
     removes: float = 0.0
     bad_rows: frozenset[int] = frozenset()
@@ -480,6 +481,8 @@ class FakeHost:
                     break
         if climate.stalls and (self.rollouts or self._scorings) and chance.random() < climate.stalls:
             yield self._stall
+        if climate.silences and (self.rollouts or self._scorings) and chance.random() < climate.silences:
+            yield self._fall_silent
 
     def _get_a_place(self) -> None:
         """Mostly go on waiting."""
@@ -675,6 +678,10 @@ class FakeHost:
             self._emit(event | ({"removed": True, "name": name} if kind == "removed" else {}))
         if not scoring.names:
             self._scorings.remove(scoring)
+
+    def _fall_silent(self) -> None:
+        """Run code in C that never returns to Python."""
+        self.frozen = True
 
     def _stall(self) -> None:
         """Report code that cannot be interrupted; the host mostly does nothing more."""
