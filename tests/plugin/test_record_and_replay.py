@@ -225,8 +225,9 @@ def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspac
     runs = {entry["name"]: entry["replayed"] for entry in json.loads(listed.stdout.str())["runs"]}
     assert list(runs.values()).count(True) == 2
     assert runs[live] is False
-    shown = multiply.cli("runs", "info").outlines
-    assert shown[0] == f"{multiply.run_dirs('multiply')[-1].name}: finished, replayed: no model was asked"
+    shown = multiply.cli("show").outlines
+    assert shown[0] == f"{multiply.run_dirs('multiply')[-1].name}: finished"
+    assert any(line.startswith("replayed from ") and line.endswith(": no model was asked") for line in shown)
     assert read_json(multiply.run_dirs("multiply")[-1] / "manifest.json")["cassette"]["mode"] == "replay"
 
 

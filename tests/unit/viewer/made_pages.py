@@ -30,7 +30,7 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
             "remarks": [], "verdict": ["gate pass_rate >= 0.9: FAILS: 0.5"], "account": [],
             "gates": [{"gate": "pass_rate >= 0.9", "state": "fails"}],
             "functions": [{"name": "reward", "model": 0, "threshold": 1.0, "decides": True, "statistics": {}}],
-            "curves": [], "slices": [], "no_slices": "", "results": {}, "outcomes": OUTCOMES,
+            "curves": [], "slices": [], "no_slices": "", "results": {"summary": {}}, "outcomes": OUTCOMES,
             "boundaries": ["provider"], "errors": ["401 <b>no key</b>"], "finish_reasons": [], "rerun": None,
             "html_conversations": "all",
         },
