@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.cli.run_filters import MOST_LISTED, eval_name_of, selected
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import listing_order, runs_above
+from pytest_osmosis.record.find_run import NO_RUNS, listing_order, runs_above
 from pytest_osmosis.report.runs_table import table_lines
 from pytest_osmosis.report.style import dim
 from pytest_osmosis.results.run_entry import RunEntry, run_entry
@@ -48,7 +48,7 @@ def list_runs(folder: Path, request: ListRequest = NO_FILTER) -> list[str]:
     """Return a table of the workspace's eval runs. Raises `OsmosisError` for a name or value that no run has."""
     home, entries, n_more = _found(folder, request)
     if not entries and request.eval is None and not any(request.filters.values()):
-        return [f"no runs in {shown(home)}; pytest --osmosis-config=CONFIG makes one"]
+        return [f"no runs in {shown(home)}; {NO_RUNS}"]
     if not entries:
         return [f"no such runs in {shown(home)}"]
     more = [dim(f"and {plural(n_more, 'older run')}; --all lists {'it' if n_more == 1 else 'them'} too")]
@@ -84,6 +84,6 @@ def _of_eval(home: Path, entries: list[RunEntry], name: str | None) -> list[RunE
     if name not in evals:
         close = closest(name, evals)
         hint = f'did you mean "{close}"? ' if close else ""
-        there = f"there are runs of {listed(evals, MOST_LISTED)}" if evals else "there are none"
+        there = f"there are runs of {listed(evals, MOST_LISTED)}" if evals else NO_RUNS
         raise OsmosisError(f'eval "{name}": no runs in {shown(home)}; {hint}{there}')
     return [entry for entry in entries if eval_name_of(entry) == name]

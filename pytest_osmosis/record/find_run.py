@@ -22,6 +22,8 @@ from pytest_osmosis.text.paths import shown
 
 LATEST = "latest"
 MOST_BYTES = 1 << 30
+NO_RUNS = "pytest --osmosis-config=CONFIG makes one"
+"""What to do where no eval has run."""
 _MOST_LISTED = 5
 
 
@@ -78,7 +80,7 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     if name == LATEST:
         if runs:
             return RunDirectory(runs[0])
-        raise OsmosisError(f'run "{name}": not found in {shown(home)}; there are none')
+        raise OsmosisError(f"no runs in {shown(home)}; {NO_RUNS}")
     if is_run(folder / name):
         return RunDirectory(folder / name)
     if _TOML.search(name):
@@ -94,7 +96,7 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     names = [each for run in runs for each in (run.name, eval_in(run) or run.name)]
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f'did you mean "{close[0]}"? ' if close else ""
-    newest = f"the newest are {_listed(runs)}" if runs else "there are none"
+    newest = f"the newest are {_listed(runs)}" if runs else f"there are none; {NO_RUNS}"
     raise OsmosisError(f'run "{name}": not found in {shown(home)}; {hint}{newest}')
 
 

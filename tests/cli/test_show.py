@@ -130,8 +130,11 @@ def test_show_names_the_place_where_results_are_not_valid(typed: Cli, stored: St
 
 
 def test_show_without_any_run(typed: Cli) -> None:
-    assert typed("show", "row3-run1", fails=1) == 'run "latest": not found in .osmosis/runs; there are none\n'
-    assert typed("show", fails=1) == 'run "latest": not found in .osmosis/runs; there are none\n'
+    how = "pytest --osmosis-config=CONFIG makes one"
+    nothing = f"no runs in .osmosis/runs; {how}\n"
+    assert typed("show", "row3-run1", fails=1) == nothing
+    assert typed("show", fails=1) == nothing
+    assert typed("show", "x", fails=1) == f'run "x": not found in .osmosis/runs; there are none; {how}\n'
 
 
 # -- the eval run that is meant ----------------------------------------------------------------------------
