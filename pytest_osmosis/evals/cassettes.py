@@ -29,7 +29,6 @@ from pytest_osmosis.files.reading import FileFault, open_file, something_at
 from pytest_osmosis.files.shapes import ShapeFault
 from pytest_osmosis.host.protocol import CassetteFields
 from pytest_osmosis.models.targets import ModelTarget, asks_responses
-from pytest_osmosis.record.manifest import cassette_name
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -99,7 +98,8 @@ def eval_cassette(config: EvalConfig, answers: AnswerStore | None, *, reads: boo
 
     With `reads` it is checked. Raises `CassetteError` if it is broken, or missing and all answers should come from it.
     """
-    name, record = cassette_name(config.path, config.entry), config.cassette.record
+    name = f"{config.path.stem}{'' if config.entry is None else f'.{config.entry}'}.jsonl"
+    record = config.cassette.record
     path = config.workspace / (config.cassette.path or f"{CASSETTES}/{name}")
     if answers == "cache":
         path = config.workspace / CACHE / name

@@ -126,15 +126,6 @@ TEST_EVAL = "-tests"
 """The end of the name of an eval that tests over rollouts need."""
 
 
-def cassette_name(path: Path, entry: str | None) -> str:
-    """Return the default name of the cassette of an eval in the file at `path`.
-
-    >>> cassette_name(Path("x.toml"), None), cassette_name(Path("x.toml"), "gsm8k")
-    ('x.jsonl', 'x.gsm8k.jsonl')
-    """
-    return f"{path.stem}.jsonl" if entry is None else f"{path.stem}.{entry}.jsonl"
-
-
 @dataclass(frozen=True, slots=True)
 class StoredSubject:
     """The model that an eval run asked, its runs per row, and what else described it."""
@@ -215,11 +206,6 @@ class Manifest:
     def is_of_tests(self) -> bool:
         """True if tests over rollouts requested the runs."""
         return self.eval == self.named + TEST_EVAL
-
-    @property
-    def cassette_name(self) -> str:
-        """The name of the eval's cassette, unless its config names another."""
-        return cassette_name(Path(self.plan.path), self.entry)
 
     @property
     def selected(self) -> Plan:

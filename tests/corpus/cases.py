@@ -285,9 +285,9 @@ OURS: Sequence[Sequence[str]] = (
     *(["--version"], ["--help"], ["init", "sums"], ["init", "sums", "--help"], ["show"], ["show", "latest"]),
     *(["show", "--json"], ["runs"], ["runs", "--json"], ["runs", "list", "nothing"], ["runs", "info"], ["shwo"]),
     *(["runs", "info", "latest", "--json"], ["runs", "logs", "latest"], ["runs", "stop", "latest"], ["runs", "lst"]),
-    *(["runs", "compare", "a", "b"], ["runs", "prune", "--keep=1", "--yes"], ["runs", "prune"], ["merge", "a.json"]),
+    *(["runs", "compare", "a", "b"], ["merge", "a.json"]),
     *(["runs", "export", "latest"], ["html"], ["schema", "results"], ["schema", "config"], ["schema", "x"], ["merge"]),
-    *(["runs", "prune", "--older-than=1x"], ["runs", "list", "--status=done"], ["submit"], ["submit", "x", "--help"]),
+    *(["runs", "list", "--status=done"], ["submit"], ["submit", "x", "--help"]),
 )
 
 

@@ -46,7 +46,6 @@ OF_ONE = (
 OF_ALL = (
     *(["runs", "list"], ["runs", "list", "--all", "--json"], ["runs", "list", "--status=failed"]),
     *(["runs", "compare", "latest~1", "latest", "--all"], ["runs", "compare", "latest~1", "latest", "--json"]),
-    ["runs", "prune", "--keep=1", "--dry-run"],
 )
 """Commands that look at all eval runs of a workspace."""
 MOST_RUNS = 4

@@ -6,7 +6,6 @@ import contextlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,10 @@ from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.report.comparison_json import comparison_json
 from pytest_osmosis.report.comparison_page import comparison_lines
-from pytest_osmosis.report.prune_lines import plan_lines
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.prime_files import write_prime_files
-from pytest_osmosis.results.pruning import PruneRules, prune_plan
 from pytest_osmosis.results.read import read_earlier_results, read_results
 from pytest_osmosis.results.run_lines import read_run_lines
 from pytest_osmosis.text.outlet import Outlet
@@ -140,7 +137,7 @@ def shown(run: str, row_run: str | None = None) -> list[Callable[[], object]]:
 
 
 def managed() -> list[Callable[[], object]]:
-    """Return steps that compare the eval run with one that is not broken, export it, and plan its removal."""
+    """Return steps that compare the eval run with one that is not broken, and export it."""
     outlet, folder = Outlet(), Path()
 
     def compared() -> None:
@@ -155,10 +152,7 @@ def managed() -> list[Callable[[], object]]:
             json.loads(line)
         write_prime_files(stored(find_run(folder, "x-1")), folder / "prime", outlet.redaction)
 
-    def pruned() -> None:
-        list(plan_lines(prune_plan(folder, PruneRules(older_than=timedelta(0)), datetime(2027, 1, 1, tzinfo=UTC))))
-
-    return [compared, exported, pruned]
+    return [compared, exported]
 
 
 def test_journals(fuzz: Fuzzer, run: Path) -> None:

@@ -49,6 +49,8 @@ def test_each_eval_has_a_cassette_and_a_cache_named_after_its_file(config: EvalC
     assert eval_cassette(config, "cache", reads=True) == EvalCassette("cache", Path(".osmosis/cache/x.jsonl").resolve())
     new = EvalCassette("new", Path("cassettes/x.jsonl").resolve())
     assert eval_cassette(replace(config, cassette=table), None, reads=True) == new
+    of_entry = EvalCassette("new", Path("cassettes/x.gsm8k.jsonl").resolve())
+    assert eval_cassette(replace(config, cassette=table, entry="gsm8k"), None, reads=True) == of_entry
     mine = replace(config, cassette=CassetteTable("mine.jsonl", "all"))
     assert eval_cassette(mine, None, reads=True) == EvalCassette("record", Path("mine.jsonl").resolve())
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from pytest_osmosis.cli.arguments import Commands
-from pytest_osmosis.cli.commands.runs import compare, export, logs, prune, stop
+from pytest_osmosis.cli.commands.runs import compare, export, logs, stop
 from pytest_osmosis.cli.commands.runs import list as list_command
 from pytest_osmosis.text.arguments import CommandParser
 
-COMMANDS = (list_command, logs, stop, compare, prune, export)
+COMMANDS = (list_command, logs, stop, compare, export)
 """The modules of the commands below `runs`, in the order of the help."""
 NAMES = tuple(command.NAME for command in COMMANDS)
 _DEFAULT = "list"
