@@ -22,7 +22,6 @@ from docs.pages import (  # noqa: E402
     prime_eval,
     providers,
     results_keys,
-    run_table,
 )
 
 
@@ -41,7 +40,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/prime-eval.md": prime_eval.page,
     "reference/providers.md": providers.page,
     "reference/results.md": results_keys.page,
-    "reference/run-table.md": run_table.page,
     "reference/training-config.md": config_keys.training_page,
 }
 """Each page's path under docs/, and the function that returns its text."""

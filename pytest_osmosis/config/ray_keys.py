@@ -36,7 +36,6 @@ _OTHER_PLACES = {
     "excludes": "put them in [execution.ray] exclude",
 }
 """The keys of Ray's runtime_env that have another place here."""
-_PACKAGERS = ("pip", "uv", "conda")
 _BUILT_IN = ("CPU", "GPU", "memory", "object_store_memory")
 
 

@@ -17,7 +17,6 @@ _STATUSES: dict[str, Style] = {
     "failed": "bad",
     "unreadable": "bad",
 }
-_GATES: dict[str, Style] = {"holds": "good", "fails": "bad", "not measured": "warning"}
 
 
 def table_lines(entries: Sequence[RunEntry]) -> list[str]:

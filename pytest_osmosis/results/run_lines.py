@@ -1,6 +1,6 @@
 """The runs of a stored eval run as JSON Lines: a line for each run that had begun, for pandas and others.
 
-A line is an object with the members `MEMBERS`. Memory holds the records of the runs, as everywhere, and one
+docs/reference/run-table.md says what its members are. Memory holds the records of the runs, as everywhere, and one
 conversation at a time.
 """
 
@@ -23,49 +23,6 @@ from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.outlet import ascii_json
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
-
-MEMBERS: Mapping[str, tuple[str, str]] = {
-    "eval": ("string", "the eval's name"),
-    "eval_run": ("string", "the name of the eval run"),
-    "model": ("string", "the model as typed"),
-    "model_tag": ("string", "`primary`, or `baseline` for the second model"),
-    "run": ("string", "the run's name, like `row3-run1`"),
-    "row_index": ("integer", "the position of the row in the dataset, from 0"),
-    "run_index": ("integer", "the number of the run among those of its row, from 0"),
-    "row_digest": ("string", "the digest of the row's content, by which rows of different eval runs are matched"),
-    "status": ("string", "`finished`, `failed`, `skipped` (taken out by its Grader), or `pending` (begun, not ended)"),
-    "outcome": (
-        "string",
-        "`passed`, `failed`, `error`, `skipped` or `pending`",
-    ),
-    "passed": (
-        "boolean",
-        "true or false; nothing if the run was not measured, so that the mean is that of measured runs",
-    ),
-    "success": ("boolean", "false if the rollout broke, as in results.json"),
-    "boundary": ("string", "where the run broke"),
-    "error": ("string", "the error of the rollout, or of the functions that gave no score"),
-    "scores": ("object", "each function's score"),
-    "errors": ("object", "the error of each function that gave no score"),
-    "metrics": ("object", "the numbers that functions and agents reported, by source and name"),
-    "reasons": ("object", "the reasons that functions gave, by function"),
-    "fields": ("object", "further fields that functions and agents reported, by source"),
-    "prompt": ("string", "the text of the prompt; of several messages, each begins with its role"),
-    "answer": ("string", "the answer that was scored"),
-    "ground_truth": ("JSON", "the row's ground truth"),
-    "finish_reason": ("string", "the reason why the last answer ends"),
-    "tokens": ("integer", "input and output tokens"),
-    "input_tokens": ("integer", "input tokens"),
-    "output_tokens": ("integer", "output tokens"),
-    "cost_usd": ("number", "the cost of the rollout in US dollars, without judges"),
-    "duration_ms": ("number", "the time of the rollout"),
-    "scoring_ms": ("number", "the time of scoring"),
-    "retries": ("integer", "requests that were repeated"),
-    "bound": ("string", "the bound of the rollout for which a request was refused"),
-    "attempt": ("integer", "2 and more if the run was rolled out again"),
-    "messages": ("array", "the whole conversation"),
-}
-"""The type and the meaning of each member."""
 
 
 @dataclass(frozen=True, slots=True)

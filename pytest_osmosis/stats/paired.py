@@ -54,45 +54,41 @@ class PairedTest(NamedTuple):
     test: str
 
 
-def paired_test(
-    new: Sequence[float], old: Sequence[float], lowest: float = 0.0, highest: float = 1.0, seed: int = 0
-) -> PairedTest:
+def paired_test(new: Sequence[float], old: Sequence[float]) -> PairedTest:
     """Test the difference between two evals as `compare` does, without its interval, which takes most of the time."""
     if len(new) != len(old):
         raise ValueError(f"{len(new)} rows cannot be paired with {len(old)}")
-    if any(not lowest <= value <= highest for value in (*new, *old)):
-        raise ValueError(f"a comparison is undefined for values outside {lowest:g}..{highest:g}")
+    if any(not 0 <= value <= 1 for value in (*new, *old)):
+        raise ValueError("a comparison is undefined for values outside 0..1")
     differences = _differences(new, old)
     center = mean(differences)
     if all(value in (0, 1) for value in (*new, *old)):
         better, worse = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
         return PairedTest(center, mcnemar(better, worse), "McNemar, exact")
-    return PairedTest(center, *sign_flip(differences, seed))
+    return PairedTest(center, *sign_flip(differences))
 
 
 def _differences(new: Sequence[float], old: Sequence[float]) -> list[float]:
     return [float(a - b) for a, b in zip(new, old, strict=True)]
 
 
-def compare(
-    new: Sequence[float], old: Sequence[float], lowest: float = 0.0, highest: float = 1.0, seed: int = 0
-) -> Paired:
-    """Compare two evals by the value of each row (the mean of its runs, in lowest..highest), in the same order.
+def compare(new: Sequence[float], old: Sequence[float]) -> Paired:
+    """Compare two evals by the value of each row (the mean of its runs, in 0..1), in the same order.
 
-    If all values are 0 or 1, the test is McNemar's exact test, otherwise a sign-flip permutation test. `seed` is used
-    if there are too many permutations to count. The interval is Gaffke's, made to agree with the test.
-    Undefined without rows, for lists of different lengths and for values outside lowest..highest: ValueError.
+    If all values are 0 or 1, the test is McNemar's exact test, otherwise a sign-flip permutation test. The interval is
+    Gaffke's, made to agree with the test.
+    Undefined without rows, for lists of different lengths and for values outside 0..1: ValueError.
 
     >>> result = compare([1, 1, 0, 1, 0, 1, 1, 0, 1, 1], [1, 0, 0, 1, 0, 0, 1, 1, 0, 1])
     >>> result.better, result.worse, round(result.difference, 9), result.p, result.test
     (3, 1, 0.2, 0.625, 'McNemar, exact')
     """
-    center, p, test = paired_test(new, old, lowest, highest, seed)
+    center, p, test = paired_test(new, old)
     differences = _differences(new, old)
     better, worse = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     variance = sample_variance(differences)
     se = math.sqrt(variance / len(differences)) if variance else None
-    interval = gaffke([[d] for d in differences], lowest - highest, highest - lowest)
+    interval = gaffke([[d] for d in differences], -1.0, 1.0)
     return Paired(len(differences), better, worse, center, se, _agreeing(interval, differences, p), p, test)
 
 

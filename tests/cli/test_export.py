@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.record.journal import encode
-from pytest_osmosis.results.run_lines import MEMBERS
 from tests.cli.real_runs import RealRuns
 from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, Stored
+
+RUN_TABLE = Path(__file__).parents[2] / "docs" / "reference" / "run-table.md"
 
 
 @pytest.fixture
@@ -31,9 +33,10 @@ def test_a_line_for_each_run_holds_what_results_and_conversation_say(there: Cli,
     lines = jsonl(there("runs", "export", real_runs.then.name, "--format=jsonl"))
     results = json.loads((real_runs.then / "results.json").read_text())
     published = [(row, run) for row in results["rows"] for run in row["runs"]]
+    members = re.findall(r"^\| `(\w+)`", RUN_TABLE.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(lines) == len(published) == 14
     for line, (row, run) in zip(lines, published, strict=True):
-        assert list(line) == list(MEMBERS)
+        assert list(line) == members
         assert (line["row_index"], line["row_digest"]) == (row["row_index"], row["row_digest"])
         same = ("run_index", "scores", "status", "success", "tokens", "cost_usd", "duration_ms", "retries", "attempt")
         assert {key: line[key] for key in same} == {key: run[key] for key in same}

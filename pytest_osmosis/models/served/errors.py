@@ -24,7 +24,7 @@ class ApiError(Exception):
     @property
     def is_of_server(self) -> bool:
         """True if the request may be right, and the server behind failed."""
-        return self.status >= 500 or client_error(self.status).treatment == "retried"
+        return self.status >= 500 or client_error(self.status) == "retried"
 
 
 def api_error(error: ModelError) -> ApiError:
