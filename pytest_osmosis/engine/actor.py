@@ -35,7 +35,6 @@ from pytest_osmosis.engine.stall_notice import StallNotice
 from pytest_osmosis.engine.wait_notice import WaitNotice
 from pytest_osmosis.errors import CassetteError, CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
-from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stop import REQUESTED, Stop
@@ -422,7 +421,7 @@ class Actor:
             self.probing.go_on()
         if self.loaded.is_set():
             return
-        code = RolloutCode(event.get("rollout_code", {}), event.get("rollout_sources", {}))
+        code = event.get("rollout_code", {})
         rolls = self._job.setup.role == "roll"
         try:
             if rolls:
@@ -433,9 +432,9 @@ class Actor:
         self.notes = tuple(event.get("notes", ()))
         self.hosts.allow(Most(event.get("max_rollouts"), event.get("max_scorings")))
         self.recorder.loaded(
-            event["scorers"], event["sync"], event["digests"], code.digests if rolls else None, event.get("grouped", ())
+            event["scorers"], event["sync"], event["digests"], code if rolls else None, event.get("grouped", ())
         )
-        self.code = LoadedCode(code.digests if rolls else None, self.recorder.codes)
+        self.code = LoadedCode(code if rolls else None, self.recorder.codes)
         self._ready = event
         if self.table.submitted:
             self.recorder.begin()

@@ -12,7 +12,6 @@ from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Setup
-from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_progress import Resumption
@@ -43,7 +42,7 @@ class ResumeJob:
     on_change: Callable[[], None] = _nothing
 
 
-def any_code(code: RolloutCode) -> None:
+def any_code(code: Mapping[str, str]) -> None:
     """Roll out whatever code was loaded."""
 
 
@@ -170,5 +169,5 @@ class Job:
     n: int = 1
     interleaved: bool = True
     most_scorings: int | None = None
-    check_code: Callable[[RolloutCode], None] = any_code
+    check_code: Callable[[Mapping[str, str]], None] = any_code
     result_facts: Mapping[str, Any] = field(default_factory=dict)

@@ -270,7 +270,7 @@ def engine_job(
         spawn=settings.spawn,
         clock=settings.clock,
         score_inputs=ScoreInputs(prepared.contents, prepared.row_digests, environment=_score_environment(prepared)),
-        check_code=partial(prepared.source.check_code, prepared, directory),
+        check_code=partial(prepared.source.check_code, prepared),
         resume=prepared.source.resume_job(prepared, selected, shows),
         exchanges=None if prepared.cassette is None else prepared.cassette.log(directory),
         result_facts=result_facts or {},

@@ -304,7 +304,7 @@ def _facts(begun: _Begun) -> EnvironmentFacts:
     setup, module, _, _ = begun.loading
     facts = facts_of(begun.answer.result(), module, begun.folder / ROWS)
     read_anew(())
-    check_files(facts, environment_code(module.source, setup.roots).digests)
+    check_files(facts, environment_code(module.source, setup.roots))
     return facts
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import JournalError, OsmosisError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.rollout_inputs import ChangedInput, changed_in_manifest, changed_inputs, refusal
+from pytest_osmosis.evals.rollout_inputs import changed_in_manifest, changed_inputs, refusal
 from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent
 from pytest_osmosis.evals.run_directory import is_reserved, runs_folder
 from pytest_osmosis.files.reading import something_at
@@ -109,7 +109,7 @@ def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepare
         assert isinstance(source, ResumeSource)
         progress = source.resumption.progress
         if changes := changed_inputs(run, prepared, progress):
-            others[name] = _in_a_line(changes)
+            others[name] = "; ".join(changes)
         elif _something_is_left(prepared, source):
             _refuse_held(run.directory)
             return going_on
@@ -132,12 +132,8 @@ def _why_unfit(prepared: Prepared, run: StoredEvalRun) -> str | None:
     """
     then, now = run.manifest.plan.n, prepared.plan.n
     if changes := changed_in_manifest(run, prepared):
-        return _in_a_line(changes)
+        return "; ".join(changes)
     return f"[evaluation] n: {then:,} -> {now:,}; --osmosis-run={run.directory.name} adds them" if then < now else None
-
-
-def _in_a_line(changes: Sequence[ChangedInput]) -> str:
-    return "; ".join(change.lines[0] for change in changes)
 
 
 def _why_none(prepared: Prepared, request: ResumeRequest, others: Mapping[str, str], finished: Prepared | None) -> str:

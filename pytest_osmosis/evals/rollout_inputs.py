@@ -8,32 +8,22 @@ scored again.
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import unified_diff
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.request_settings import request_sampling
-from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import FileFault, read_text
-from pytest_osmosis.files.shapes import members, table, text
-from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.models.headers import secret_headers
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_progress import StoredProgress
-from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import shortened
 
 if TYPE_CHECKING:
@@ -45,32 +35,8 @@ HIDDEN = frozenset({"env", "model.headers"})
 """Tables with digests in place of values."""
 SECRET = "secret"
 """Stands for a value that may change between sessions, because it only lets us in."""
-MOST_ROWS_SHOWN = 3
 MOST_ROWS_LISTED = 5
-MOST_FILES_SHOWN = 3
-MOST_DIFF_LINES = 40
-MOST_DIFF_COLUMNS = 200
 MOST_VALUE_CHARS = 120
-MOST_SOURCE_BYTES = 1 << 26
-SOURCES = members({"digests": table(text), "sources": table(text)})
-"""The shape of the kept code."""
-
-
-class ChangedInput(NamedTuple):
-    """An input of rollouts that changed: its name, what it was and is in words, and lines that show the difference.
-
-    `then` is "" if `now` says it all.
-    """
-
-    name: str
-    then: str
-    now: str
-    diff: Sequence[str] = ()
-
-    @property
-    def lines(self) -> list[str]:
-        change = f"{self.then} -> {self.now}" if self.then else self.now
-        return [f"{self.name}: {change}", *(f"  {line}" for line in self.diff)]
 
 
 # -- what rollouts depend on -----------------------------------------------------------------------------
@@ -169,19 +135,16 @@ def _salted(value: str, salt: str) -> str:
 # -- what changed since ----------------------------------------------------------------------------------
 
 
-def changed_inputs(
-    run: StoredEvalRun, prepared: Prepared, rollouts: StoredRollouts | StoredProgress | None = None
-) -> Sequence[ChangedInput]:
+def changed_inputs(run: StoredEvalRun, prepared: Prepared, progress: StoredProgress) -> Sequence[str]:
     """Return the inputs of a stored eval run that are other ones now, apart from code, which is not loaded yet.
 
-    `rollouts` are those of the run, read from its journal if they are not given. The run may grow: n may be larger
-    and rows may be added. Raises `JournalError`.
+    Each is named, with what it was and is. `progress` is that of the run, which may grow: n may be larger and rows may
+    be added.
     """
-    rollouts = rollouts if rollouts is not None else StoredRollouts(run.directory.journal)
-    return [*changed_in_manifest(run, prepared), *_changed_prompts(rollouts, prepared)]
+    return [*changed_in_manifest(run, prepared), *_changed_prompts(progress, prepared)]
 
 
-def changed_in_manifest(run: StoredEvalRun, prepared: Prepared) -> Sequence[ChangedInput]:
+def changed_in_manifest(run: StoredEvalRun, prepared: Prepared) -> Sequence[str]:
     """Return the changed inputs that the manifest of a stored eval run tells, without its journal."""
     manifest = run.manifest
     now = rollout_inputs(prepared, manifest.input_salt)
@@ -189,9 +152,7 @@ def changed_in_manifest(run: StoredEvalRun, prepared: Prepared) -> Sequence[Chan
     return [*_changed_settings(manifest.inputs, now), *shrunk]
 
 
-def _changed_settings(
-    then: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]
-) -> Iterator[ChangedInput]:
+def _changed_settings(then: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, settings in now.items():
         before = then.get(name, {})
         for key in dict.fromkeys([*before, *settings]):
@@ -199,134 +160,66 @@ def _changed_settings(
                 yield _changed_setting(name, key, before, settings)
 
 
-def _changed_setting(name: str, key: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> ChangedInput:
+def _changed_setting(name: str, key: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     title = f"[{name}] {toml(key) if name in BY_NAME and not key.isidentifier() else key}"
     if name not in HIDDEN:
-        return ChangedInput(title, _in_words(then.get(key)), _in_words(now.get(key)))
+        return f"{title}: {_in_words(then.get(key))} -> {_in_words(now.get(key))}"
     if key in then and key in now:
-        return ChangedInput(title, "a value", "another value")
-    return ChangedInput(title, *("set" if key in side else "not set" for side in (then, now)))
+        return f"{title}: a value -> another value"
+    return f"{title}: set -> not set" if key in then else f"{title}: not set -> set"
 
 
 def _in_words(value: object) -> str:
     return "not set" if value is None else shortened(json.dumps(value, ensure_ascii=False), MOST_VALUE_CHARS)
 
 
-def _shrunk(then: Plan, n_then: int, now: Plan) -> Iterator[ChangedInput]:
+def _shrunk(then: Plan, n_then: int, now: Plan) -> Iterator[str]:
     if now.n < n_then:
-        yield ChangedInput("[evaluation] n", f"{n_then:,}", f"{now.n:,}, and it may only grow")
+        yield f"[evaluation] n: {n_then:,} -> {now.n:,}, and it may only grow"
     lost = _planned_rows(then) - {row for row, _ in now.rows()}
     if lost:
-        yield ChangedInput("the selected rows", then.selection, f"{now.selection}, without {_rows(sorted(lost))}")
+        yield f"the selected rows: {then.selection} -> {now.selection}, without {_rows(sorted(lost))}"
 
 
 def _planned_rows(plan: Plan) -> set[int]:
     return {row for span in plan.spans for row in range(span.first, span.first + span.n_rows)}
 
 
-def _changed_prompts(rollouts: StoredRollouts | StoredProgress, prepared: Prepared) -> Iterator[ChangedInput]:
-    """Yield the rows whose prompt or metadata changed after their rollout, with the difference of the first ones."""
-    changed: dict[int, RunId] = {}
-    for run in rollouts.records:
-        now = prepared.contents.get(run.row)
-        if now is not None and run in rollouts and now.prompt != rollouts.contents[run.row].prompt:
-            changed.setdefault(run.row, run)
-    if changed:
-        rows = sorted(changed)
-        diff = [line for row in rows[:MOST_ROWS_SHOWN] for line in _prompt_diff(row, changed[row], rollouts, prepared)]
-        further = len(rows) - MOST_ROWS_SHOWN
-        diff += [f"and {plural(further, 'further row')}"] if further > 0 else []
-        name = "the prompt of" if len(rows) == 1 else "the prompts of"
-        yield ChangedInput(f"{name} {_rows(rows)}", "", "changed", diff)
-
-
-def _prompt_diff(row: int, run: RunId, rollouts: StoredRollouts | StoredProgress, prepared: Prepared) -> list[str]:
-    event = rollouts.rollout(run)
-    then = _lines_of(event["messages"][: event["n_prompt"]])
-    now = _lines_of(prepared.redaction.value(prepared.dataset.row(row).messages))
-    if then == now:
-        return [f"row {row}: its prompt is the same, its metadata is not"]
-    return _diff(then, now, f"row {row}, as rolled out", f"row {row}, now")
-
-
-def _lines_of(messages: Iterable[Any]) -> list[str]:
-    lines: list[str] = []
-    for message in messages:
-        role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else ("", message)
-        said = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, default=str)
-        lines += f"{role}: {said}".splitlines()
-    return lines
+def _changed_prompts(progress: StoredProgress, prepared: Prepared) -> Iterator[str]:
+    """Name the rows whose prompt or metadata changed after their rollout."""
+    now, then = prepared.contents, progress.contents
+    rolled = {run.row for run in progress.records if run in progress and run.row in now}
+    if changed := sorted(row for row in rolled if now[row].prompt != then[row].prompt):
+        yield f"the prompt or metadata of {_rows(changed)}: changed"
 
 
 def _rows(rows: Sequence[int]) -> str:
     return f"{'row' if len(rows) == 1 else 'rows'} {listed(rows, MOST_ROWS_LISTED)}"
 
 
-def _diff(then: Sequence[str], now: Sequence[str], name_then: str, name_now: str) -> list[str]:
-    """Return a unified diff of bounded size."""
-    lines = [shortened(line, MOST_DIFF_COLUMNS) for line in unified_diff(then, now, name_then, name_now, lineterm="")]
-    more = len(lines) - MOST_DIFF_LINES
-    return [*lines[:MOST_DIFF_LINES], *([f"({plural(more, 'further line')})"] if more > 0 else [])]
+def check_same_code(directory: RunDirectory, then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise `CodeError` if the code of rollouts is not the stored run's. Both are digests of its files."""
+    changed = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+    if changed:
+        raise CodeError(f"run {directory.name}: {refusal([_changed_file(name, then, now) for name in changed])}")
 
 
-# -- the code of rollouts --------------------------------------------------------------------------------
-
-
-def keep_code(directory: RunDirectory, prepared: Prepared, code: RolloutCode) -> None:
-    """Keep the code of rollouts in the run directory, if there is any, so that a later change of it can be shown."""
-    if not code.digests:
-        return
-    kept = {"digests": code.digests, "sources": prepared.redaction.value(code.sources)}
-    with contextlib.suppress(OSError):  # a full disk; the digests in the journal still tell that code changed
-        private.write(directory.rollout_code, [json.dumps(kept, indent=2), "\n"])
-
-
-def kept_code(directory: RunDirectory) -> RolloutCode:
-    """Return the kept code; none if the file is missing or damaged, as it only serves to show differences."""
-    try:
-        data = parsed(read_text(directory.rollout_code, most_bytes=MOST_SOURCE_BYTES))
-        SOURCES(data)
-    except (FileFault, ValueError):
-        return RolloutCode()
-    return RolloutCode(data["digests"], data["sources"])
-
-
-def check_same_code(directory: RunDirectory, then: Mapping[str, str], code: RolloutCode) -> None:
-    """Raise `CodeError` if the code of rollouts is not the stored run's. `then` are digests from its journal."""
-    changes = changed_code(then, kept_code(directory).sources, code)
-    if changes:
-        raise CodeError(f"run {directory.name}: {refusal(changes)}")
-
-
-def changed_code(then: Mapping[str, str], sources_then: Mapping[str, str], now: RolloutCode) -> Sequence[ChangedInput]:
-    """Return the files of rollout code that changed, with the differences of the first ones."""
-    names = [name for name in sorted({*then, *now.digests}) if then.get(name) != now.digests.get(name)]
-    changes = []
-    for shown, name in enumerate(names):
-        both = name in then and name in now.digests
-        words = "changed" if both else "is not used any more" if name in then else "was not used"
-        diff = _code_diff(name, sources_then, now.sources) if both and shown < MOST_FILES_SHOWN else []
-        changes.append(ChangedInput(name, "", words, diff))
-    return changes
-
-
-def _code_diff(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    if name not in then:
-        return ["(its former text was not kept)"]
-    lines = _diff(then[name].splitlines(), now.get(name, "").splitlines(), f"{name}, as rolled out", f"{name}, now")
-    return lines or ["(the difference is hidden: it is in a secret, or in line ends)"]
+def _changed_file(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    if name in then and name in now:
+        return f"{name}: changed"
+    return f"{name}: is not used any more" if name in then else f"{name}: was not used"
 
 
 # -- messages --------------------------------------------------------------------------------------------
 
 
-def refusal(changes: Sequence[ChangedInput]) -> str:
+def refusal(changes: Sequence[str]) -> str:
     """Return why an eval run with other inputs does not go on, and how to go on."""
     it = "this" if len(changes) == 1 else "these"
     return "\n".join(
         [
             f"cannot go on, because its rollouts were made with other inputs; {it} changed:",
-            *(f"  {line}".rstrip() for change in changes for line in change.lines),
+            *(f"  {change}" for change in changes),
             "undo that, or begin a new run: under another name, or with --osmosis-fresh, which keeps the stored one",
         ]
     )

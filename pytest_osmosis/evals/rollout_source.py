@@ -18,11 +18,10 @@ from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.environments import check_files
 from pytest_osmosis.evals.request_settings import own_sampling, request_sampling
-from pytest_osmosis.evals.rollout_inputs import check_same_code, keep_code
+from pytest_osmosis.evals.rollout_inputs import check_same_code
 from pytest_osmosis.evals.run_directory import archive, new_run_directory, renew_manifest, runs_folder, utc_text
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.lifecycle import Lifecycle
@@ -81,11 +80,10 @@ class NewRollouts:
             self._restore()
             raise
 
-    def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
-        """Keep the code of rollouts, which was loaded. Raises `CodeError` if rollouts or rows are of another."""
+    def check_code(self, prepared: Prepared, code: Mapping[str, str]) -> None:
+        """Raise `CodeError` if rollouts or rows are of other code than was loaded, of which these are the digests."""
         if prepared.environment is not None:
-            check_files(prepared.environment, code.digests)
-        keep_code(directory, prepared, code)
+            check_files(prepared.environment, code)
 
     def rollout_code(self, loaded: LoadedCode) -> Mapping[str, str]:
         """Return the digests of the files that made the rollouts, by path, as far as they are known."""
@@ -232,10 +230,10 @@ class ResumeSource(NewRollouts):
     def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
         return self.run.directory, Journal.reopen(self.run.directory.journal)
 
-    def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
+    def check_code(self, prepared: Prepared, code: Mapping[str, str]) -> None:
         if not self.resumption.progress.is_empty:
-            check_same_code(directory, self.resumption.progress.rollout_code, code)
-        NewRollouts.check_code(self, prepared, directory, code)
+            check_same_code(self.run.directory, self.resumption.progress.rollout_code, code)
+        NewRollouts.check_code(self, prepared, code)
 
     def discard(self, directory: RunDirectory) -> None:
         """Keep the directory, which holds the stored rollouts."""
@@ -390,7 +388,7 @@ class RescoreSource:
             self.run.directory.journal, RunLock.take(self.run.directory, "scoring")
         )
 
-    def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
+    def check_code(self, prepared: Prepared, code: Mapping[str, str]) -> None:
         """Do nothing: no code rolls out."""
 
     def rollout_code(self, loaded: LoadedCode) -> Mapping[str, str]:

@@ -24,7 +24,7 @@ from pytest_osmosis.environments.state import scored_columns
 from pytest_osmosis.environments.tasksets import Groups
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import TEARDOWN_S, EnvironmentFields, Key, ScoringFields, Setup
-from pytest_osmosis.host.rollout_code import NO_CODE, RolloutCode, environment_code
+from pytest_osmosis.host.rollout_code import environment_code
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.reward import Reward
 
@@ -93,7 +93,7 @@ def facts_told(loaded: LoadedEnvironment, setup: Setup, rows: Path) -> Mapping[s
 
     assert setup.environment is not None
     try:
-        return {**told_by(setup.environment["env_id"], loaded, rows), "files": _code_of(loaded, setup.roots).digests}
+        return {**told_by(setup.environment["env_id"], loaded, rows), "files": _code_of(loaded, setup.roots)}
     except CodeError:
         release(loaded)
         raise
@@ -115,18 +115,18 @@ def loaded_environment(
     return load(source, begins)
 
 
-def _code_of(loaded: LoadedEnvironment, roots: Sequence[str]) -> RolloutCode:
-    """Return the code of the environment. It rolls out, and it scores."""
+def _code_of(loaded: LoadedEnvironment, roots: Sequence[str]) -> Mapping[str, str]:
+    """Return the digests of the code of the environment. It rolls out, and it scores."""
     file = getattr(loaded.module, "__file__", None)
-    return NO_CODE if file is None else environment_code(Path(file), roots)
+    return {} if file is None else environment_code(Path(file), roots)
 
 
-def _digest(fields: EnvironmentFields, code: RolloutCode) -> str:
+def _digest(fields: EnvironmentFields, code: Mapping[str, str]) -> str:
     made_with = [
         fields["module"],
         fields["args"],
         fields["kwargs"],
         framework_version(),
-        dict(sorted(code.digests.items())),
+        dict(sorted(code.items())),
     ]
     return blake2b(json.dumps(made_with, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()

@@ -23,7 +23,7 @@ from pytest_osmosis.host.code_digest import file_digests, read_anew, source_dige
 from pytest_osmosis.host.commit_paths import use_worktree
 from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.protocol import ReadyEvent, Setup
-from pytest_osmosis.host.rollout_code import NO_CODE, RolloutCode, rollout_code
+from pytest_osmosis.host.rollout_code import rollout_code
 from pytest_osmosis.host.signatures import check_function
 from pytest_osmosis.host.workflow_classes import (
     GRADER,
@@ -84,7 +84,7 @@ class UserCode:
     scored_apart: bool = False
     max_rollouts: int | None = None
     max_scorings: int | None = None
-    rollout_code: RolloutCode = NO_CODE
+    rollout_code: Mapping[str, str] = field(default_factory=dict)
     environment: EnvironmentCode | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -132,8 +132,7 @@ class UserCode:
             "notes": self.notes,
             "max_rollouts": self.max_rollouts,
             "max_scorings": self.max_scorings,
-            "rollout_code": self.rollout_code.digests,
-            "rollout_sources": self.rollout_code.sources,
+            "rollout_code": self.rollout_code,
             "grouped": self.grouped,
         }
 
@@ -215,9 +214,7 @@ def _loaded(setup: Setup, loaded: LoadedEnvironment | None) -> UserCode:
         scored_apart=setup.endpoint == "env",
         max_rollouts=max_concurrent("the workflow's config", getattr(agent, "config", None)),
         max_scorings=max_concurrent("the Grader's config", getattr(grader, "config", None)),
-        rollout_code=(
-            _rollout_code(setup, functions, grader) if environment is None else _code_of_environment(setup, environment)
-        ),
+        rollout_code=_rollout_code(setup, functions, grader, environment) if setup.role == "roll" else {},
         environment=environment,
     )
 
@@ -321,10 +318,6 @@ def _environment(setup: Setup, loaded: LoadedEnvironment | None) -> EnvironmentC
 
     loaded = loaded or loaded_environment(setup.environment)
     return EnvironmentCode(setup.environment, loaded, setup.roots, setup.agent_timeout_s)
-
-
-def _code_of_environment(setup: Setup, environment: EnvironmentCode) -> RolloutCode:
-    return environment.rollout_code if setup.role == "roll" else NO_CODE
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
@@ -442,10 +435,15 @@ def _digests(functions: tuple[EvalFunction, ...], grader: GraderCode | None, roo
     return digests | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})
 
 
-def _rollout_code(setup: Setup, functions: tuple[EvalFunction, ...], grader: GraderCode | None) -> RolloutCode:
-    """Return the code of rollouts; none in a host that only scores, and for agents of our own."""
-    if setup.role != "roll":
-        return NO_CODE
+def _rollout_code(
+    setup: Setup,
+    functions: tuple[EvalFunction, ...],
+    grader: GraderCode | None,
+    environment: EnvironmentCode | None,
+) -> Mapping[str, str]:
+    """Return the digests of the code of rollouts; none for agents of our own."""
+    if environment is not None:
+        return environment.rollout_code
     if setup.mcp is not None:
         files, roots = [Path(setup.mcp, "main.py")], [setup.mcp, *setup.roots]
     elif setup.agent is not None:

@@ -283,7 +283,6 @@ ReadyEvent = TypedDict(
         "max_rollouts": NotRequired[int | None],
         "max_scorings": NotRequired[int | None],
         "rollout_code": NotRequired[Mapping[str, str]],
-        "rollout_sources": NotRequired[Mapping[str, str]],
         "grouped": NotRequired[Sequence[str]],
     },
 )
@@ -291,7 +290,7 @@ ReadyEvent = TypedDict(
 `files` of each file of user code that was read.
 `grouped` lists those that score all runs of a row together (`ScoreGroupRequest`).
 The header prints `notes`. All hosts together may have `max_rollouts` and `max_scorings` in flight, or any number.
-`rollout_code` are digests of the code of rollouts, by file, and `rollout_sources` their texts (`host.rollout_code`)."""
+`rollout_code` are digests of the code of rollouts, by file (`host.rollout_code`)."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
 """The other answer to `setup`, and to `tell`: the code does not load, and the host ends."""
 StepEvent = TypedDict("StepEvent", {"ev": Literal["step"], "step": str})

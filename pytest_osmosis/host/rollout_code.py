@@ -8,48 +8,27 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
 from pytest_osmosis.host.code_digest import files_needed_by, imported_by, read_source
 
-MOST_SOURCE_BYTES = 1 << 21
-"""The sources of all files together are sent up to this size; digests are always sent."""
-
 Names = Mapping[Path, frozenset[str]]
 """The names of functions and classes that score, by the file that defines them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutCode:
-    """The code of an eval's rollouts, by the paths of its files in the workspace: digests, and sources as far as they
-    are known.
-    """
-
-    digests: Mapping[str, str] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-
-
-NO_CODE = RolloutCode()
-
-
-def rollout_code(agents: Iterable[Path], scorers: Names, roots: Sequence[str], workspace: str) -> RolloutCode:
-    """Return the code that the modules in `agents` need, without `scorers`."""
+def rollout_code(agents: Iterable[Path], scorers: Names, roots: Sequence[str], workspace: str) -> dict[str, str]:
+    """Return digests of the files that the modules in `agents` need, without `scorers`, by paths in the workspace."""
     folders, files = [Path(root) for root in roots], sorted(set(agents))
     reader = _Reader(scorers, files_needed_by(files, folders))
-    digests, sources, size = {}, {}, 0
-    for path in sorted(files_needed_by(files, folders, reader.read)):
-        source, _ = reader.read(path)
-        name, size = _title(path, [Path(workspace), *folders]), size + len(source)
-        digests[name] = blake2b(source, digest_size=16).hexdigest()
-        if size <= MOST_SOURCE_BYTES:
-            sources[name] = source.decode("utf-8", errors="replace")
-    return RolloutCode(digests, sources)
+    return {
+        _title(path, [Path(workspace), *folders]): blake2b(reader.read(path)[0], digest_size=16).hexdigest()
+        for path in sorted(files_needed_by(files, folders, reader.read))
+    }
 
 
-def environment_code(module: Path, roots: Sequence[str]) -> RolloutCode:
-    """Return the code of a verifiers environment: its module or whole package, and the modules that it needs.
+def environment_code(module: Path, roots: Sequence[str]) -> dict[str, str]:
+    """Return digests of a verifiers environment's files: its module or whole package, and the modules that it needs.
 
     These lie in `roots`, or in the same folder, unless it is installed among other packages.
     """

@@ -16,7 +16,6 @@ class RunDirectory:
     - `manifest`: the config, options and plan of the eval run
     - `journal`: the events of the runs
     - `rows`: the rows of a verifiers environment, which only its code knows
-    - `rollout_code`: the code of its rollouts, to show what a later change of it is
     - `exchanges`: the exchanges with models (`cassettes`), if the command records them
     - `partial_results`: the results of a rescoring that was partial or stopped, and so does not replace `results`
     - `lock`: the process that writes the eval run (`run_lock`)
@@ -33,7 +32,6 @@ class RunDirectory:
         self.manifest = path / "manifest.json"
         self.journal = path / "journal.jsonl"
         self.rows = path / "rows.jsonl"
-        self.rollout_code = path / "rollout_code.json"
         self.exchanges = path / "exchanges.jsonl"
         self.results = path / "results.json"
         self.partial_results = path / "results.partial.json"

@@ -68,10 +68,6 @@ class StoredProgress:
         """Read events from another path from now on, to which the journal was copied."""
         self._journal = journal
 
-    def rollout(self, run: RunId) -> Event:
-        """Return the `rollout` event of a run's last attempt. Raises `KeyError` for a run without one."""
-        return event_at(self._journal, self._positions[run][0])
-
     def events(self, run: RunId) -> Sequence[Event]:
         """Return the `rollout` event of a run's last attempt, and the `score` events that follow it."""
         return [event_at(self._journal, position) for position in self._positions.get(run, ())]

@@ -272,7 +272,7 @@ def test_a_prompt_counts_as_it_was_rolled_out_not_as_it_was_planned(workspace: W
     mixed_up = workspace.run(CONFIG, "--osmosis-run=one")
 
     assert (changed.ret, again.ret, mixed_up.ret) == (0, 0, 4)
-    mixed_up.stderr.fnmatch_lines(["*the prompt of row 1: changed", "*-user: *1 * 2, please*", "*+user: *1 * 2?"])
+    mixed_up.stderr.fnmatch_lines(["*the prompt or metadata of row 1: changed"])
     assert calls(workspace) == {0: 1, 1: 1}
 
 
@@ -286,7 +286,7 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(wor
     fresh = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-fresh")
 
     assert (refused.ret, fresh.ret) == (4, 0)
-    refused.stderr.fnmatch_lines(["*run one: cannot go on*", "*agent.py: changed", '*-*"the agent broke"*'])
+    refused.stderr.fnmatch_lines(["*run one: cannot go on*", "*agent.py: changed"])
     assert calls(workspace) == Counter({0: 2, 1: 2})
     [archived] = (workspace.root / ".osmosis" / "runs").glob("one.archived-*")
     assert read_json(archived / "results.json")["summary"]["total_runs"] == 2

@@ -130,7 +130,6 @@ class Place:
         [run_dir] = self.workspace.run_dirs()
         assert {path.name for path in run_dir.iterdir()} <= {
             "manifest.json",
-            "rollout_code.json",
             "journal.jsonl",
             "results.json",
             "host.log",

@@ -1,4 +1,4 @@
-"""An eval run goes on only with the inputs of its stored rollouts; what changed is named, with a diff and no secret."""
+"""An eval run goes on only with the inputs of its stored rollouts; what changed is named, without secrets."""
 
 from __future__ import annotations
 
@@ -11,18 +11,10 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.evals.rollout_inputs import (
-    ChangedInput,
-    changed_inputs,
-    check_same_code,
-    keep_code,
-    kept_code,
-    refusal,
-)
-from pytest_osmosis.host.rollout_code import RolloutCode
+from pytest_osmosis.evals.rollout_inputs import changed_inputs, check_same_code, refusal
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.record.stored_progress import StoredProgress
 from tests.unit.evals.conftest import CONFIG, Ran, Workspace
 
 AGENT = """
@@ -53,14 +45,13 @@ def run(workspace: Workspace, ran: Ran) -> StoredEvalRun:
     return stored(ran(workspace.prepare()).run.directory)
 
 
-def changes(run: StoredEvalRun, workspace: Workspace, text: str = BASE) -> dict[str, ChangedInput]:
+def changes(run: StoredEvalRun, workspace: Workspace, text: str = BASE) -> list[str]:
     workspace.config.write_text(text, encoding="utf-8")
-    found = changed_inputs(run, workspace.prepare())
-    return {change.name: change for change in found}
+    return list(changed_inputs(run, workspace.prepare(), StoredProgress(run.directory.journal)))
 
 
 def test_an_eval_that_did_not_change_may_go_on(run: StoredEvalRun, workspace: Workspace) -> None:
-    assert changes(run, workspace) == {}
+    assert changes(run, workspace) == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +67,7 @@ def test_an_eval_that_did_not_change_may_go_on(run: StoredEvalRun, workspace: Wo
 def test_throughput_gates_and_scoring_may_change_and_n_may_grow(
     run: StoredEvalRun, workspace: Workspace, old: str, new: str
 ) -> None:
-    assert changes(run, workspace, BASE.replace(old, new)) == {}
+    assert changes(run, workspace, BASE.replace(old, new)) == []
 
 
 @pytest.mark.parametrize(
@@ -112,22 +103,20 @@ def test_a_changed_input_is_named_with_both_values(
 ) -> None:
     assert old in BASE
 
-    found = changes(run, workspace, BASE.replace(old, new))
-
-    assert [line for change in found.values() for line in change.lines] == lines
+    assert changes(run, workspace, BASE.replace(old, new)) == lines
 
 
 def test_a_key_that_is_there_only_now_is_another_input(run: StoredEvalRun, workspace: Workspace) -> None:
     """The API of a server is such a key: it is left out if it is that of chat completions."""
     cast(Any, run.manifest.inputs)["agent"].pop("max_turns")
 
-    assert changes(run, workspace)["[agent] max_turns"].lines == ["[agent] max_turns: not set -> 10"]
+    assert changes(run, workspace) == ["[agent] max_turns: not set -> 10"]
 
 
 def test_values_of_variables_are_compared_and_never_shown(run: StoredEvalRun, workspace: Workspace) -> None:
     found = changes(run, workspace, BASE.replace(VALUE, OTHER_VALUE).replace('GONE = "for now"', 'NEW = "x"'))
 
-    assert [line for change in found.values() for line in change.lines] == [
+    assert found == [
         "[env] STYLE: a value -> another value",
         "[env] GONE: set -> not set",
         "[env] NEW: not set -> set",
@@ -146,43 +135,28 @@ def test_a_new_key_of_a_provider_is_no_other_input(workspace: Workspace, ran: Ra
     workspace.config.write_text(config, encoding="utf-8")
     run = stored(ran(workspace.prepare()).run.directory)
 
-    assert changes(run, workspace, config.replace("for now", "sk-rotated-and-other")) == {}
+    assert changes(run, workspace, config.replace("for now", "sk-rotated-and-other")) == []
 
 
-def test_changed_prompts_are_shown_and_the_rest_counted(workspace: Workspace, ran: Ran) -> None:
-    workspace.rows([{}] * 6)
+def test_changed_prompts_and_metadata_are_named_by_their_rows(workspace: Workspace, ran: Ran) -> None:
+    workspace.rows([{}] * 8)
     run = stored(ran(workspace.prepare()).run.directory)
-    workspace.rows([{}] + [{"user_prompt": f"{row} * 3?"} for row in range(1, 6)])
+    changed = [{"user_prompt": f"{row} * 3?"} for row in range(1, 6)]
+    workspace.rows([{}, *changed, {}, {"metadata": {"a": 1}}])
 
-    (change,) = changes(run, workspace, CONFIG).values()
-
-    assert change.lines == [
-        "the prompts of rows 1, 2, 3, 4, 5: changed",
-        *[
-            line
-            for row in (1, 2, 3)
-            for line in (
-                f"  --- row {row}, as rolled out",
-                f"  +++ row {row}, now",
-                "  @@ -1 +1 @@",
-                f"  -user: {row} * 2?",
-                f"  +user: {row} * 3?",
-            )
-        ],
-        "  and 2 further rows",
-    ]
+    assert changes(run, workspace, CONFIG) == ["the prompt or metadata of rows 1, 2, 3, 4, 5 and 1 more: changed"]
 
 
 def test_a_changed_ground_truth_is_no_other_input(run: StoredEvalRun, workspace: Workspace) -> None:
     workspace.rows([{"ground_truth": "4"}] * 3)
 
-    assert changes(run, workspace) == {}
+    assert changes(run, workspace) == []
 
 
 def test_further_rows_may_be_selected(run: StoredEvalRun, workspace: Workspace) -> None:
     workspace.rows([{}] * 5)
 
-    assert changes(run, workspace) == {}
+    assert changes(run, workspace) == []
 
 
 def test_the_manifest_says_what_ran(run: StoredEvalRun) -> None:
@@ -207,70 +181,32 @@ def agent_run(workspace: Workspace, ran: Ran) -> StoredEvalRun:
     return stored(ran(workspace.prepare()).run.directory)
 
 
-def test_the_code_of_rollouts_is_kept_apart_from_that_of_rewards(agent_run: StoredEvalRun) -> None:
-    kept = kept_code(agent_run.directory)
-    rollouts = StoredRollouts(agent_run.directory.journal)
-
-    assert kept.sources == {"agents/short.py": AGENT}
-    assert rollouts.rollout_code == kept.digests
+def test_the_code_of_rollouts_is_told_apart_from_that_of_rewards(agent_run: StoredEvalRun) -> None:
+    assert StoredProgress(agent_run.directory.journal).rollout_code.keys() == {"agents/short.py"}
     code = stored(agent_run.directory).manifest.code
     assert code is not None
     assert code["rollouts"] is not None
 
 
-def test_changed_code_is_refused_with_its_difference(agent_run: StoredEvalRun) -> None:
+def test_changed_code_is_refused_with_the_names_of_its_files(agent_run: StoredEvalRun) -> None:
     directory = agent_run.directory
-    kept = kept_code(directory)
-    now = RolloutCode({"agents/short.py": "other", "tools.py": "new"}, {"agents/short.py": AGENT.replace("rt", "rter")})
+    then = StoredProgress(directory.journal).rollout_code
 
-    check_same_code(directory, kept.digests, kept)
+    check_same_code(directory, then, dict(then))
     with pytest.raises(CodeError) as refused:
-        check_same_code(directory, kept.digests, now)
+        check_same_code(directory, {**then, "gone.py": "old"}, {"agents/short.py": "other", "tools.py": "new"})
 
     assert str(refused.value).splitlines() == [
         f"run {directory.name}: cannot go on, because its rollouts were made with other inputs; these changed:",
         "  agents/short.py: changed",
-        "    --- agents/short.py, as rolled out",
-        "    +++ agents/short.py, now",
-        "    @@ -1,5 +1,5 @@",
-        "",
-        '    -STYLE = "short"',
-        '    +STYLE = "shorter"',
-        "",
-        "     async def rollout(ctx):",
-        '         reply = await ctx.chat([*ctx.prompt, {"role": "system", "content": STYLE}])',
+        "  gone.py: is not used any more",
         "  tools.py: was not used",
         "undo that, or begin a new run: under another name, or with --osmosis-fresh, which keeps the stored one",
     ]
 
 
-def test_a_difference_that_redaction_hides_is_said(agent_run: StoredEvalRun) -> None:
-    kept = kept_code(agent_run.directory)
-
-    with pytest.raises(CodeError, match="the difference is hidden"):
-        check_same_code(agent_run.directory, kept.digests, RolloutCode({"agents/short.py": "other"}, kept.sources))
-
-
-def test_lost_sources_do_not_hide_that_code_changed(agent_run: StoredEvalRun) -> None:
-    digests = kept_code(agent_run.directory).digests
-    agent_run.directory.rollout_code.write_text("{", encoding="utf-8")
-
-    with pytest.raises(CodeError, match="its former text was not kept"):
-        check_same_code(agent_run.directory, digests, RolloutCode({"agents/short.py": "other"}))
-
-
-def test_code_that_cannot_be_kept_ends_no_eval(workspace: Workspace, tmp_path: Path) -> None:
-    directory = RunDirectory(tmp_path / "run")
-    directory.rollout_code.mkdir(parents=True)
-
-    keep_code(directory, workspace.prepare(), RolloutCode({"agent.py": "digest"}, {"agent.py": "text"}))
-
-    assert kept_code(directory) == RolloutCode()
-    assert list(directory.path.iterdir()) == [directory.rollout_code]
-
-
 def test_one_change_is_one(workspace: Workspace) -> None:
-    assert refusal([ChangedInput("a", "1", "2")]).splitlines()[:2] == [
+    assert refusal(["a: 1 -> 2"]).splitlines()[:2] == [
         "cannot go on, because its rollouts were made with other inputs; this changed:",
         "  a: 1 -> 2",
     ]
@@ -298,7 +234,7 @@ def test_everything_in_a_run_directory_is_readable_by_its_owner_only(
 
     modes = {path.relative_to(directory.path): mode(path) for path in directory.path.rglob("*")}
     assert {str(path) for path in modes} >= {
-        "manifest.json", "journal.jsonl", "results.json", "rollout_code.json", "host.log", "artifacts/row1-run0",
+        "manifest.json", "journal.jsonl", "results.json", "host.log", "artifacts/row1-run0",
     }  # fmt: skip
     assert mode(directory.path) == 0o700
     assert {path: value for path, value in modes.items() if value & 0o077} == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.host import code_digest
-from pytest_osmosis.host.rollout_code import MOST_SOURCE_BYTES, RolloutCode, rollout_code
+from pytest_osmosis.host.rollout_code import rollout_code
 
 MAIN = '''\
 """An agent and its Grader."""
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def code_in(folder: Path, scorers: frozenset[str] = frozenset({"MyGrader"})) -> RolloutCode:
+def code_in(folder: Path, scorers: frozenset[str] = frozenset({"MyGrader"})) -> dict[str, str]:
     main = folder / "main.py"
     code_digest.read_anew(())  # a host reads each file once
     return rollout_code([main], {main: scorers}, [str(folder)], str(folder))
@@ -65,7 +65,7 @@ def replaced(path: Path, old: str, new: str) -> None:
 
 
 def test_the_code_is_the_agents_module_and_what_it_imports(folder: Path) -> None:
-    assert list(code_in(folder).digests) == ["deeper.py", "main.py", "tools.py"]
+    assert list(code_in(folder)) == ["deeper.py", "main.py", "tools.py"]
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,7 @@ def test_a_change_of_what_rolls_out_changes_the_digest_of_its_file(folder: Path,
 
     after = code_in(folder)
 
-    assert {name for name in after.digests if after.digests[name] != before.digests[name]} == {file}
-    assert new in after.sources[file]
-    assert new not in before.sources[file]
+    assert {name for name in after if after[name] != before[name]} == {file}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +110,7 @@ def test_a_part_that_another_file_takes_rolls_out_too(folder: Path, taking: str)
     before = code_in(folder)
     replaced(folder / "main.py", "return weigh(text)", "return 2 * weigh(text)")
 
-    assert code_in(folder).digests["main.py"] != before.digests["main.py"]
+    assert code_in(folder)["main.py"] != before["main.py"]
 
 
 def test_a_function_that_the_agent_calls_rolls_out_although_it_scores(folder: Path) -> None:
@@ -120,14 +118,4 @@ def test_a_function_that_the_agent_calls_rolls_out_although_it_scores(folder: Pa
     before = code_in(folder)
     replaced(folder / "main.py", 'bonus(ctx.text) * WEIGHTS["right"]', "0.5")
 
-    assert code_in(folder).digests["main.py"] != before.digests["main.py"]
-
-
-def test_sources_of_very_much_code_are_left_out_but_not_their_digests(folder: Path) -> None:
-    with (folder / "deeper.py").open("a") as deeper:
-        deeper.write("# " + "x" * MOST_SOURCE_BYTES)
-
-    code = code_in(folder)
-
-    assert list(code.digests) == ["deeper.py", "main.py", "tools.py"]
-    assert list(code.sources) == []
+    assert code_in(folder)["main.py"] != before["main.py"]
