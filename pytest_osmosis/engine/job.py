@@ -23,10 +23,6 @@ def no_cost(record: RunRecord) -> None:
     """Return the cost of a rollout by a model without a known price."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class ResumeJob:
     """An eval run that goes on, by the rules of its resumption.
@@ -39,7 +35,7 @@ class ResumeJob:
     resumption: Resumption
     n_kept: int
     shows: Callable[[RunRecord, PassRule], bool]
-    on_change: Callable[[], None] = _nothing
+    on_change: Callable[[], None]
 
 
 def any_code(code: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from pytest_osmosis.config import EvalConfig, RejectedConfig
@@ -18,16 +19,21 @@ class SharedChecks:
         self._made: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, check: Callable[[], T]) -> T:
-        """Return the result of the first check with this key, or raise its `ProblemsError`."""
+        """Return the result of the first check with this key, or raise its error."""
         if key not in self._made:
             try:
                 self._made[key] = check()
-            except ProblemsError as error:
+            except Exception as error:
                 self._made[key] = error
         result = self._made[key]
-        if isinstance(result, ProblemsError):
+        if isinstance(result, Exception):
             raise result
         return result  # type: ignore[no-any-return]
+
+
+def once(read: Callable[[], T]) -> Callable[[], T]:
+    """Return a function that calls `read` once, and always returns its result or raises its error."""
+    return partial(SharedChecks().once, read, read)
 
 
 class Checks:

@@ -13,12 +13,10 @@ from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
 from pytest_osmosis.results.baseline_results import differing_settings
 from pytest_osmosis.results.cassette_use import CassetteUse
-from pytest_osmosis.results.causes import causes_of, too_many
-from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous
+from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous, stop_of
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.results.shards import ShardFacts
@@ -56,18 +54,15 @@ class Conclusion:
         """Return the results as far as they follow from the records alone."""
         prepared, selected, engine = self._prepared, self._selected, self._engine
         records, by_function, overall = self._summarize(selected.own)
-        throttle, stop, ran = engine.throttle, engine.stopped, all(record.status != "pending" for record in records)
-        performed = {"decided": ran, "closed": ran or not prepared.source.asks_models}
-        if stop is not None and performed.get(stop.reason, False):
-            stop = None
-        stopped = self._lacking_text(records) if stop is None else self._stop_text(stop, records)
-        lost = {"lost_in_flight": engine.ledger.most_lost} if prepared.source.asks_models else {}
+        throttle, asks_models, limit = engine.throttle, prepared.source.asks_models, engine.job.bounds.max_errors_text
+        stop = stop_of(engine.stopped, records, engine.pass_rule, limit, asks_models=asks_models)
+        lost = {"lost_in_flight": engine.ledger.most_lost} if asks_models else {}
         return Results(
             description=prepared.description,
             pass_rule=engine.pass_rule,
             records=records,
             partial=selected.partial,
-            stopped=stopped,
+            stopped=self._lacking_text(records) if stop is None else stop.text,
             stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
             duration_ms=round(prepared.source.rollouts_took_ms(self._run.duration_ms), 3),  # as it is published
             by_function=by_function,
@@ -126,13 +121,6 @@ class Conclusion:
         why = f"; that eval run {before['status']}: {before['reason']}" if before and before["reason"] else ""
         have = "has" if len(lacking) == 1 else "have"
         return f"{count(len(lacking))} of {plural(len(records), 'run')} {have} no rollout to score{why}"
-
-    def _stop_text(self, stop: Stop, records: Sequence[RunRecord]) -> str:
-        """Return the reason of a stop. Which errors were too many is only known once the runs in flight are done."""
-        if stop.reason != "max_errors":
-            return stop.text
-        causes = causes_of(records, self._engine.pass_rule)
-        return too_many(causes, len(records), self._engine.job.bounds.max_errors_text)
 
     def _baseline_model(self) -> ModelResults | None:
         """Return the results of the baseline's model, None if no run of it was selected."""

@@ -33,8 +33,6 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.shards import max_errors_text, most_errors
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
-"""The headers from the state that every request of an environment has."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
@@ -88,6 +86,7 @@ def host_setup(
     """
     config, other = prepared.config, prepared.baseline_model
     workspace = config.workspace if worktree is None else worktree.workspace
+    moved: Callable[[str], str] = str if worktree is None else worktree.moved
     uploads = not inline and config.execution.engine == "ray" and config.execution.ray.workspace == "upload"
     folder, entrypoint = None, None
     if config.experiment.rollout is not None and config.experiment.entrypoint is not None:
@@ -96,9 +95,9 @@ def host_setup(
     return Setup(
         role="roll" if prepared.source.asks_models else "score",
         workspace=str(workspace),
-        roots=(*([str(folder)] if folder else []), str(workspace), *_moved(pythonpath, worktree)),
+        roots=(*([str(folder)] if folder else []), str(workspace), *map(moved, pythonpath)),
         commit=None if worktree is None else _commit_fields(worktree),
-        mcp=_mcp_folder(config, worktree),
+        mcp=None if config.agent.mcp is None else moved(str(config.workspace / config.agent.mcp)),
         cassette=cassette,
         environment=_environment_fields(config, prepared.environment, prepared.target),
         scores_at_once=config.execution.interleave_scoring and config.scored_at_once is None,
@@ -182,18 +181,6 @@ def _kept_bounds(prepared: Prepared) -> Mapping[str, Any]:
     if all(price is not None for price in prepared.prices.values()):
         return bounds
     return {name: bound for name, bound in bounds.items() if name != "cost_usd"}
-
-
-def _mcp_folder(config: EvalConfig, worktree: Worktree | None) -> str | None:
-    """Return the folder of the MCP server, None without one."""
-    if config.agent.mcp is None:
-        return None
-    folder = str(config.workspace / config.agent.mcp)
-    return folder if worktree is None else worktree.moved(folder)
-
-
-def _moved(pythonpath: Sequence[str], worktree: Worktree | None) -> Sequence[str]:
-    return pythonpath if worktree is None else [worktree.moved(root) for root in pythonpath]
 
 
 def _commit_fields(worktree: Worktree) -> CommitFields:

@@ -29,6 +29,7 @@ from pytest_osmosis.engine.host_connection import Connection, HostConnection, Ho
 from pytest_osmosis.engine.host_process import EXIT_S, PrestartedHost, is_alive, kill_group, started
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.files import private
 from pytest_osmosis.host.code_digest import read_anew
 from pytest_osmosis.host.protocol import TEARDOWN_S, Request, Setup, TellRequest, become, encode
@@ -93,7 +94,7 @@ class Environments:
         self._processes = _Processes(prestarted)
         self._announced: dict[str, _Loading] = {}
         self._begun: dict[str, _Begun] = {}
-        self._known: dict[str, EnvironmentFacts | CodeError] = {}
+        self._known = SharedChecks()
 
     def announce(self, setup: Setup, module: EnvironmentModule, environ: Mapping[str, str], *, rolls_out: bool) -> str:
         """Load the environment of an eval together with the first one that is needed. Returns its key."""
@@ -109,15 +110,7 @@ class Environments:
         for each, loading in self._announced.items():
             self._begun[each] = self._begin(loading)
         self._announced.clear()
-        if key not in self._known:
-            try:
-                self._known[key] = _facts(self._begun[key])
-            except CodeError as error:
-                self._known[key] = error
-        known = self._known[key]
-        if isinstance(known, CodeError):
-            raise known
-        return known
+        return self._known.once(key, lambda: _facts(self._begun[key]))
 
     def spawning(self, otherwise: Spawn) -> Spawn:
         """Return what starts hosts: it takes a process that is kept, or else starts one as `otherwise` does."""
@@ -139,7 +132,7 @@ class Environments:
         if self._pool is not None:
             self._pool.shutdown()  # none of them starts any more
         folder, self._folder = self._folder, None
-        self._known.clear()
+        self._known = SharedChecks()
         self._begun.clear()
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)

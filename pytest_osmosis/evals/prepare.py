@@ -31,7 +31,7 @@ from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
 from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette, other_api
-from pytest_osmosis.evals.checks import Checks, SharedChecks
+from pytest_osmosis.evals.checks import Checks, SharedChecks, once
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.engine_job import environment_setup
 from pytest_osmosis.evals.environments import Environments, rows_of
@@ -257,25 +257,6 @@ def hide_secrets(
     if outlet is not None:
         outlet.hide(*hidden)
     return hidden
-
-
-def once(read: Callable[[], str]) -> Callable[[], str]:
-    """Return a function that calls `read` once, and always returns its text or raises its `FileFault`."""
-
-    @functools.cache
-    def outcome() -> str | FileFault:
-        try:
-            return read()
-        except FileFault as fault:
-            return fault
-
-    def again() -> str:
-        known = outcome()
-        if isinstance(known, FileFault):
-            raise known
-        return known
-
-    return again
 
 
 def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -> Dataset:

@@ -15,11 +15,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.errors import OsmosisError, Problem, ProblemsError
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
+from pytest_osmosis.evals.rollout_inputs import changed_value
 from pytest_osmosis.evals.rollout_source import ImportedRollouts
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files import private
@@ -33,14 +34,12 @@ from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.safe import shortened
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
 
 OPTION = "--osmosis-resume-from"
 MOST_LISTED = 5
-MOST_VALUE_CHARS = 120
 Event = dict[str, Any]
 
 
@@ -68,11 +67,6 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
     except OsmosisError as error:
         raise ProblemsError([Problem(where, str(error))]) from None
     return replace(prepared, source=source, notes=(*prepared.notes, *imported.notes))
-
-
-class _Taken(NamedTuple):
-    run: RunId
-    line: PrimeLine
 
 
 class _Import:
@@ -115,19 +109,19 @@ class _Import:
         config = prepared.config
         env_id = config.environment.env_id or config.name
         if _module(then["env_id"]) != _module(env_id):
-            yield _changed("env_id", then["env_id"], env_id)
+            yield changed_value("env_id", then["env_id"], env_id)
         if then["model"] not in (config.experiment.model_path, prepared.target.model):
-            yield _changed("model", then["model"], config.experiment.model_path)
+            yield changed_value("model", then["model"], config.experiment.model_path)
         env_args = dict(config.environment.env_args)
         if (then.get("env_args") or {}) != env_args:
-            yield _changed("env_args", then.get("env_args") or {}, env_args)
+            yield changed_value("env_args", then.get("env_args") or {}, env_args)
         sampling_then, sampling = _flat(then.get("sampling_args") or {}), self._sampling()
         for key in dict.fromkeys([*sampling_then, *sampling]):
             if sampling_then.get(key) != sampling.get(key):
-                yield _changed(f"sampling_args {key}", sampling_then.get(key), sampling.get(key))
+                yield changed_value(f"sampling_args {key}", sampling_then.get(key), sampling.get(key))
         n_then, n = then.get("rollouts_per_example", 1), config.evaluation.n
         if n_then > n:
-            yield f"{_changed('rollouts_per_example', n_then, n)}, and it may only grow"
+            yield f"{changed_value('rollouts_per_example', n_then, n)}, and it may only grow"
 
     def _sampling(self) -> dict[str, Any]:
         facts = self._prepared.environment
@@ -136,7 +130,7 @@ class _Import:
 
     # -- which lines are taken over --------------------------------------------------------------------------
 
-    def _matched(self) -> list[_Taken]:
+    def _matched(self) -> list[tuple[RunId, PrimeLine]]:
         """Return the lines of selected rows that ended well, each with its run. Adds to notes and differences."""
         prepared, n = self._prepared, self._prepared.config.evaluation.n
         rows = self._rows()
@@ -165,7 +159,7 @@ class _Import:
             for row in [row for row, lines in taken.items() if len(lines) < n]:
                 self._incomplete += len(taken.pop(row))
         if changed:
-            examples = f"example{'s' if len(set(changed)) > 1 else ''} {listed(dict.fromkeys(changed), MOST_LISTED)}"
+            examples = f"example{'s' if len({*changed}) > 1 else ''} {listed(dict.fromkeys(changed), MOST_LISTED)}"
             self.differences.append(f"the prompt of {examples}: changed")
         if self._redone:
             self.notes.append(f"{plural(self._redone, 'rollout')} in the files ended with an error: made again")
@@ -180,7 +174,7 @@ class _Import:
             self.notes.append(f"left out: {text} (example {listed(dict.fromkeys(beyond), MOST_LISTED)})")
         if self._found.torn:
             self.notes.append("the last line of results.jsonl is torn and was passed over")
-        return [_Taken(RunId(row, index), taken[row][index]) for row in sorted(taken) for index in sorted(taken[row])]
+        return [(RunId(row, index), taken[row][index]) for row in sorted(taken) for index in sorted(taken[row])]
 
     def _rows(self) -> Mapping[str, int]:
         """Return the selected rows by their example ids, as JSON."""
@@ -200,7 +194,7 @@ class _Import:
 
     def _events(self) -> Iterator[Event]:
         prepared, taken = self._prepared, self._taken
-        contents = {row: prepared.contents[row] for row in {each.run.row for each in taken}}
+        contents = {row: prepared.contents[row] for row in {run.row for run, _ in taken}}
         scorers = [REWARD] if self._is_environment else []
         yield {"ev": "loaded", "scorers": scorers, "digests": {}}
         yield {
@@ -276,13 +270,3 @@ def _flat(sampling: Mapping[str, Any]) -> dict[str, Any]:
     body = sampling.get("extra_body")
     flat = {**sampling, **body, "extra_body": None} if isinstance(body, Mapping) else sampling
     return {key: value for key, value in flat.items() if key not in ("seed", "n") and value is not None}
-
-
-def _changed(name: str, then: object, now: object) -> str:
-    return f"{name}: {_in_words(then)} -> {_in_words(now)}"
-
-
-def _in_words(value: object) -> str:
-    return (
-        "not set" if value is None else shortened(json.dumps(value, ensure_ascii=False, default=str), MOST_VALUE_CHARS)
-    )

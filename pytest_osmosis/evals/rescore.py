@@ -21,7 +21,7 @@ from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette
-from pytest_osmosis.evals.checks import Checks
+from pytest_osmosis.evals.checks import Checks, once
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.environments import facts_of, rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, problems_of_judge
@@ -34,7 +34,6 @@ from pytest_osmosis.evals.prepare import (
     hide_secrets,
     human_scores,
     missing_ray,
-    once,
     secret_notes,
     stored_baseline,
     with_digest,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from itertools import groupby
 from typing import Any
 
@@ -60,27 +60,19 @@ def facts_at_begin(
     prepared: Prepared, selected: SelectedRuns, provenance: Mapping[str, Any], session: str, *, updates_baseline: bool
 ) -> dict[str, Any]:
     """Return the facts of the session that began at `session`, for its `loaded` event. `result_facts` reads them."""
-    config, description, human = prepared.config, prepared.description, prepared.human
-    rules = planned_rules(prepared, selected, updates_baseline=updates_baseline)
+    config, rules = prepared.config, planned_rules(prepared, selected, updates_baseline=updates_baseline)
     stored, shard, limits = rules.baseline_results, planned_shard(prepared, selected, rules), config.limits
     facts = {
         "session": session,
-        "description": {
-            "name": description.name,
-            "model": description.model,
-            "n": description.n,
-            "extra": dict(description.extra),
-        },
+        "description": prepared.description,
         "pass_rule": pass_rule(config).to_json(),
-        "gates": list(map(asdict, rules.gates)),
-        "provenance": dict(provenance),
+        "gates": rules.gates,
+        "provenance": provenance,
         "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
         "baseline": None
         if prepared.baseline_model is None or not selected.of_baseline
         else prepared.baseline_model.name,
-        "baseline_results": None
-        if stored is None
-        else asdict(BaselineFile.of(stored.path, str(absolute(stored.path)))),
+        "baseline_results": None if stored is None else BaselineFile.of(stored.path, str(absolute(stored.path))),
         "selected": list(_spans(selected.runs)),
         "partial": selected.partial,
         "part": rules.part,
@@ -88,13 +80,7 @@ def facts_at_begin(
         "new_baseline": rules.new_baseline,
         "smoke": selected.smoke,
         "n_planned": prepared.plan.n_runs,
-        "human": None
-        if human is None
-        else {
-            "column": human.column,
-            "tolerance": human.tolerance,
-            "by_row": {str(row): score for row, score in human.by_row.items()},
-        },
+        "human": prepared.human,
         "previous": None if prepared.last is None else str(absolute(prepared.last.path)),
         "shard": None if shard is None else shard.to_json(),
         "max_errors": max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
@@ -107,7 +93,9 @@ def facts_at_begin(
 
 
 def _plain(value: object) -> Any:
-    return dict(value) if isinstance(value, Mapping) else str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else str(value)
 
 
 def _spans(runs: Sequence[RunId]) -> Iterator[list[Any]]:

@@ -104,13 +104,10 @@ def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepare
         if (why := _why_unfit(prepared, run)) is not None:
             others[name] = why
             continue
-        going_on = _attached(prepared, request, run)
-        source = going_on.source
-        assert isinstance(source, ResumeSource)
-        progress = source.resumption.progress
-        if changes := changed_inputs(run, prepared, progress):
+        going_on, source = _attached(prepared, request, run)
+        if changes := changed_inputs(run, prepared, source.resumption.progress):
             others[name] = "; ".join(changes)
-        elif _something_is_left(prepared, source):
+        elif any(map(source.resumption.is_left, prepared.collected.every_run())):
             _refuse_held(run.directory)
             return going_on
         else:
@@ -201,10 +198,6 @@ def _of_shard(shard: Shard | None) -> str:
     return "a run of all rows" if shard is None else f"{shard}"
 
 
-def _something_is_left(prepared: Prepared, source: ResumeSource) -> bool:
-    return any(map(source.resumption.is_left, prepared.collected.every_run()))
-
-
 def _has_failures(prepared: Prepared) -> bool:
     """Return True if `--osmosis-retry-failed` would have something to do."""
     source = prepared.source
@@ -223,9 +216,7 @@ def _stored(directory: RunDirectory) -> StoredEvalRun:
 def _going_on(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) -> Prepared:
     """Return an eval that goes on with a run. Raises `ProblemsError` if its inputs changed, or if it is in use."""
     _refuse_held(run.directory)
-    going_on = _attached(prepared, request, run)
-    source = going_on.source
-    assert isinstance(source, ResumeSource)
+    going_on, source = _attached(prepared, request, run)
     _refuse_others(prepared, run, source.resumption.progress)
     return going_on
 
@@ -254,8 +245,8 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
         raise _problem(name, f"{refusal(changes)}, or only score its rollouts with --osmosis-from={name}")
 
 
-def _attached(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) -> Prepared:
-    """Return an eval with the stored rollouts of a run."""
+def _attached(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) -> tuple[Prepared, ResumeSource]:
+    """Return an eval with the stored rollouts of a run, and these."""
     try:
         progress = StoredProgress(run.directory.journal) if something_at(run.directory.journal) else None
     except JournalError as error:
@@ -267,7 +258,7 @@ def _attached(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) ->
         raise _problem(run.directory.name, f"{text}; restore it, or begin a new run")
     source = ResumeSource(run=run, resumption=Resumption(progress, request.retries_failed))
     head = previous_run(runs_folder(prepared.config), prepared.plan_digest, without=run.directory.path).head
-    return replace(prepared, source=source, last=head)
+    return replace(prepared, source=source, last=head), source
 
 
 def _hold_runs(results: Path) -> bool:

@@ -163,14 +163,19 @@ def _changed_settings(then: Mapping[str, Mapping[str, Any]], now: Mapping[str, M
 def _changed_setting(name: str, key: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     title = f"[{name}] {toml(key) if name in BY_NAME and not key.isidentifier() else key}"
     if name not in HIDDEN:
-        return f"{title}: {_in_words(then.get(key))} -> {_in_words(now.get(key))}"
+        return changed_value(title, then.get(key), now.get(key))
     if key in then and key in now:
         return f"{title}: a value -> another value"
     return f"{title}: set -> not set" if key in then else f"{title}: not set -> set"
 
 
-def _in_words(value: object) -> str:
-    return "not set" if value is None else shortened(json.dumps(value, ensure_ascii=False), MOST_VALUE_CHARS)
+def changed_value(name: str, then: object, now: object) -> str:
+    """Return an input with what it was and is in words."""
+    values = (
+        "not set" if each is None else shortened(json.dumps(each, ensure_ascii=False, default=str), MOST_VALUE_CHARS)
+        for each in (then, now)
+    )
+    return f"{name}: {' -> '.join(values)}"
 
 
 def _shrunk(then: Plan, n_then: int, now: Plan) -> Iterator[str]:

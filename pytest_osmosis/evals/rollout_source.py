@@ -221,11 +221,44 @@ def spent(prepared: Prepared, rolled: Collection[RunRecord]) -> Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeSource(NewRollouts):
+class _PartlyStored(NewRollouts):
+    """The rollouts of an eval run for which some are stored already, by a `resumption`; it makes the others itself."""
+
+    resumption: Resumption = field(kw_only=True)
+
+    @property
+    def origin(self) -> str:
+        """The origin of the stored rollouts, in words."""
+        return "earlier sessions"
+
+    def n_to_roll_out(self, runs: Collection[RunId]) -> int:
+        return sum(not self.resumption.is_kept(run) for run in runs)
+
+    def resume_job(
+        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
+    ) -> ResumeJob | None:
+        n_kept = len(selected.runs) - self.n_to_roll_out(selected.runs)
+        resumption = self.resumption._replace(part=self.leaves_out(selected))
+        return ResumeJob(resumption, n_kept, shows, lambda: self.begin(prepared, selected))
+
+    def begin(self, prepared: Prepared, selected: SelectedRuns) -> None:
+        """Prepare the run directory for this session, before it adds to the journal. Raises `JournalError`."""
+
+    def leaves_out(self, selected: SelectedRuns) -> bool:
+        return not {*selected.runs}.issuperset(self.resumption.progress.records)
+
+    def notes(self, run: EvalRun) -> Sequence[str]:
+        n_stored, of = run.engine.progress.stored, len(run.selected.runs)
+        are = "is" if n_stored == 1 else "are"
+        stored = [f"{count(n_stored)} of {plural(of, 'run')} {are} from {self.origin}"] if n_stored else []
+        return [*stored, *NewRollouts.notes(self, run)]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSource(_PartlyStored):
     """The rollouts of an eval run that goes on: earlier sessions made some of them, this one makes the others."""
 
     run: StoredEvalRun = field(kw_only=True)
-    resumption: Resumption = field(kw_only=True)
 
     def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
         return self.run.directory, Journal.reopen(self.run.directory.journal)
@@ -241,17 +274,7 @@ class ResumeSource(NewRollouts):
     def started_at(self, began_at: datetime) -> str:
         return self.run.manifest.started_at
 
-    def n_to_roll_out(self, runs: Collection[RunId]) -> int:
-        return sum(not self.resumption.is_kept(run) for run in runs)
-
-    def resume_job(
-        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
-    ) -> ResumeJob | None:
-        n_kept = len(selected.runs) - self.n_to_roll_out(selected.runs)
-        resumption = self.resumption._replace(part=self.leaves_out(selected))
-        return ResumeJob(resumption, n_kept, shows, lambda: self._begin(prepared, selected))
-
-    def _begin(self, prepared: Prepared, selected: SelectedRuns) -> None:
+    def begin(self, prepared: Prepared, selected: SelectedRuns) -> None:
         """Let the manifest hold the present plan, and keep earlier results apart. Raises `JournalError`."""
         directory, then = self.run.directory, self.run.manifest
         rows = (row for row, _ in then.plan.rows() if row < len(prepared.dataset))
@@ -263,9 +286,6 @@ class ResumeSource(NewRollouts):
         except OSError as error:
             raise JournalError(f"{shown(directory.path)}: cannot be written: {error.strerror}") from error
 
-    def leaves_out(self, selected: SelectedRuns) -> bool:
-        return not {*selected.runs}.issuperset(self.resumption.progress.records)
-
     def rollouts_took_ms(self, eval_run_ms: float) -> float:
         return self.resumption.progress.took_ms + eval_run_ms
 
@@ -273,19 +293,13 @@ class ResumeSource(NewRollouts):
         return run.directory.partial_results if self.leaves_out(run.selected) else run.directory.results
 
     def notes(self, run: EvalRun) -> Sequence[str]:
-        n_stored = run.engine.progress.stored
-        are = "is" if n_stored == 1 else "are"
-        notes = []
-        if n_stored:
-            notes.append(f"{count(n_stored)} of {plural(len(run.selected.runs), 'run')} {are} from earlier sessions")
-        notes += NewRollouts.notes(self, run)
+        notes = _PartlyStored.notes(self, run)
         replaced = self._replaced(run)
-        if replaced:
-            used = spent(run.prepared, replaced)
-            one = len(replaced) == 1
-            before = f"{plural(len(replaced), 'rollout')} {'was' if one else 'were'} made again"
-            notes.append(f"{before}; what {'it' if one else 'they'} used before is not counted here: {used.text}")
-        return notes
+        if not replaced:
+            return notes
+        one, used = len(replaced) == 1, spent(run.prepared, replaced)
+        before = f"{plural(len(replaced), 'rollout')} {'was' if one else 'were'} made again"
+        return [*notes, f"{before}; what {'it' if one else 'they'} used before is not counted here: {used.text}"]
 
     def _replaced(self, run: EvalRun) -> list[RunRecord]:
         """Return the rollouts of earlier sessions that were made again."""
@@ -304,15 +318,18 @@ class ResumeSource(NewRollouts):
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedRollouts(NewRollouts):
+class ImportedRollouts(_PartlyStored):
     """Rollouts from files of `prime eval`, with which a new eval run begins; it makes the others itself.
 
     `journal` holds their events until the run has a directory. `facts` is what results say of the files.
     """
 
-    resumption: Resumption = field(kw_only=True)
     journal: Path = field(kw_only=True)
     facts: Mapping[str, Any] = field(kw_only=True)
+
+    @property
+    def origin(self) -> str:
+        return str(self.facts["folder"])
 
     def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
         directory = new_run_directory(prepared, began_at, self.name, imported=self.facts)
@@ -324,24 +341,6 @@ class ImportedRollouts(NewRollouts):
         except OSError as error:
             self.discard(directory)
             raise JournalError(f"{shown(directory.journal)}: cannot be written: {error.strerror}") from error
-
-    def n_to_roll_out(self, runs: Collection[RunId]) -> int:
-        return sum(not self.resumption.is_kept(run) for run in runs)
-
-    def resume_job(
-        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
-    ) -> ResumeJob | None:
-        n_kept = len(selected.runs) - self.n_to_roll_out(selected.runs)
-        return ResumeJob(self.resumption._replace(part=self.leaves_out(selected)), n_kept, shows)
-
-    def leaves_out(self, selected: SelectedRuns) -> bool:
-        return not {*selected.runs}.issuperset(self.resumption.progress.records)
-
-    def notes(self, run: EvalRun) -> Sequence[str]:
-        n_stored, of = run.engine.progress.stored, len(run.selected.runs)
-        are = "is" if n_stored == 1 else "are"
-        of_files = [f"{count(n_stored)} of {plural(of, 'run')} {are} from {self.facts['folder']}"] if n_stored else []
-        return [*of_files, *NewRollouts.notes(self, run)]
 
     def provenance(self) -> Mapping[str, Any]:
         return {"sessions": 1, "imported": dict(self.facts)}

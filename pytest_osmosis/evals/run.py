@@ -177,7 +177,7 @@ class EvalRun:
 
     def go(self, first: Sequence[RunId] | None = None) -> None:
         """Probe the models, then perform the selected runs; with `first` only those, until more are submitted."""
-        self._complete_manifest(GitState() if self.git is None else self.git.so_far)
+        self._complete_manifest(self._code_version(waits=False))
         self._began_s = time.monotonic()
         runs = self.selected.runs
         if may_end_early(self.prepared, self.selected, self.settings):
@@ -234,8 +234,6 @@ class EvalRun:
 
     def _complete_manifest(self, state: GitState) -> None:
         """Add the code that was loaded to the manifest, and the git state of the workspace, as far as it is known."""
-        if self.prepared.commit is not None:
-            state = GitState(self.prepared.commit.sha, dirty=False)
         if not self.prepared.source.asks_models:
             return
         self._known_version = state
@@ -244,11 +242,13 @@ class EvalRun:
         except JournalError as error:
             self.notices.add(str(error))
 
-    def _code_version(self) -> GitState:
+    def _code_version(self, *, waits: bool = True) -> GitState:
         """Return the version of the code that ran: the commit that the config names, or the one in the workspace."""
         if self.prepared.commit is not None:
             return GitState(self.prepared.commit.sha, dirty=False)
-        return GitState() if self.git is None else self.git.state()
+        if self.git is None:
+            return GitState()
+        return self.git.state() if waits else self.git.so_far
 
     def close(self, grace_s: float = 0.0) -> None:
         """Close the engine after at most `grace_s` seconds for the runs in flight. Idempotent."""

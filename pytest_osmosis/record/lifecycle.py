@@ -24,7 +24,7 @@ from pytest_osmosis.record.journal import checked
 from pytest_osmosis.record.last_lines import last_line, last_line_with
 from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import holder_of
+from pytest_osmosis.record.run_lock import holder_of, size_of
 from pytest_osmosis.record.run_record import Event
 from pytest_osmosis.record.stop import Ending, StopReason
 from pytest_osmosis.record.submission import submitted_process
@@ -70,7 +70,7 @@ def lifecycle_of(directory: RunDirectory) -> Lifecycle:
     """Return the status of the eval run in a directory."""
     holder = holder_of(directory)
     if holder is not None and holder.purpose == "rollouts":
-        return Lifecycle("running" if _size(directory.journal) > holder.journal_bytes else "pending", holder=holder)
+        return Lifecycle("running" if size_of(directory.journal) > holder.journal_bytes else "pending", holder=holder)
     try:
         with open_file(directory.journal) as journal:
             return _ended(journal, directory, holder)
@@ -108,7 +108,7 @@ def _of_event(event: Event, directory: RunDirectory, holder: Holder | None) -> L
 
 def _without_session(directory: RunDirectory, holder: Holder | None) -> Lifecycle:
     """Return the status of an eval run that left no session in its journal, and no results."""
-    if submitted_process(directory) is None or _size(directory.journal):
+    if submitted_process(directory) is None or size_of(directory.journal):
         return _killed(None, holder)
     return Lifecycle("failed", f"it ended before its code was loaded; see pytest-osmosis runs logs {directory.name}")
 
@@ -135,13 +135,6 @@ def _event(line: bytes) -> Event:
     except (ValueError, TypeError, KeyError):
         return {}
     return event
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 # -- results -----------------------------------------------------------------------------------------------

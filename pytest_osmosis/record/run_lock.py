@@ -53,7 +53,7 @@ class RunLock:
         has no locks, or if the lock cannot be written.
         """
         path = directory.lock
-        holder = replace(Holder.this_process(purpose), journal_bytes=_size(directory.journal))
+        holder = replace(Holder.this_process(purpose), journal_bytes=size_of(directory.journal))
         try:
             if (file := _inherited(path)) is not None:
                 _write(file, holder)
@@ -184,7 +184,8 @@ def _inherited(path: Path) -> int | None:
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Return the size of a file, 0 if there is none."""
     try:
         return path.stat().st_size
     except OSError:

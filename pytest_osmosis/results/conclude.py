@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stop import Stop
+from pytest_osmosis.results.causes import causes_of, too_many
 from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_earlier_results
 from pytest_osmosis.results.results import Results, range_for, runs_for
 from pytest_osmosis.stats import holm
@@ -17,6 +20,7 @@ from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts import comparison, gates, matching
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict, verdict_without_value
+from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,21 @@ class Rules:
         if self.baseline_part is not None:
             return verdict_without_value(rule, "partial", self.baseline_part)
         return None
+
+
+def stop_of(
+    stop: Stop | None, records: Sequence[RunRecord], pass_rule: PassRule, max_errors: str, *, asks_models: bool = True
+) -> Stop | None:
+    """Return why runs of a session that is over never began, None if each was performed that was to be.
+
+    Which errors were more than `max_errors` is only known now: its text names them.
+    """
+    ran = all(record.status != "pending" for record in records)
+    if stop is None or (stop.reason == "closed" and not asks_models) or (stop.reason in ("decided", "closed") and ran):
+        return None
+    if stop.reason != "max_errors":
+        return stop
+    return stop._replace(text=too_many(causes_of(records, pass_rule), len(records), max_errors))
 
 
 def compared_with_baseline(measured: Results, rules: Rules) -> RowComparison | None:

@@ -40,8 +40,7 @@ from pytest_osmosis.results import results
 from pytest_osmosis.results.baseline_results import differing_settings
 from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.cassette_use import CassetteUse
-from pytest_osmosis.results.causes import causes_of, too_many
-from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous
+from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous, stop_of
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.publish import published, published_config
@@ -184,13 +183,8 @@ class _Rebuilding:
         facts, found, end = self._facts, self._found, self._end
         runs = sorted(selected_runs(facts["selected"]), key=plan_order)
         own, of_baseline = (self._records(runs, of_baseline=which) for which in (False, True))
-        stop, n = self._stop, facts["description"]["n"]
-        ran = all(record.status != "pending" for record in own)
-        if stop is not None and stop.reason in ("decided", "closed") and ran:
-            stop = None
-        stopped = None if stop is None else stop.text
-        if stop is not None and stop.reason == "max_errors":
-            stopped = too_many(causes_of(own, self._pass_rule), len(own), facts["max_errors"])
+        stop, n = stop_of(self._stop, own, self._pass_rule, facts["max_errors"]), facts["description"]["n"]
+        by_function, overall = results.summarize(own, self._pass_rule, n)
         human, shard, description = facts["human"], facts["shard"], facts["description"]
         throttling = end.get("throttling")
         return Results(
@@ -198,10 +192,11 @@ class _Rebuilding:
             pass_rule=self._pass_rule,
             records=own,
             partial=facts["partial"],
-            stopped=stopped,
+            stopped=None if stop is None else stop.text,
             stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
             duration_ms=end["duration_ms"] if end else facts["took_ms"] + self._took_ms(),
-            **_summaries(own, self._pass_rule, n),
+            by_function=by_function,
+            overall=overall,
             provenance=self._provenance(),
             price=self._price(ModelTag.PRIMARY),
             judge_price=self._judge_price(),
@@ -234,8 +229,8 @@ class _Rebuilding:
             else ModelResults(
                 facts["baseline"],
                 of_baseline,
-                **_summaries(of_baseline, self._pass_rule, n),
-                price=self._price(ModelTag.BASELINE),
+                *results.summarize(of_baseline, self._pass_rule, n),
+                self._price(ModelTag.BASELINE),
             ),
         )
 
@@ -348,11 +343,6 @@ class _Rebuilding:
             return price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
 
         return price_for
-
-
-def _summaries(records: Sequence[RunRecord], pass_rule: PassRule, n: int) -> dict[str, Any]:
-    by_function, overall = results.summarize(records, pass_rule, n)
-    return {"by_function": by_function, "overall": overall}
 
 
 def _head_of(path: Path, digest: str) -> PublishedHead | None:

@@ -158,7 +158,7 @@ def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out
 
     resumption = Resumption(StoredProgress(first.path))
     assert (resumption.is_kept(RUN), resumption.is_left(RUN)) == (True, True)
-    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False)
+    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False, on_change=lambda: None)
     second = SteppedEngine(tmp_path, 1, scorers=scorers, grouped=grouped, score_inputs=ROWS, resume=resume)
     second.begin()
     second.turn()

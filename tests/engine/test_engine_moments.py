@@ -666,7 +666,7 @@ def test_an_error_that_no_run_survives_ends_a_resumed_eval_unless_an_earlier_run
     inputs = ScoreInputs(dict.fromkeys(range(2), Content("prompt", "row")))
     rolls(SteppedEngine(tmp_path, 2, score_inputs=inputs), RunId(0, 0), before)
     resumption = Resumption(StoredProgress(tmp_path / "journal.jsonl"))
-    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False)
+    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False, on_change=lambda: None)
     second = SteppedEngine(tmp_path, 2, score_inputs=inputs, resume=resume)
     rolls(second, RunId(1, 0), "provider", systemic="until_success")
     assert second.engine.stopped is not None
