@@ -1,9 +1,10 @@
 """A report: eval runs, their conversations and the front end in one HTML file, which asks nothing of anybody.
 
-Its parts, in this order: a content security policy that lets nothing but our own script and style in; a summary that
-needs no script; the index (`ReportIndex`), with the page of a single eval run; the front end; and behind it all other
-pages and the chunks of conversations, so that the first paint does not wait for them. Pages and chunks are elements
-`<script type="application/octet-stream">`, which browsers do not run. The file is streamed: memory holds one chunk.
+Its parts, in this order: a content security policy that lets nothing but our own script and style in; the verdicts for
+readers without scripts (mail, hosts that run none, `grep`); the index (`ReportIndex`), with the page of a single eval
+run; the front end; and behind it all other pages and the chunks of conversations, so that the first paint does not wait
+for them. Pages and chunks are elements `<script type="application/octet-stream">`, which browsers do not run. The file
+is streamed: memory holds one chunk.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from pytest_osmosis.text.safe import escaped
 from pytest_osmosis.viewer.bundle import Bundle, read_bundle
 from pytest_osmosis.viewer.chunks import Chunk, ReportedRun, packed, placed
 from pytest_osmosis.viewer.report_pages import ReportPages
-from pytest_osmosis.viewer.shapes import ReportIndex
-from pytest_osmosis.viewer.static_summary import reasons_of, summary_html, title_of
+from pytest_osmosis.viewer.shapes import ReportIndex, RunPage
 
 MARK = "<!doctype html>\n<!-- Written by pytest-osmosis, which replaces this file. -->\n"
 """The beginning of a report, by which it is recognised."""
@@ -69,12 +69,12 @@ def write_report(
         chunks += more
         placed_runs[run.name] = run
     pages = _redacted(replace(pages, runs={name: run.page for name, run in placed_runs.items()}), redaction)
-    reasons = {name: reasons_of(run, redaction) for name, run in placed_runs.items()}
     index, elements = _elements(pages)
     n_first = len(pages.runs) if len(pages.runs) == 1 else 0
     with replacing(path) as scratch, open(scratch, "wb", opener=private.opener) as file:
-        file.write(_head(bundle, title_of(pages)).encode())
-        file.write(f'<div id="static">\n{summary_html(pages, reasons)}</div>\n<div id="app"></div>\n'.encode())
+        file.write(_head(bundle, ", ".join(pages.runs)).encode())
+        summaries = "".join(map(_summary, pages.runs.values()))
+        file.write(f'<div id="static">\n{summaries}</div>\n<div id="app"></div>\n'.encode())
         file.writelines(_element("index", _json(index)))
         for number, (id, page) in enumerate(elements.items()):
             if number == n_first:
@@ -135,6 +135,20 @@ def _json(page: Any) -> bytes:
     return json.dumps(page, separators=(",", ":"), allow_nan=False).encode()
 
 
+def _summary(page: RunPage) -> str:
+    """Return the verdict on an eval run and its facts as HTML. The front end removes it once it runs."""
+    head = page["head"]
+    row = head["row"]
+    end = row["status"] + (f" ({row['reason']})" if row["reason"] else "")
+    verdict = "<br>".join(map(_text, [end, *head["verdict"]]))
+    facts = "<br>".join(map(_text, [*head["remarks"], *head["account"], *head["circumstances"]]))
+    return f'<h1>{_text(row["name"])}</h1>\n<p class="verdict">{verdict}</p>\n<p class="facts">{facts}</p>\n'
+
+
+def _text(text: str) -> str:
+    return escape(escaped(text))
+
+
 def _head(bundle: Bundle, title: str) -> str:
     policy = "; ".join([*_POLICY, f"script-src {bundle.js_hash}", f"style-src {bundle.css_hash}"])
     return f"""{MARK}<html lang="en">
@@ -145,7 +159,7 @@ def _head(bundle: Bundle, title: str) -> str:
 <meta name="referrer" content="no-referrer">
 <meta name="color-scheme" content="light dark">
 <meta name="generator" content="pytest-osmosis {__version__}">
-<title>{escape(escaped(title))}</title>
+<title>{_text(title)}</title>
 <style>{bundle.css}</style>
 </head>
 <body>

@@ -22,7 +22,7 @@ class Report:
 
     @property
     def static(self) -> str:
-        """The summary for readers without scripts."""
+        """The verdicts for readers without scripts."""
         return self.html.split('<div id="static">')[1].split('<div id="app">')[0]
 
     @property

@@ -1,4 +1,4 @@
-/* sources 0fbda3f87f1925cd029635c0fa99729c87cda55895359c016a61e167fc9c8b90 */
+/* sources d82f079c5d62e60c2288e98aba0e65deec9e60e1d6d92be064238f13cbaa2951 */
 /*! Contains, under the MIT License:
 preact: Copyright (c) 2015-present Jason Miller
 @preact/signals: Copyright (c) 2022-present Preact Team

@@ -127,23 +127,16 @@ def test_a_report_lets_a_browser_run_nothing_but_its_own_script(tmp_path: Path) 
     ]
 
 
-def test_the_summary_without_scripts_escapes_text_of_others(tmp_path: Path) -> None:
+def test_the_verdict_without_scripts_escapes_text_of_others(tmp_path: Path) -> None:
     hostile = "<img src=x onerror=alert(1)> & \x1b[31m \u202e"
-    page = run_page("sums", [0, 1, 2], hostile)
-    _, elements = written(tmp_path / "report.html", ReportedRun(page, lambda at: conversation(at, "<i>" + hostile)))
+    page = run_page("sums", [0, 1, 2])
+    page["head"]["account"] = page["head"]["remarks"] = [hostile]
+    _, elements = written(tmp_path / "report.html", ReportedRun(page, conversation))
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
 
-    assert {"img", "b", "i"}.isdisjoint(elements.tags)
-    for shown in (
-        "row1-run0",
-        "&lt;img src=x onerror=alert(1)&gt; &amp; \\x1b[31m \\u202e",
-        "reward 0.250, threshold 1",
-        "reward: &lt;i&gt;",
-        "provider: 401 &lt;b&gt;no key&lt;/b&gt;",
-        "✗ gate pass_rate &gt;= 0.9: FAILS: 0.5",
-    ):
-        assert shown in text
-    assert "row0-run0" not in text  # it passed
+    assert "img" not in elements.tags
+    assert text.count("&lt;img src=x onerror=alert(1)&gt; &amp; \\x1b[31m \\u202e") == 2
+    assert "gate pass_rate &gt;= 0.9: FAILS: 0.5" in text
     assert text.endswith("</html>\n")
 
 
