@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.results.several_runs import entries_of
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.viewer.chunks import Kept
-from pytest_osmosis.viewer.report import RunToReport, report, report_lines
+from pytest_osmosis.viewer.report import report, report_lines
 from pytest_osmosis.viewer.report_file import is_report
 
 
@@ -28,15 +27,10 @@ def write_html(folder: Path, names: Sequence[str], to: str, kept: Kept, output: 
     why_not = _why_not(path)
     if why_not is not None:
         raise OsmosisError(f"{to}: cannot be written: {why_not}")
-    collects = gc.isenabled()
-    gc.disable()  # the many objects that are made stay until the report is written
     try:
-        written = report(path, [RunToReport(each, kept) for each in runs], output.outlet.redaction)
+        written = report(path, dict.fromkeys(runs, kept), output.outlet.redaction)
     except OSError as error:
         raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
-    finally:
-        if collects:
-            gc.enable()
     output.lines(report_lines(written, "--conversations"))
 
 

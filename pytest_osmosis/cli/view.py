@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import getpass
 import os
 import secrets
@@ -11,7 +10,7 @@ import socket
 import sys
 import webbrowser
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -29,8 +28,6 @@ PORT = 8642
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BACKLOG = 128
 SSH_PORT = "22"
-COLLECT_AFTER = 100_000
-"""Python looks for garbage after so many new objects. An eval run is a million of them, which stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +45,11 @@ def view(folder: Path, request: ViewRequest, output: CommandOutput) -> None:
     """Serve the dashboard until Ctrl-C. Raises `OsmosisError` if no run has that name, or the port is in use."""
     dashboard, run = _dashboard(folder, request.run)
     access = Access(token=secrets.token_hex(16), hosts=request.allowed_hosts)
-    with _listening(request) as listening, _seldom_collected():
+    with _listening(request) as listening:
         server = DashboardServer(dashboard, access, output.outlet)
         page = _Page(request.host, listening.getsockname()[1], run)
         output.live(_lines(dashboard.home, page, request, access.token, os.environ))
         server.serve(listening, lambda: _open(page, access) if request.opens else None)
-
-
-@contextmanager
-def _seldom_collected() -> Iterator[None]:
-    thresholds = gc.get_threshold()
-    gc.set_threshold(COLLECT_AFTER)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,6 @@ DEEPEST = 100
 """The deepest nesting of results, which hold settings and numbers."""
 ROWS = '  "rows": '
 """The beginning of the line where the rows begin; everything before it is small."""
-PENDING = '  "pending": '
-"""The beginning of the line where the runs begin that never ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,37 +239,6 @@ def read_settings(path: Path) -> PublishedSettings:
         raise _unreadable(path, error) from None
     except (KeyError, TypeError, AttributeError) as error:
         raise _incomplete(path, error) from None
-
-
-_ROW = re.compile(r' *\{"row_index": [0-9]{1,18}, "row_digest": "[0-9a-f]+"')
-"""The beginning of a row's line, as it is written."""
-
-
-def read_row_runs(path: Path) -> list[RowRuns]:
-    """Return the rows of earlier results with the runs of the eval's own model, as `PublishedResults.row_runs` does.
-
-    A file that is as it was written is read row by row, in a third of the time. Raises `ResultsError`.
-    """
-    rows: list[RowRuns] = []
-    try:
-        with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
-            for line in file:
-                if line.startswith(PENDING):  # they look like rows
-                    break
-                if _ROW.match(line):
-                    row = json.loads(line.strip().rstrip(","))
-                    rows.append(RowRuns(row["row_index"], row["row_digest"], [*_passes(row["runs"])]))
-    except (FileFault, OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, error) from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _incomplete(path, error) from None
-    return rows or read_earlier_results(path).row_runs()
-
-
-def _passes(runs: Sequence[Mapping[str, Any]]) -> Iterator[bool | None]:
-    for run in runs:
-        if run.get("model_tag") != ModelTag.BASELINE and run["status"] != "skipped":
-            yield None if run.get("boundary") in UNMEASURED else _typed(run["passed"], bool)
 
 
 def _head_text(path: Path) -> str:

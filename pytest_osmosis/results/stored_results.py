@@ -105,19 +105,6 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None, *, with_rows:
     )
 
 
-def stored_now(run: StoredEvalRun, results: Results, found: Replayed) -> StoredResults:
-    """Return an eval run that this session performed, with the results that it made, whose `document` has no rows."""
-    return StoredResults(
-        run,
-        lifecycle_of(run.directory),
-        results.all_records,
-        results,
-        published_head(results),
-        results.costs_usd,
-        replayed=found,
-    )
-
-
 class Replayed(NamedTuple):
     """A journal, folded: its ledger, and the position of each run's rollout and last score, by attempt.
 

@@ -15,7 +15,7 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results.compared_runs import side_of
-from pytest_osmosis.results.read import read_head, read_row_runs
+from pytest_osmosis.results.read import read_earlier_results
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.verdicts.matching import Passes, RowRuns, by_content, matched, passes
 from pytest_osmosis.viewer.shapes import (
@@ -60,7 +60,8 @@ def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
     try:
         if run.results is None or not lifecycle_of(run.directory).results_are_current:
             return past_run_of(row, read_stored(run), prompts)
-        return PastRun(row, read_head(run.results).plan_digest, read_row_runs(run.results), prompts)
+        results = read_earlier_results(run.results)
+        return PastRun(row, results.plan_digest, results.row_runs(), prompts)
     except OsmosisError as error:
         return PastRun(row, run.manifest.plan_digest, (), prompts, str(error))
 

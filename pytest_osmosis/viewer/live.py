@@ -18,7 +18,7 @@ from pytest_osmosis.viewer.comparing import ComparedRun
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.run_row import row_of
 from pytest_osmosis.viewer.run_version import RunVersion, run_version
-from pytest_osmosis.viewer.search import TextSearch
+from pytest_osmosis.viewer.search import is_seen
 from pytest_osmosis.viewer.shapes import SearchHits
 
 MOST_OPEN = 8
@@ -64,13 +64,13 @@ class LiveRun:
     def search(self, text: str, begin: int) -> SearchHits:
         """Search the conversations of runs from a position on, for as long as one request may take."""
         self._read_once()
-        wanted, until = TextSearch(text), monotonic() + SEARCH_S
+        until = monotonic() + SEARCH_S
         hits: list[int] = []
         at, n = begin, len(self._open.runs)
         while at < n and (at == begin or monotonic() < until):
             with self._journal:
                 conversation = self._open.conversation(at)
-            if conversation is not None and wanted.is_in(conversation):
+            if conversation is not None and is_seen(text, conversation):
                 hits.append(at)
             at += 1
         return SearchHits(at=hits, searched=min(at, n), is_whole=at >= n)

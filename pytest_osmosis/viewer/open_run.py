@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.stored_results import StoredResults, read_stored, stored_now
+from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
-from pytest_osmosis.viewer.ended_journal import EndedJournal
 from pytest_osmosis.viewer.journal_index import JournalIndex, JournalSlices
 from pytest_osmosis.viewer.run_page import run_page, runs_of
 from pytest_osmosis.viewer.shapes import RunPage
@@ -21,15 +19,11 @@ class OpenRun:
 
     `runs` are those of its page, in their order. Raises `OsmosisError` for files that cannot be read. It is not safe to
     use from several threads at once.
-
-    `results` are those that this session made, which need not be read back: then only the places of conversations are
-    read, and that once.
     """
 
-    def __init__(self, directory: RunDirectory, results: Results | None = None) -> None:
+    def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
-        self._results = results
-        self.index = _index(directory, results)
+        self.index = JournalIndex(directory.journal)
         self.stored: StoredResults
         self.runs: Sequence[RunId] = ()
         self._dataset: DatasetRows | None = None
@@ -47,14 +41,8 @@ class OpenRun:
 
     def take(self) -> None:
         """Take what `read_journal` has read, and read the other files."""
-        self.stored = self._stored()
+        self.stored = read_stored(stored(self.directory), self.index.found, with_rows=False)
         self.runs = runs_of(self.stored)
-
-    def _stored(self) -> StoredResults:
-        run: StoredEvalRun = stored(self.directory)
-        if self._results is not None:
-            return stored_now(run, self._results, self.index.found)
-        return read_stored(run, self.index.found, with_rows=False)
 
     def page(self) -> RunPage:
         """Return the page on all that was read."""
@@ -79,9 +67,3 @@ class OpenRun:
 
     def close(self) -> None:
         self._slices_of_journal.close()
-
-
-def _index(directory: RunDirectory, results: Results | None) -> JournalIndex | EndedJournal:
-    if results is None:
-        return JournalIndex(directory.journal)
-    return EndedJournal(directory.journal, {record.run: record for record in results.all_records})

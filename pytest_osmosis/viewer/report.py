@@ -34,14 +34,6 @@ LARGE = 50_000_000
 """A report of more bytes says how to get a smaller one: hosts refuse large files, and they are slow to send."""
 
 
-class RunToReport(NamedTuple):
-    """A stored eval run, and the conversations of it that a report holds. `results` are those of this session."""
-
-    directory: RunDirectory
-    kept: Kept = "all"
-    results: Results | None = None
-
-
 class _Read(NamedTuple):
     """An eval run that was read."""
 
@@ -61,13 +53,13 @@ class _Read(NamedTuple):
         return self.open.prompts
 
 
-def report(path: Path, runs: Sequence[RunToReport], redaction: Redaction) -> WrittenReport:
-    """Write a report on eval runs whose directories have different names.
+def report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redaction) -> WrittenReport:
+    """Write a report on eval runs whose directories have different names, with the conversations that each keeps.
 
     Raises `OsmosisError` if files of an eval run cannot be read, and `OSError` if the report cannot be written.
     """
     with ExitStack() as stack:
-        read = [_read(stack, each) for each in runs]
+        read = [_read(stack, directory, kept) for directory, kept in runs.items()]
         read.sort(key=lambda each: (each.page["head"]["row"]["started_at"] or "", each.name))
         pages = ReportPages(
             _list(read), {each.name: each.page for each in read}, dict(_comparisons(read)), _histories(read)
@@ -87,10 +79,10 @@ def report_lines(written: WrittenReport, option: str) -> Iterator[str | StyledTe
         )
 
 
-def _read(stack: ExitStack, run: RunToReport) -> _Read:
-    opened = stack.enter_context(closing(OpenRun(run.directory, run.results)))
+def _read(stack: ExitStack, directory: RunDirectory, kept: Kept) -> _Read:
+    opened = stack.enter_context(closing(OpenRun(directory)))
     opened.read()
-    return _Read(opened, opened.page(), run.kept)
+    return _Read(opened, opened.page(), kept)
 
 
 def _list(read: Sequence[_Read]) -> RunsPage:

@@ -15,7 +15,7 @@ from benchmarks.viewer_runs import SyntheticRun, write_run
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.viewer.chunks import Kept
 from pytest_osmosis.viewer.open_run import OpenRun
-from pytest_osmosis.viewer.report import RunToReport, report
+from pytest_osmosis.viewer.report import report
 from pytest_osmosis.viewer.shapes import RunPage
 
 
@@ -62,7 +62,7 @@ def write_run_report(folder: Path, run: SyntheticRun, kept: Kept = "all") -> Run
     """Write a synthetic eval run and the report on it."""
     directory = write_run(folder, run)
     path = folder / "report.html"
-    report(path, [RunToReport(directory, kept)], Redaction({}))
+    report(path, {directory: kept}, Redaction({}))
     with closing(OpenRun(directory)) as opened:
         opened.read()
         page = opened.page()

@@ -21,7 +21,6 @@ from pytest_osmosis.viewer.chunks import ReportedRun
 from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page
 from pytest_osmosis.viewer.history import history_page, past_run_of
 from pytest_osmosis.viewer.open_run import OpenRun
-from pytest_osmosis.viewer.report import RunToReport
 from pytest_osmosis.viewer.report import report as written_report
 from pytest_osmosis.viewer.report_file import write_report
 from pytest_osmosis.viewer.report_pages import ReportPages
@@ -56,7 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         runs[name] = OpenRun(RunDirectory(write_run(folder, run).path))
         runs[name].read()
     path = folder / "report.html"
-    written_report(path, [RunToReport(run.directory) for run in runs.values()], Redaction())
+    written_report(path, {run.directory: "all" for run in runs.values()}, Redaction())
     heads: dict[str, RunRow] = {name: run.page()["head"]["row"] for name, run in runs.items()}
     sides = {name: ComparedRun(heads[name], run.stored, run.prompts) for name, run in runs.items()}
     past = [past_run_of(heads[name], run.stored, partial(getattr, run, "prompts")) for name, run in runs.items()]

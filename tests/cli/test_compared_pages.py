@@ -13,8 +13,6 @@ from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.comparison_json import comparison_json
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
-from pytest_osmosis.results.publish import text_of
-from pytest_osmosis.results.read import read_earlier_results, read_row_runs
 from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.verdicts.matching import RowRuns
 from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page
@@ -109,20 +107,6 @@ def test_rows_that_are_no_fair_sample_decide_nothing(copied: RealRuns) -> None:
     assert page["meaning"] is None
     assert page["sentence"].startswith("This decides nothing: over the 6 rows")
     assert page["caveats"][0].startswith("B is a part of its plan")
-
-
-def test_rows_of_results_are_read_line_by_line_as_they_are_whole(copied: RealRuns) -> None:
-    written = copied.other / "results.json"
-    laid_out = written.with_name("laid-out.json")
-    laid_out.write_text(json.dumps(json.loads(written.read_text()), indent=4))
-
-    assert read_row_runs(written) == read_earlier_results(written).row_runs() == read_row_runs(laid_out)
-    assert len(read_row_runs(written)) == 9
-
-    results = json.loads(written.read_text())
-    pending = {key: results["rows"][0][key] for key in ("row_index", "row_digest")} | {"run_index": 7, "reason": ""}
-    written.write_text("".join(text_of({**results, "pending": [pending]})))
-    assert len(read_row_runs(written)) == 9
 
 
 def test_a_history_compares_each_eval_run_with_the_one_before_of_its_plan(copied: RealRuns) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 from itertools import combinations
@@ -27,7 +26,6 @@ def test_a_report_on_runs_holds_their_pages_comparisons_and_histories(
 ) -> None:
     said = there("html", "x~1", "x", "y", "-o", str(tmp_path / "all.html"))
 
-    assert gc.isenabled()
     names = [real_runs.then.name, real_runs.now.name, real_runs.other.name]
     report = Report(tmp_path / "all.html")
     assert said.startswith("report: ")

@@ -18,7 +18,7 @@ from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.viewer.dashboard import Dashboard
-from pytest_osmosis.viewer.report import RunToReport, report
+from pytest_osmosis.viewer.report import report
 from pytest_osmosis.viewer.report_file import END
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines
@@ -73,7 +73,7 @@ def check_pages(root: Path) -> None:
 def check_report(root: Path, names: list[str]) -> None:
     path = root / "report.html"
     try:
-        report(path, [RunToReport(RunDirectory(root / ".osmosis/runs" / name)) for name in names], Redaction())
+        report(path, {RunDirectory(root / ".osmosis/runs" / name): "all" for name in names}, Redaction())
     except OsmosisError as error:
         check_message(error)
     else:

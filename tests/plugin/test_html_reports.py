@@ -124,7 +124,7 @@ def test_a_report_that_cannot_be_written_costs_nothing_else(workspace: Workspace
 
 def test_a_journal_that_cannot_be_read_back_costs_only_the_report(workspace: Workspace) -> None:
     workspace.eval(rows=1)
-    hook = "def pytest_osmosis_results(path):\n    path.with_name('journal.jsonl').unlink()\n"
+    hook = "def pytest_osmosis_results(path):\n    path.with_name('journal.jsonl').write_text('{}\\n')\n"
     workspace.write("conftest.py", hook)
 
     result = workspace.run(CONFIG, HTML, "-q")

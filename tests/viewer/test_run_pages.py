@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_record import fold
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.run_entry import run_entry
-from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.stats import gaffke
 from pytest_osmosis.viewer.entries import entry_rows
 from pytest_osmosis.viewer.open_run import OpenRun
@@ -164,21 +162,6 @@ def test_conversations_are_the_events_of_the_journal(opened: OpenRun, kinds: Map
         )  # fmt: skip
         assert {name: score for each in found["scores"] for name, score in each["scores"].items()} == record.scores
         assert {name for each in found["scores"] for name in each["errors"]} == {*record.scorer_errors}
-
-
-@pytest.mark.parametrize("kind", WITH_RESULTS)
-def test_results_in_memory_lead_to_the_same_page(opened: OpenRun, kinds: Mapping[str, Path], kind: str) -> None:
-    directory = RunDirectory(kinds[kind])
-    made = OpenRun(directory, read_stored(stored(directory)).results)
-    made.read()
-
-    pages: list[Any] = [opened.page(), made.page()]
-    for page in pages:
-        del page["head"]["results"]["provenance"]["run_dir"]  # as the session, or the present folder, names it
-    assert pages[0] == pages[1]
-    assert [made.conversation(at) for at in range(len(made.runs))] == [
-        opened.conversation(at) for at in range(len(opened.runs))
-    ]
 
 
 @pytest.mark.parametrize("kind", ["cut"])

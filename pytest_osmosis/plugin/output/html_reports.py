@@ -14,7 +14,6 @@ from typing import NamedTuple
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals import FinishedEval, Prepared
 from pytest_osmosis.evals.result_paths import html_path, partial_path, shard_path
-from pytest_osmosis.plugin.many_objects import uncollected
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.report.style import StyledText, warning
 from pytest_osmosis.text.outlet import Outlet
@@ -80,15 +79,11 @@ class HtmlReports:
 
     def _try(self, path: Path, members: Sequence[FinishedEval]) -> None:
         """Write a report. An error of any kind, also a defect of ours, only costs the report."""
-        from pytest_osmosis.viewer.report import RunToReport, report, report_lines
+        from pytest_osmosis.viewer.report import report, report_lines
 
-        runs = [
-            RunToReport(each.run.directory, each.run.prepared.config.output.html_conversations, each.results)
-            for each in members
-        ]
+        runs = {each.run.directory: each.run.prepared.config.output.html_conversations for each in members}
         try:
-            with uncollected():
-                written = report(path, runs, self._outlet.redaction)
+            written = report(path, runs, self._outlet.redaction)
             self.lines += report_lines(written, CONVERSATIONS)
         except OSError as error:
             self._fail(path, error.strerror or str(error))

@@ -24,7 +24,6 @@ from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import fold
-from pytest_osmosis.viewer.open_run import OpenRun
 from tests.unit.evals.conftest import Begun, Ran, Workspace
 
 SECRET = "hunter2-and-more"
@@ -221,21 +220,6 @@ def test_results_stay_in_the_run_directory_if_the_output_path_cannot_be_written(
 
     assert finished.written == [finished.run.directory.results]
     assert finished.unwritten == ["out/results.json could not be written: File exists"]
-
-
-def test_the_page_of_an_eval_run_that_has_just_ended_is_that_of_its_files(workspace: Workspace, ran: Ran) -> None:
-    workspace.configure(("batch_size = 8", "batch_size = 2\nn = 2"))
-    workspace.rows([{"score": 0.5, "level": "a"}, {"raises": 1, "level": "b"}, {"level": "a"}, {"level": "b"}])
-    finished = ran(workspace.prepare())
-
-    pages = []
-    for written in (finished.results, None):
-        opened = OpenRun(finished.run.directory, written)
-        opened.read()
-        pages.append((opened.page(), [opened.conversation(at) for at in range(len(opened.runs))]))
-        opened.close()
-
-    assert pages[0] == pages[1]
 
 
 @pytest.mark.slow

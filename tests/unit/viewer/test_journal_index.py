@@ -14,7 +14,6 @@ from pytest_osmosis.record.journal import encode, event_at, replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event, fold
 from pytest_osmosis.results.stored_results import replayed
-from pytest_osmosis.viewer.ended_journal import EndedJournal
 from pytest_osmosis.viewer.journal_index import JournalIndex, JournalSlices
 
 AT = "2026-01-01T00:00:00+00:00"
@@ -246,16 +245,6 @@ def test_a_conversation_of_which_a_byte_was_changed_is_not_shown(journal: Path) 
             journal.write_bytes(lines.replace(old, new))
             with pytest.raises(JournalError, match="the file was changed while it was read; open the eval run again"):
                 slices.conversation(places)
-
-
-def test_a_changed_byte_stops_the_reader_of_a_journal_that_has_ended_at_its_line(journal: Path) -> None:
-    """Also in lines of which it needs only the beginning, or nothing."""
-    lines = list(map(encode, STORY))
-    for number, line in enumerate(lines):
-        changed = line.replace(b"e", b"E", 1)
-        journal.write_bytes(b"".join([*lines[:number], changed, *lines[number + 1 :]]))
-        with pytest.raises(JournalError, match=rf"journal\.jsonl:{number + 1}: not a journal line: its checksum"):
-            EndedJournal(journal, {}).read()
 
 
 def test_a_damaged_line_that_may_be_deleted_concerns_its_own_run_alone(journal: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.record.journal import encode
-from pytest_osmosis.viewer.search import TextSearch
+from pytest_osmosis.viewer.search import is_seen
 
 CALL = {
     "id": "call_0123",
@@ -37,7 +37,7 @@ CONVERSATION = b'{"rollout":%b,"scores":[%b]}' % (encode(ROLLOUT), encode(SCORE)
     ],
 )
 def test_a_text_that_a_reader_sees_is_found(text: str) -> None:
-    assert TextSearch(text).is_in(CONVERSATION)
+    assert is_seen(text, CONVERSATION)
 
 
 @pytest.mark.parametrize(
@@ -56,21 +56,17 @@ def test_a_text_that_a_reader_sees_is_found(text: str) -> None:
     ],
 )
 def test_keys_and_what_is_not_shown_are_no_hits(text: str) -> None:
-    assert not TextSearch(text).is_in(CONVERSATION)
-
-
-def test_a_conversation_without_a_piece_of_the_text_is_not_parsed() -> None:
-    assert not TextSearch("elsewhere").is_in(b'{"rollout":not JSON')
+    assert not is_seen(text, CONVERSATION)
 
 
 @pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, "[NaN]"])
 def test_arguments_that_no_parser_takes_are_searched_as_they_are(arguments: str) -> None:
     call = {"function": {"arguments": f"needle {arguments}"}}, {"function": {"arguments": arguments}}
     event = encode({"ev": "rollout", "messages": [{"role": "assistant", "tool_calls": call}]})
-    assert TextSearch("needle").is_in(b'{"rollout":%b,"scores":[]}' % event)
-    assert not TextSearch("a needle").is_in(b'{"rollout":%b,"scores":["a needl e"]}' % event)
-    assert TextSearch(arguments[:50]).is_in(b'{"rollout":%b,"scores":[]}' % event)
+    assert is_seen("needle", b'{"rollout":%b,"scores":[]}' % event)
+    assert not is_seen("a needle", b'{"rollout":%b,"scores":["a needl e"]}' % event)
+    assert is_seen(arguments[:50], b'{"rollout":%b,"scores":[]}' % event)
 
 
 def test_a_run_that_has_only_a_score_is_searched() -> None:
-    assert TextSearch("too long").is_in(b'{"rollout":null,"scores":[%b]}' % encode(SCORE))
+    assert is_seen("too long", b'{"rollout":null,"scores":[%b]}' % encode(SCORE))
