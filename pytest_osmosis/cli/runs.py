@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +62,7 @@ def runs_json(folder: Path, request: ListRequest = NO_FILTER) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "path": shown(home),
         "not_listed": n_more,
-        "runs": [entry.to_json() for entry in entries],
+        "runs": list(map(asdict, entries)),
     }
 
 

@@ -473,11 +473,16 @@ def _contradictory(rule: PassRule, run: Mapping[str, Any]) -> str | None:
 
 def _head(path: Path, text: str) -> PublishedHead:
     try:
-        data = parsed(text, deepest=DEEPEST)
-        _check_version(path, data)
-        return PublishedHead(**_head_members(path, data))
+        return head_of(path, parsed(text, deepest=DEEPEST))
     except ValueError as error:
         raise _unreadable(path, error) from None
+
+
+def head_of(path: Path, data: Mapping[str, Any]) -> PublishedHead:
+    """Return the head of a published object. Raises `ResultsError` if a member is missing or has the wrong type."""
+    try:
+        _check_version(path, data)
+        return PublishedHead(**_head_members(path, data))
     except (KeyError, TypeError, AttributeError) as error:
         raise _incomplete(path, error) from None
 
@@ -485,6 +490,9 @@ def _head(path: Path, text: str) -> PublishedHead:
 def _incomplete(path: Path, error: Exception) -> ResultsError:
     text = f"lacks {error}" if isinstance(error, KeyError) else one_line(str(error))
     return ResultsError(f"{shown(path)}: {text}")
+
+
+_COUNTS = ("total_rows", "total_runs", "selected", "pending", "measured", "total_tokens")
 
 
 def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -496,13 +504,8 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         "partial": _typed(data["partial"], bool),
         "started_at": _typed(provenance["started_at"], str),
         "plan_digest": _typed(provenance["plan_digest"], str),
-        "total_rows": _typed(summary["total_rows"], int),
-        "total_runs": _typed(summary["total_runs"], int),
-        "selected": _typed(summary["selected"], int),
-        "pending": _typed(summary["pending"], int),
-        "measured": _typed(summary["measured"], int),
+        **{name: _typed(summary[name], int) for name in _COUNTS},
         "pass_rate": _typed(summary["pass_rate"], float, int, NoneType),
-        "total_tokens": _typed(summary["total_tokens"], int),
         "duration_s": _typed(summary["total_duration_ms"], float, int) / 1000,
         "cost_usd": _typed(summary["cost_usd"], float, int, NoneType),
         "n_cost_unknown": _typed(summary["cost_unknown"], int),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from pytest_osmosis.record.journal import checked
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.results.read import read_head
+from pytest_osmosis.results.read import PublishedHead, read_head
 from pytest_osmosis.text.paths import shown
 
 _ROLLOUT = b'{"ev":"rollout"'
@@ -52,7 +52,7 @@ class RunEntry:
     measured: int | None = None
     ended: int | None = None
     selected: int | None = None
-    gates: tuple[str, ...] = ()
+    gates: Sequence[str] = ()
     tokens: int | None = None
     cost_usd: float | None = None
     n_cost_unknown: int = 0
@@ -63,9 +63,6 @@ class RunEntry:
     replayed: bool = False
     pass_rate_interval: Mapping[str, Any] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "gates": list(self.gates)}
-
 
 def run_entry(folder: Path, n_rollouts: Callable[[Path], int | None] | None = None) -> RunEntry:
     """Return the entry of a run directory, "unreadable" if its files are not valid.
@@ -75,14 +72,18 @@ def run_entry(folder: Path, n_rollouts: Callable[[Path], int | None] | None = No
     directory = RunDirectory(folder)
     try:
         manifest, life = read_manifest(directory.manifest), lifecycle_of(directory)
-        return _entry(directory, manifest, life, n_rollouts or RolloutCounter().count)
+        if life.results_are_current and something_at(directory.results):
+            return entry_of(directory, manifest, life, read_head(directory.results))
+        ended = (n_rollouts or RolloutCounter().count)(directory.journal)
+        return replace(entry_of(directory, manifest, life), ended=ended, selected=manifest.selected.n_rollouts)
     except OsmosisError as error:
         return RunEntry(folder.name, shown(folder), "unreadable", problem=str(error))
 
 
-def _entry(
-    directory: RunDirectory, manifest: Manifest, life: Lifecycle, n_rollouts: Callable[[Path], int | None]
+def entry_of(
+    directory: RunDirectory, manifest: Manifest, life: Lifecycle, head: PublishedHead | None = None
 ) -> RunEntry:
+    """Return the entry of an eval run, without the `head` of its results only what its manifest says."""
     entry = RunEntry(
         directory.name,
         shown(directory.path),
@@ -95,30 +96,12 @@ def _entry(
         manifest.started_at,
         replayed=manifest.replays,
     )
-    if not (life.results_are_current and something_at(directory.results)):
-        return replace(entry, ended=n_rollouts(directory.journal), selected=manifest.selected.n_rollouts)
-    head = read_head(directory.results)
-    return replace(
-        entry,
-        eval=head.eval,
-        started_at=head.started_at,
-        partial=head.partial,
-        pass_rate=head.pass_rate if head.measured else None,
-        passed=head.passed if head.measured else None,
-        counted=head.counted,
-        measured=head.measured,
-        ended=head.selected - head.pending,
-        selected=head.selected,
-        gates=tuple(head.gates),
-        tokens=head.total_tokens,
-        cost_usd=head.cost_usd,
-        n_cost_unknown=head.n_cost_unknown,
-        duration_s=head.duration_s,
-        git_commit=head.git_commit,
-        git_dirty=head.git_dirty,
-        replayed=head.replayed,
-        pass_rate_interval=head.pass_rate_interval if head.measured else None,
-    )
+    if head is None:
+        return entry
+    known = {each.name: getattr(head, each.name) for each in fields(entry) if hasattr(head, each.name)}
+    known |= {"path": entry.path, "status": entry.status, "tokens": head.total_tokens}
+    known |= {} if head.measured else {"pass_rate": None, "passed": None, "pass_rate_interval": None}
+    return replace(entry, **known, ended=head.selected - head.pending)
 
 
 class RolloutCounter:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pytest_osmosis.results.entry_table import EntryFigures, EntryTable
 from pytest_osmosis.text.numbers import difference, p_value, plural
 from pytest_osmosis.verdicts.entries import EntryDifference
-from pytest_osmosis.viewer.shapes import EntryRow, RunRow
+from pytest_osmosis.viewer.shapes import EntryRow, RunRow, shaped
 
 _MEANING = {"better": "better", "worse": "worse", "chance": "no more than chance"}
 
@@ -25,20 +25,10 @@ def _without_rate(row: EntryRow) -> EntryRow:
 
 def _row(entry: EntryFigures, *, is_first: bool) -> EntryRow:
     interval = entry.pass_rate_interval
-    return EntryRow(
-        name=entry.name,
-        run=entry.run,
-        model=entry.model,
-        pass_rate=entry.pass_rate,
-        pass_rate_interval=None
-        if interval is None
-        else {"low": interval.low, "high": interval.high, "method": interval.method, "level": interval.level},
-        measured=entry.measured,
-        runs=entry.runs,
-        mean=entry.mean,
-        tokens=entry.tokens,
-        cost_usd=entry.cost_usd,
-        duration_ms=entry.duration_ms,
+    return shaped(
+        EntryRow,
+        entry,
+        pass_rate_interval=None if interval is None else interval._asdict(),
         finding="" if is_first and entry.reason is None else _finding(entry),
     )
 

@@ -5,9 +5,9 @@ Only heads of results are read, and each only once: an entry is kept until its e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import something_at
@@ -16,11 +16,11 @@ from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.entry_table import EntryPlace, EntryTable
 from pytest_osmosis.results.read import read_head
-from pytest_osmosis.results.run_entry import RolloutCounter, RunEntry, run_entry
+from pytest_osmosis.results.run_entry import RolloutCounter, run_entry
 from pytest_osmosis.viewer.entries import entry_rows
-from pytest_osmosis.viewer.run_row import with_fair_rate
+from pytest_osmosis.viewer.run_row import run_row
 from pytest_osmosis.viewer.run_version import RunVersion, run_version
-from pytest_osmosis.viewer.shapes import EntryRow, IntervalShape, RunRow, RunsPage
+from pytest_osmosis.viewer.shapes import EntryRow, RunRow, RunsPage
 
 
 class _Listed(NamedTuple):
@@ -60,55 +60,6 @@ class RunList:
         listed = _Listed(run_row(run_entry(folder, self._rollouts.count)), _table_of(directory))
         self._kept[folder] = (version, listed)
         return listed
-
-
-def run_row(entry: RunEntry) -> RunRow:
-    """Return an eval run of a list as the front end reads it."""
-    row = RunRow(
-        name=entry.name,
-        eval=entry.eval,
-        status=entry.status,
-        reason=entry.reason,
-        problem=entry.problem,
-        model=entry.model,
-        dataset=entry.dataset,
-        rollout=entry.rollout,
-        started_at=entry.started_at,
-        duration_ms=None if entry.duration_s is None else round(entry.duration_s * 1000, 3),
-        partial=entry.partial,
-        replayed=entry.replayed,
-        passed=entry.passed,
-        measured=entry.measured,
-        counted=entry.counted,
-        ended=entry.ended,
-        selected=entry.selected,
-        pass_rate=entry.pass_rate,
-        pass_rate_interval=_interval(entry.pass_rate_interval),
-        gates=list(entry.gates),
-        tokens=entry.tokens,
-        cost_usd=entry.cost_usd,
-        cost_unknown=entry.n_cost_unknown,
-        git_commit=entry.git_commit,
-        git_dirty=entry.git_dirty,
-    )
-    return with_fair_rate(row)
-
-
-def _interval(data: Mapping[str, Any] | None) -> IntervalShape | None:
-    """Return a published interval, None for one that is not whole: results may have been damaged."""
-    try:
-        return (
-            None
-            if data is None
-            else IntervalShape(
-                low=float(data["low"]),
-                high=float(data["high"]),
-                method=str(data["method"]),
-                level=float(data["level"]),
-            )
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _tables(listed: Sequence[_Listed]) -> list[list[EntryRow]]:

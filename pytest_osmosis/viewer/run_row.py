@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.results.results import Results
+from pytest_osmosis.results.read import head_of
+from pytest_osmosis.results.run_entry import RunEntry, entry_of
 from pytest_osmosis.results.stored_results import StoredResults
-from pytest_osmosis.viewer.shapes import RunRow
+from pytest_osmosis.viewer.shapes import IntervalShape, RunRow, shaped
 
 
 def row_of(stored: StoredResults) -> RunRow:
@@ -16,75 +17,48 @@ def row_of(stored: StoredResults) -> RunRow:
 
     Without results of its last session there is no pass rate: that of the runs which ended first would mislead.
     """
-    results, row = stored.results, _begun_row(stored.run)
-    row["status"], row["reason"] = stored.status, stored.lifecycle.reason
-    row["ended"], row["selected"] = len(stored.records), stored.run.manifest.selected.n_rollouts
-    _add_counts(row, results)
-    if not stored.is_from_journal:
-        _add_published(row, results, stored.document)
-    return with_fair_rate(row)
+    directory, manifest, document = stored.run.directory, stored.run.manifest, stored.document
+    provenance = {"plan_digest": manifest.plan_digest, **document["provenance"]}
+    head = head_of(directory.results, {**document, "provenance": provenance})
+    entry = entry_of(directory, manifest, stored.lifecycle, head)
+    if stored.is_from_journal:
+        n_selected = manifest.selected.n_rollouts
+        entry = replace(_without_rate(entry), partial=False, ended=len(stored.records), selected=n_selected)
+        entry = replace(entry, **(manifest.git or {}))
+    return run_row(entry)
 
 
-def with_fair_rate(row: RunRow) -> RunRow:
-    """Return an entry without the pass rate of a part: runs are missing that could change it, so it would mislead."""
-    ended, selected = row["ended"], row["selected"]
-    is_cut = row["status"] != "finished" and ended is not None and selected is not None and ended < selected
-    return {**row, "pass_rate": None, "pass_rate_interval": None} if row["partial"] or is_cut else row
+def run_row(entry: RunEntry) -> RunRow:
+    """Return an eval run of a list as the front end reads it.
 
-
-def _add_counts(row: RunRow, results: Results) -> None:
-    row["duration_ms"] = round(results.duration_ms, 3)
-    row["measured"] = results.measured
-    row["counted"] = results.count("finished") + results.count("failed")
-    row["passed"] = results.passed if results.measured else None
-    row["tokens"] = results.total_tokens
-    row["cost_usd"] = results.cost_usd
-    row["cost_unknown"] = results.n_cost_unknown
-    row["gates"] = [verdict.state for verdict in results.verdicts]
-
-
-def _add_published(row: RunRow, results: Results, document: Mapping[str, Any]) -> None:
-    """Add what only the results of a whole session tell."""
-    summary, provenance = document["summary"], document["provenance"]
-    row["eval"] = document["config"]["name"]
-    row["started_at"] = provenance["started_at"]
-    row["partial"] = results.partial
-    row["replayed"] = results.is_replay
-    row["pass_rate"] = summary["pass_rate"] if results.measured else None
-    row["pass_rate_interval"] = summary["pass_rate_interval"] if results.measured else None
-    row["ended"] = summary["selected"] - summary["pending"]
-    row["selected"] = summary["selected"]
-    row["git_commit"], row["git_dirty"] = provenance.get("git_commit"), provenance.get("git_dirty")
-
-
-def _begun_row(run: StoredEvalRun) -> RunRow:
-    """Return what the manifest says."""
-    manifest = run.manifest
-    git = manifest.git or {}
-    return RunRow(
-        name=run.directory.name,
-        eval=manifest.eval,
-        status="pending",
-        reason=None,
-        problem=None,
-        model=manifest.subject.model,
-        dataset=manifest.subject.extra["dataset"],
-        rollout=manifest.rollout,
-        started_at=manifest.started_at,
-        duration_ms=None,
-        partial=False,
-        replayed=manifest.replays,
-        passed=None,
-        measured=None,
-        counted=None,
-        ended=None,
-        selected=None,
-        pass_rate=None,
-        pass_rate_interval=None,
-        gates=[],
-        tokens=None,
-        cost_usd=None,
-        cost_unknown=0,
-        git_commit=git.get("git_commit"),
-        git_dirty=git.get("git_dirty"),
+    It has no pass rate if it is a part: runs are missing that could change it, so it would mislead.
+    """
+    ended, selected = entry.ended, entry.selected
+    is_cut = entry.status != "finished" and ended is not None and selected is not None and ended < selected
+    if entry.partial or is_cut:
+        entry = _without_rate(entry)
+    return shaped(
+        RunRow,
+        entry,
+        duration_ms=None if entry.duration_s is None else round(entry.duration_s * 1000, 3),
+        pass_rate_interval=_interval(entry.pass_rate_interval),
+        cost_unknown=entry.n_cost_unknown,
     )
+
+
+def _without_rate(entry: RunEntry) -> RunEntry:
+    return replace(entry, pass_rate=None, pass_rate_interval=None)
+
+
+def _interval(data: Mapping[str, Any] | None) -> IntervalShape | None:
+    """Return a published interval, None for one that is not whole: results may have been damaged."""
+    try:
+        return (
+            None
+            if data is None
+            else IntervalShape(
+                low=float(data["low"]), high=float(data["high"]), method=str(data["method"]), level=float(data["level"])
+            )
+        )
+    except (KeyError, TypeError, ValueError):
+        return None

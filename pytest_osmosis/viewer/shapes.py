@@ -12,7 +12,7 @@ gives each on request. A report holds them all (`ReportIndex`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 StatusName = Literal["pending", "running", "finished", "failed", "stopped", "unreadable"]
 Outcome = Literal["passed", "failed", "unmeasured", "removed", "running", "pending"]
@@ -34,6 +34,15 @@ class GateShape(TypedDict):
 
     gate: str
     state: str
+
+
+_Shape = TypeVar("_Shape")
+
+
+def shaped(shape: type[_Shape], source: object, **own: object) -> _Shape:
+    """Return an object of a shape: its `own` members, and all others as `source` has them by the same names."""
+    made = {name: own[name] if name in own else getattr(source, name) for name in shape.__annotations__}
+    return cast(_Shape, made)
 
 
 # -- the list of eval runs ---------------------------------------------------------------------------------
