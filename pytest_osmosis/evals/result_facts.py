@@ -39,9 +39,9 @@ def planned_shard(prepared: Prepared, selected: SelectedRuns, rules: Rules) -> S
     limits, whole = prepared.config.limits, selected.awaits_merge
     return ShardFacts(
         shard=shard,
-        n_rows=part.n_rows,
-        n_planned_rows=prepared.plan.n_rows,
-        n_planned_runs=prepared.plan.n_runs,
+        rows=part.n_rows,
+        planned_rows=prepared.plan.n_rows,
+        planned_runs=prepared.plan.n_runs,
         whole=whole,
         missing=None if whole else selected.share_text,
         decides=gates_decide(selected, rules),

@@ -23,6 +23,7 @@ LISTED_AS = {
     "fireworks_ai": "fireworks", "gemini": "google", "moonshot": "moonshotai", "together_ai": "together", "xai": "x-ai",
 }  # fmt: skip
 """The price list's own names for some providers."""
+_RATES = ("input", "output", "cached_input", "cache_write")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,10 @@ class Price:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Price:
-        rates = {name: rate for name, rate in value.items() if name != "source"}
-        return cls(TokenPrices(**rates), value["source"])
+        return cls(TokenPrices(*(float(value[name]) for name in _RATES)), value["source"])
 
     def _rates(self) -> dict[str, float]:
-        rates = {name: getattr(self.rates, name) for name in ("input", "output", "cached_input", "cache_write")}
+        rates = {name: getattr(self.rates, name) for name in _RATES}
         return {name: self.rates.input if rate is None else rate for name, rate in rates.items()}
 
 

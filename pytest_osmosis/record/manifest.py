@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -240,38 +240,11 @@ def read_manifest(path: Path) -> Manifest:
     except ValueError as error:
         raise OsmosisError(f"{where}: is not JSON: {error}") from None
     subject, baseline = data["subject"], data["baseline"]
-    return Manifest(
-        eval=data["eval"],
-        started_at=data["started_at"],
-        folder=data["folder"],
-        workspace=Path(data["workspace"]),
-        config_text=data["config_text"],
-        typed=data["typed"],
-        plan=plan,
-        subject=StoredSubject(subject["model"], subject["n"], subject["extra"]),
-        target=data["target"],
-        baseline=None if baseline is None else StoredBaseline(baseline["model"], baseline["target"]),
-        pass_rule=data["pass_rule"],
-        gates=data["gates"],
-        prices=data["prices"],
-        smoke=data["smoke"],
-        shard=shard,
-        baseline_results=data["baseline_results"],
-        cassette=data["cassette"],
-        inputs=data["inputs"],
-        input_salt=data["input_salt"],
-        dataset_sha256=data["dataset_sha256"],
-        timeouts=data["timeouts"],
-        versions=data["versions"],
-        entry=data["entry"],
-        columns=data["columns"],
-        plan_digest=data["plan_digest"],
-        code=data.get("code"),
-        git=data.get("git"),
-        environment=data.get("environment", {}),
-        imported=data.get("imported", {}),
-        result_facts=data.get("result_facts", {}),
-    )
+    known = {each.name: data[each.name] for each in fields(Manifest) if each.name in data}
+    known |= {"workspace": Path(data["workspace"]), "plan": plan, "shard": shard}
+    known["subject"] = StoredSubject(subject["model"], subject["n"], subject["extra"])
+    known["baseline"] = None if baseline is None else StoredBaseline(baseline["model"], baseline["target"])
+    return Manifest(**known)
 
 
 def _shard(data: Mapping[str, Any] | None) -> Shard | None:

@@ -93,14 +93,14 @@ def entry_notes(table: EntryTable, begin: str = "") -> Iterator[str]:
     paired = [found for found in table.differences if found.paired]
     unpaired = [found for found in table.differences if not found.paired]
     if table.n_compared:
-        rows = f", over the {_numbers(found.n_rows for found in paired)} that both measured" if paired else ""
+        rows = f", over the {_numbers(found.rows for found in paired)} that both measured" if paired else ""
         holm = f"; p by Holm's method for {plural(table.n_compared, 'comparison')}" if table.n_compared > 1 else ""
         yield dim(f"{begin}compared with {table.first}{rows}{holm}")
     if unpaired:
-        rows, first = _numbers(found.n_rows for found in unpaired), plural(unpaired[0].n_first_rows, "row")
+        rows, first = _numbers(found.rows for found in unpaired), plural(unpaired[0].first_rows, "row")
         yield warning(f"{begin}{OTHER_ROWS} not paired: {rows} that are not the {first} of {table.first}")
     if (least := table.least_p) is not None:
-        rows = _numbers(found.n_rows for found in paired)
+        rows = _numbers(found.rows for found in paired)
         yield warning(f"{begin}{rows} cannot show a difference: p is at least {least:.2g}, whatever the rows are")
     reasons: dict[str, list[str]] = {}
     for entry in table.entries:

@@ -51,15 +51,19 @@ class EntryFigures:
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        difference = None if self.difference is None else _difference_json(self.difference)
-        return {**asdict(self), "pass_rate_interval": _interval_json(self.pass_rate_interval), "difference": difference}
+        difference, interval = self.difference, self.pass_rate_interval
+        return {
+            **asdict(self),
+            "pass_rate_interval": None if interval is None else interval._asdict(),
+            "difference": None if difference is None else difference.to_json(),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> EntryFigures:
-        difference = None if data["difference"] is None else _difference_of(data["difference"])
-        interval = _interval_of(data["pass_rate_interval"])
         known = {each.name: data[each.name] for each in fields(cls)}  # a later version may have more
-        return cls(**{**known, "pass_rate_interval": interval, "difference": difference})
+        for name, kind in (("pass_rate_interval", Interval), ("difference", EntryDifference)):
+            known[name] = None if known[name] is None else kind.from_json(known[name])
+        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,44 +196,3 @@ def _figures(name: str, results: Results) -> EntryFigures:
         cost_unknown=results.n_cost_unknown,
         duration_ms=round(results.duration_ms, 3),
     )
-
-
-def _difference_json(found: EntryDifference) -> dict[str, Any]:
-    return {
-        "paired": found.paired,
-        "rows": found.n_rows,
-        "first_rows": found.n_first_rows,
-        "left_out": found.n_left_out,
-        "better": found.better,
-        "worse": found.worse,
-        "difference": found.difference,
-        "interval": _interval_json(found.interval),
-        "p_value": found.p,
-        "p_adjusted": found.p_adjusted,
-        "test": found.test,
-        "meaning": found.meaning,
-    }
-
-
-def _difference_of(data: Mapping[str, Any]) -> EntryDifference:
-    return EntryDifference(
-        paired=data["paired"],
-        n_rows=data["rows"],
-        n_first_rows=data["first_rows"],
-        n_left_out=data["left_out"],
-        difference=data["difference"],
-        interval=Interval(*(data["interval"][name] for name in Interval._fields)),
-        p=data["p_value"],
-        p_adjusted=data["p_adjusted"],
-        test=data["test"],
-        better=data["better"],
-        worse=data["worse"],
-    )
-
-
-def _interval_json(interval: Interval | None) -> dict[str, Any] | None:
-    return None if interval is None else interval._asdict()
-
-
-def _interval_of(data: Mapping[str, Any] | None) -> Interval | None:
-    return None if data is None else Interval(*(data[name] for name in Interval._fields))

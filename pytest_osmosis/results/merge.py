@@ -209,7 +209,7 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         partial=bool(missing) or not all(each.whole for each in facts),
         rescored=None,
         shard=None,
-        n_planned=facts[0].n_planned_runs,
+        n_planned=facts[0].planned_runs,
         stopped=None,
         stop_reason=None,
         duration_ms=max(part.duration_ms for part in parts),

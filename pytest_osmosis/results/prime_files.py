@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
@@ -37,6 +36,7 @@ from pytest_osmosis.record.journal import EventReader, events_from
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
+from pytest_osmosis.results.files import replacing
 from pytest_osmosis.results.read import read_settings
 from pytest_osmosis.results.stored_results import Replayed, Replaying, pass_rule_of, replayed
 from pytest_osmosis.text.redaction import Redaction
@@ -105,7 +105,7 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     totals = _Totals(run.manifest.subject.n, _threshold(rule))
     private.make_folders(folder)
     with ExitStack() as stack:
-        paths = [stack.enter_context(_replacing(folder / name)) for name in (RESULTS, METADATA)]
+        paths = [stack.enter_context(replacing(folder / name)) for name in (RESULTS, METADATA)]
         with open(paths[0], "w", encoding="utf-8", opener=private.opener) as file:
             for line in _lines(run, found, rule, redaction):
                 totals.add(line)
@@ -185,25 +185,14 @@ class GrowingPrimeFiles:
                     lines.append(json.dumps(line, allow_nan=False) + "\n")
                 if written is None:
                     private.make_folders(folder)
-                    with _replacing(folder / RESULTS) as path:
+                    with replacing(folder / RESULTS) as path:
                         private.write(path, lines)
                 else:
                     with open(folder / RESULTS, "ab", buffering=0, opener=private.opener) as file:
                         file.write("".join(lines).encode())
-                with _replacing(folder / METADATA) as path:
+                with replacing(folder / METADATA) as path:
                     _write_metadata(path, run, found, rule, totals, self._redaction)
                 written = rows | (written or set())
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Give a path to write to, and let that file replace the one at `path` at the end, or be gone after an error."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield scratch
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 # -- results.jsonl ---------------------------------------------------------------------------------------

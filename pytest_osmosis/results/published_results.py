@@ -83,7 +83,7 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         baseline=_baseline(data, records, pass_rule),
         smoke_of=data["smoke_of"],
         stop_reason=data["stopped_by"],
-        n_planned=len(own) if shard is None else shard.n_planned_runs,
+        n_planned=len(own) if shard is None else shard.planned_runs,
         shard=shard,
         throttling=Throttling(
             throttling["pauses"],

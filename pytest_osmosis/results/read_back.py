@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from pytest_osmosis.config.tables import GateRule, TokenPrices
+from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES
 from pytest_osmosis.record.run_record import Imported, RewardError, RunRecord, judge_use, replicas_of
 from pytest_osmosis.results.cassette_use import CassetteUse
+from pytest_osmosis.results.judge_totals import PriceOf
 from pytest_osmosis.results.results import Rescored
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.verdicts.comparison import RowComparison
@@ -28,10 +29,13 @@ _NO_PAIR = Pair(0, 0, (), ())
 
 
 def price_of(data: Mapping[str, Any] | None) -> Price | None:
-    if data is None:
-        return None
-    rates = (float(data[name]) for name in ("input", "output", "cached_input", "cache_write"))
-    return Price(TokenPrices(*rates), data["source"])
+    return None if data is None else Price.from_json(data)
+
+
+def price_of_judge(extra: Mapping[str, Any], prices: Mapping[str, Any]) -> PriceOf:
+    """Return the price of the judge that the `extra` of an eval's description names, None for other judges."""
+    judge, price = extra.get("judge", {}), price_of(prices.get("judge"))
+    return lambda use: price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
 
 
 def cassette_of(data: Mapping[str, Any] | None) -> CassetteUse | None:
@@ -161,14 +165,10 @@ def rescored_of(data: Mapping[str, Any], n_rows: int, changed: Sequence[ChangedR
 
 def _paired(data: Mapping[str, Any]) -> Paired:
     interval = data.get("difference_interval")
-    between = _point(data["difference"]) if interval is None else _interval(interval)
+    between = _point(data["difference"]) if interval is None else Interval.from_json(interval)
     return Paired(
         data["rows"], data["better"], data["worse"], data["difference"], None, between, data["p_value"], data["test"]
     )
-
-
-def _interval(data: Mapping[str, Any]) -> Interval:
-    return Interval(data["low"], data["high"], data["method"], data["level"])
 
 
 def _point(value: float) -> Interval:

@@ -34,7 +34,7 @@ from pytest_osmosis.record.lifecycle import WAS_KILLED, Lifecycle, lifecycle_of
 from pytest_osmosis.record.manifest import PASS_RULE
 from pytest_osmosis.record.plan import selected_runs
 from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
-from pytest_osmosis.record.run_record import JudgeUse, RunRecord
+from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
 from pytest_osmosis.results.baseline_results import differing_settings
@@ -45,7 +45,7 @@ from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.publish import published, published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults, changed_rows_of, read_head, read_results
-from pytest_osmosis.results.read_back import cassette_of, price_of, rescored_of, verdict_of
+from pytest_osmosis.results.read_back import cassette_of, price_of, price_of_judge, rescored_of, verdict_of
 from pytest_osmosis.results.results import EvalDescription, ModelResults, Rescored, Results, Throttling
 from pytest_osmosis.results.shards import ShardFacts
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
@@ -334,15 +334,8 @@ class _Rebuilding:
     def _judge_price(self) -> PriceOf:
         """Return the prices of judges that were asked; without the end of the session, of the one in the config."""
         known = {name: price_of(price) for name, price in self._end.get("judge_prices", {}).items()}
-        judge = self._facts["description"]["extra"].get("judge", {})
-        price = price_of(self._facts["prices"].get("judge"))
-
-        def price_for(use: JudgeUse) -> Price | None:
-            if shown_name(use) in known:
-                return known[shown_name(use)]
-            return price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
-
-        return price_for
+        of_config = price_of_judge(self._facts["description"]["extra"], self._facts["prices"])
+        return lambda use: known[name] if (name := shown_name(use)) in known else of_config(use)
 
 
 def _head_of(path: Path, digest: str) -> PublishedHead | None:

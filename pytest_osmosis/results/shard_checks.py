@@ -48,8 +48,8 @@ def _missing_rows(shards: Sequence[PublishedResults]) -> Iterator[Problem]:
         facts, n_rows = facts_of(each), len(_rows_of(each))
         if facts.shard.number > facts.shard.of:
             yield Problem(shown(each.path), f"there is no {facts.shard}")
-        elif facts.whole and n_rows < facts.n_rows:
-            text = f"holds {plural(n_rows, 'row')}, but {facts.shard} has {count(facts.n_rows)}"
+        elif facts.whole and n_rows < facts.rows:
+            text = f"holds {plural(n_rows, 'row')}, but {facts.shard} has {count(facts.rows)}"
             yield Problem(shown(each.path), f"{text}; the file was changed, so take that of the run directory")
 
 
@@ -107,7 +107,7 @@ def _differences(first: PublishedResults, other: PublishedResults) -> Iterator[_
 def _counted(facts: ShardFacts) -> Mapping[str, object]:
     """Return the facts that all shards of an eval have in common."""
     limit = max_errors_text(facts.max_errors, is_share=facts.max_errors_is_share)
-    return {"planned_rows": facts.n_planned_rows, "planned_runs": facts.n_planned_runs, "max_errors": limit}
+    return {"planned_rows": facts.planned_rows, "planned_runs": facts.planned_runs, "max_errors": limit}
 
 
 def _written(value: object) -> str:

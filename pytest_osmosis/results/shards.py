@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,15 @@ class BaselineFile:
 class ShardFacts:
     """A shard of an eval. `whole` says that every run of its rows was selected, `missing` what was not, in words.
 
-    It has `n_rows` of the `n_planned_rows`. `max_errors` is the limit as a share of all runs or as a number of them,
+    It has `rows` of the `planned_rows`. `max_errors` is the limit as a share of all runs or as a number of them,
     and `decides` is True if gates decide in place of single runs. `code` holds digests: those of the
     reward functions by name, and those of the files that rollouts run by path.
     """
 
     shard: Shard
-    n_rows: int
-    n_planned_rows: int
-    n_planned_runs: int
+    rows: int
+    planned_rows: int
+    planned_runs: int
     whole: bool
     missing: str | None
     decides: bool
@@ -50,40 +50,17 @@ class ShardFacts:
     code: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        baseline = self.baseline
-        return {
-            **self.shard.to_json(),
-            "rows": self.n_rows,
-            "planned_rows": self.n_planned_rows,
-            "planned_runs": self.n_planned_runs,
-            "whole": self.whole,
-            "missing": self.missing,
-            "decides": self.decides,
-            "max_errors": self.max_errors,
-            "max_errors_is_share": self.max_errors_is_share,
-            "baseline": None if baseline is None else {"path": baseline.path, "sha256": baseline.sha256},
-            "baseline_stopped": self.baseline_stopped,
-            "code": dict(self.code),
-        }
+        facts = asdict(self)
+        del facts["shard"]
+        return {**self.shard.to_json(), **facts}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ShardFacts:
         """Return the facts of a published shard, which the schema has checked."""
-        baseline = data["baseline"]
-        return cls(
-            Shard(data["index"], data["of"]),
-            data["rows"],
-            data["planned_rows"],
-            data["planned_runs"],
-            data["whole"],
-            data["missing"],
-            data["decides"],
-            data["max_errors"],
-            data["max_errors_is_share"],
-            None if baseline is None else BaselineFile(baseline["path"], baseline["sha256"]),
-            data["baseline_stopped"],
-            data["code"],
-        )
+        known = {each.name: data[each.name] for each in fields(cls) if each.name != "shard"}
+        if (baseline := known["baseline"]) is not None:
+            known["baseline"] = BaselineFile(baseline["path"], baseline["sha256"])
+        return cls(Shard(data["index"], data["of"]), **known)
 
 
 def most_errors(limit: float, n_runs: int, *, is_share: bool) -> int:

@@ -22,11 +22,10 @@ from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, 
 from pytest_osmosis.record.session_times import SessionTimes
 from pytest_osmosis.results import results
 from pytest_osmosis.results.cassette_use import CassetteUse
-from pytest_osmosis.results.judge_totals import PriceOf
 from pytest_osmosis.results.publish import MANY, published, published_head
 from pytest_osmosis.results.published_results import results_of
 from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results
-from pytest_osmosis.results.read_back import price_of
+from pytest_osmosis.results.read_back import price_of, price_of_judge
 from pytest_osmosis.results.results import EvalDescription, ModelResults, Results
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import Verdict
@@ -226,7 +225,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Repla
         else CassetteUse(manifest.cassette["mode"], manifest.cassette["path"]),
         price=_price(run, ModelTag.PRIMARY),
         row_digests=_digests_of(run, ended, found),
-        judge_price=_judge_price_of(run),
+        judge_price=price_of_judge(manifest.subject.extra, manifest.prices),
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
         n_planned=manifest.plan.n_runs,
         baseline=None
@@ -267,9 +266,3 @@ def cost_of(run: StoredEvalRun, published_results: PublishedResults | None, reco
 
 def _price(run: StoredEvalRun, model: ModelTag) -> Price | None:
     return price_of(run.manifest.prices.get(model))
-
-
-def _judge_price_of(run: StoredEvalRun) -> PriceOf:
-    """Return the price of the judge that the config names, if the manifest holds one."""
-    judge, price = run.manifest.subject.extra.get("judge", {}), price_of(run.manifest.prices.get("judge"))
-    return lambda use: price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None

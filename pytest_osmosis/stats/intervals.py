@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pytest_osmosis.stats.distributions import normal_quantile
 from pytest_osmosis.stats.random_weights import RowGroup, chance_at_most
@@ -28,6 +28,10 @@ class Interval(NamedTuple):
     """The name of the formula."""
     level: float = LEVEL
     """The share, 0.95 for every interval that is published."""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Interval:
+        return cls(*(data[name] for name in cls._fields))  # a later version may have more
 
 
 def gaffke(

@@ -7,9 +7,9 @@ chance that any difference between entries that are alike seems real stays below
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
 
 from pytest_osmosis import stats
 from pytest_osmosis.stats import ALPHA, Interval
@@ -23,29 +23,37 @@ LEAST_COMMON = 0.5
 class EntryDifference:
     """The pass rate of an entry minus that of the first one, each the mean over rows of the share of runs that passed.
 
-    If `paired`, both have measured the same `n_rows` rows, of which `better` rose and `worse` fell. Otherwise the entry
-    has measured `n_rows` and the first one `n_first_rows`. `n_left_out` counts rows that only one of them has, or that
-    were not measured. `p` is the two-sided chance, by `test`, of a difference at least as large between entries that
+    If `paired`, both have measured the same `rows`, of which `better` rose and `worse` fell. Otherwise the entry has
+    measured that many, and the first one `first_rows`. `left_out` counts rows that only one of them has, or that were
+    not measured. `p_value` is the two-sided chance, by `test`, of a difference at least as large between entries that
     are alike, and `p_adjusted` the same among all entries.
     """
 
     paired: bool
-    n_rows: int
-    n_first_rows: int
-    n_left_out: int
+    rows: int
+    first_rows: int
+    left_out: int
+    better: int
+    worse: int
     difference: float
     interval: Interval
-    p: float
+    p_value: float
     p_adjusted: float
     test: str
-    better: int = 0
-    worse: int = 0
 
     @property
     def meaning(self) -> Literal["better", "worse", "chance"]:
         if self.p_adjusted >= ALPHA:
             return "chance"
         return "better" if self.difference > 0 else "worse"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "interval": self.interval._asdict(), "meaning": self.meaning}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> EntryDifference:
+        known = {each.name: data[each.name] for each in fields(cls)}  # a later version may have more
+        return cls(**{**known, "interval": Interval.from_json(data["interval"])})
 
 
 def compared_with_first(
@@ -56,7 +64,7 @@ def compared_with_first(
     None for an entry without a measured row, and for one that is None because its rows must not be compared.
     """
     found = [None if first is None or rows is None else _difference(rows, first) for rows in others]
-    adjusted = iter(stats.holm([each.p for each in found if each is not None]))
+    adjusted = iter(stats.holm([each.p_value for each in found if each is not None]))
     return [None if each is None else replace(each, p_adjusted=next(adjusted)) for each in found]
 
 
@@ -64,7 +72,7 @@ def least_p(differences: Sequence[EntryDifference]) -> float | None:
     """Return the smallest corrected p that so few rows can give, None if one below `ALPHA` is possible."""
     if not differences or not all(each.paired for each in differences):
         return None
-    least = min(1.0, len(differences) * 2.0 ** (1 - max(each.n_rows for each in differences)))
+    least = min(1.0, len(differences) * 2.0 ** (1 - max(each.rows for each in differences)))
     return least if least >= ALPHA else None
 
 
@@ -79,8 +87,8 @@ def _difference(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDiffe
     paired = stats.compare([new for new, _ in measured], [old for _, old in measured])
     n_left_out = both.n_unmatched + len(pairs) - len(measured)
     return EntryDifference(
-        True, paired.n_rows, paired.n_rows, n_left_out, paired.difference, paired.interval, paired.p, paired.p,
-        paired.test, paired.better, paired.worse,
+        True, paired.n_rows, paired.n_rows, n_left_out, paired.better, paired.worse, paired.difference,
+        paired.interval, paired.p, paired.p, paired.test,
     )  # fmt: skip
 
 
@@ -91,8 +99,9 @@ def _of_other_rows(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDi
     found = stats.compare_unpaired(new, old)
     n_left_out = len(rows) + len(first) - len(new) - len(old)
     return EntryDifference(
-        False, found.n_new, found.n_old, n_left_out, found.difference, found.interval, found.p, found.p, found.test
-    )
+        False, found.n_new, found.n_old, n_left_out, 0, 0, found.difference, found.interval, found.p, found.p,
+        found.test,
+    )  # fmt: skip
 
 
 def _share(runs: Runs) -> float | None:

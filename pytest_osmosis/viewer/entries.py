@@ -44,5 +44,5 @@ def _finding(entry: EntryFigures) -> str:
 
 def _over(found: EntryDifference) -> str:
     if found.paired:
-        return f"over {plural(found.n_rows, 'row')}"
-    return f"over {plural(found.n_rows, 'row')} that are not the {plural(found.n_first_rows, 'row')} of the first"
+        return f"over {plural(found.rows, 'row')}"
+    return f"over {plural(found.rows, 'row')} that are not the {plural(found.first_rows, 'row')} of the first"

@@ -54,8 +54,8 @@ def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_tog
     assert [entry.name for entry in table.entries] == ["a", "b", "c"]
     for name, expected in zip("bc", paired, strict=True):
         found = difference(table, name)
-        assert (found.paired, found.n_rows, found.n_first_rows, found.n_left_out) == (True, 20, 20, 0)
-        assert (found.difference, found.interval, found.p) == (expected.difference, expected.interval, expected.p)
+        assert (found.paired, found.rows, found.first_rows, found.left_out) == (True, 20, 20, 0)
+        assert (found.difference, found.interval, found.p_value) == (expected.difference, expected.interval, expected.p)
         assert (found.better, found.worse, found.test) == (expected.better, expected.worse, expected.test)
     assert [found.p_adjusted for found in table.differences] == holm([each.p for each in paired])
     assert [found.meaning for found in table.differences] == ["better", "chance"]
@@ -67,7 +67,7 @@ def test_entries_with_other_rows_are_compared_unpaired_and_so_is_said() -> None:
 
     found, expected = difference(table, "b"), compare_unpaired([1.0] * 20, [1.0, 0.0] * 10)
     assert not found.paired
-    assert (found.n_rows, found.n_first_rows, found.p, found.interval) == (20, 20, expected.p, expected.interval)
+    assert (found.rows, found.first_rows, found.p_value, found.interval) == (20, 20, expected.p, expected.interval)
 
 
 @pytest.mark.parametrize(("n_common", "paired"), [(20, True), (10, True), (9, False)])
@@ -75,14 +75,14 @@ def test_rows_are_paired_if_at_least_half_of_them_are_the_same(n_common: int, pa
     found = difference(table_of({"a": FIRST, "b": results_of(scored([1.0] * 20, first=20 - n_common))}), "b")
 
     assert found.paired == paired
-    assert found.n_rows == (n_common if paired else 20)
-    assert found.n_left_out == (2 * (20 - n_common) if paired else 0)
+    assert found.rows == (n_common if paired else 20)
+    assert found.left_out == (2 * (20 - n_common) if paired else 0)
 
 
 def test_a_smaller_entry_is_compared_over_its_rows() -> None:
     found = difference(table_of({"a": FIRST, "b": results_of(scored([1.0] * 4))}), "b")
 
-    assert (found.paired, found.n_rows, found.n_left_out, found.difference) == (True, 4, 16, 0.5)
+    assert (found.paired, found.rows, found.left_out, found.difference) == (True, 4, 16, 0.5)
 
 
 def test_rows_that_one_side_did_not_measure_are_left_out() -> None:
@@ -90,7 +90,7 @@ def test_rows_that_one_side_did_not_measure_are_left_out() -> None:
 
     found = difference(table_of({"a": FIRST, "b": unmeasured}), "b")
 
-    assert (found.n_rows, found.n_left_out, found.difference) == (18, 2, 0.5)
+    assert (found.rows, found.left_out, found.difference) == (18, 2, 0.5)
 
 
 NOTHING = results_of([failed("provider", row) for row in range(20)], stopped="the code does not load")
@@ -115,7 +115,7 @@ def test_entries_that_cannot_be_compared_say_why() -> None:
         "b": None,
     }
     assert [entry.difference is not None for entry in table.entries] == [False, False, False, False, True]
-    assert (table.n_compared, difference(table, "b").p_adjusted) == (1, difference(table, "b").p)
+    assert (table.n_compared, difference(table, "b").p_adjusted) == (1, difference(table, "b").p_value)
     assert EntryPlace("unmeasured", table).figures.pass_rate is None
 
 
@@ -145,7 +145,7 @@ def test_a_stopped_entry_is_compared_over_the_rows_that_it_measured() -> None:
 
     found = difference(table_of({"a": FIRST, "b": stopped}), "b")
 
-    assert (found.n_rows, found.n_left_out, found.difference) == (10, 10, 0.5)
+    assert (found.rows, found.left_out, found.difference) == (10, 10, 0.5)
 
 
 def test_the_figures_are_those_of_each_entrys_own_results() -> None:

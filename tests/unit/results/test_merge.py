@@ -119,9 +119,9 @@ def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Resu
         baseline = ModelResults(whole.baseline.model, others, *summaries) if others else None
     facts = ShardFacts(
         shard=shard,
-        n_rows=len(rows),
-        n_planned_rows=len({record.run.row for record in whole.records}),
-        n_planned_runs=len(whole.records),
+        rows=len(rows),
+        planned_rows=len({record.run.row for record in whole.records}),
+        planned_runs=len(whole.records),
         whole=True,
         missing=None,
         decides=rules.decide,
@@ -369,7 +369,7 @@ def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_p
     one, two, three, four = (shard_of(measured, rules, Shard(number, 4)) for number in (1, 2, 3, 4))
     facts = [each.shard for each in (one, two, three, four) if each.shard is not None]
     two = replace(two, provenance={**two.provenance, "dataset_sha256": "e" * 64})
-    three = replace(three, shard=replace(facts[2], code={"agent.py": "2"}, n_planned_rows=99))
+    three = replace(three, shard=replace(facts[2], code={"agent.py": "2"}, planned_rows=99))
     one = replace(one, shard=replace(facts[0], code={"agent.py": "1"}))
 
     with pytest.raises(OsmosisError, match="SHA-256 of the dataset") as raised:
