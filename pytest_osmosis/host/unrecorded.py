@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from itertools import groupby
+import json
+from collections.abc import Collection
+from difflib import unified_diff
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from pytest_osmosis.cassettes.difference import difference
-from pytest_osmosis.cassettes.exchange import ROLLOUT, Body, Fingerprint, Run
+from pytest_osmosis.cassettes.exchange import ROLLOUT, Body, Fingerprint
 from pytest_osmosis.cassettes.reader import AskerAnswers, Stored
 from pytest_osmosis.errors import CassetteError, ModelError
+from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.safe import one_line
+from pytest_osmosis.text.safe import one_line, shortened
 
 if TYPE_CHECKING:
     from pytest_osmosis.host.exchanges import AskedRequest, AskerExchanges
@@ -19,7 +21,12 @@ if TYPE_CHECKING:
 RECORD_NEW = "--osmosis-record=new records what is missing"
 EDITED = "(the requests are equal, but the digest in the cassette is that of another one: it was edited by hand)"
 TOO_LONG = "(they differ in the middle of a text that is too long to be shown)"
-MOST_RANGES = 6
+LINE_CHARS = 100
+"""Longer lines of text are wrapped, so that a changed word does not show the whole paragraph twice."""
+MOST_TEXT_CHARS = 20_000
+"""A longer line of text is compared without its middle."""
+MOST_LINES = 60
+MOST_RUNS = 5
 
 
 def unrecorded(exchanges: AskerExchanges, asked: AskedRequest) -> ModelError:
@@ -35,7 +42,7 @@ def _why(exchanges: AskerExchanges, asked: AskedRequest) -> tuple[str, str]:
         runs = exchanges.store.runs
         if asker.run in runs:
             return f"it holds this run, but nothing that {whose} asked", ""
-        return f"it does not hold this run, but {_runs_in_words(runs)}", ""
+        return f"it does not hold this run, but {listed(sorted(runs), MOST_RUNS) or 'none'}", ""
     left = answers.left
     if not left:
         recorded = plural(answers.n, "request")
@@ -67,34 +74,19 @@ def _common(request: Body, asked: AskedRequest) -> int:
     return sum(a == b for a, b in zip(ours, theirs, strict=False))
 
 
-def _runs_in_words(runs: Collection[Run]) -> str:
-    """Return the runs of a cassette, as ranges of rows for each set of runs.
+def difference(recorded: Body, request: Body) -> list[str]:
+    """Return the lines of a unified diff of two requests as JSON; [] for equal ones.
 
-    >>> _runs_in_words({Run(row, run) for row in (0, 1, 2, 7) for run in (0, 1)} | {Run(9, 0)})
-    'run 0-1 of row 0-2 and 7, run 0 of row 9'
+    It is cut after `MOST_LINES` lines, and says how many are left out.
     """
-    if not runs:
-        return "no run"
-    of_row: dict[int, set[int]] = {}
-    for row, run, _ in runs:
-        of_row.setdefault(row, set()).add(run)
-    rows_of: dict[str, list[int]] = {}
-    for row, numbers in sorted(of_row.items()):
-        rows_of.setdefault(_ranges(numbers), []).append(row)
-    groups = [f"run {numbers} of row {_ranges(rows)}" for numbers, rows in rows_of.items()]
-    more = [f"{plural(len(groups) - MOST_RANGES, 'further group')}"] if len(groups) > MOST_RANGES else []
-    return ", ".join(groups[:MOST_RANGES] + more)
+    lines = list(unified_diff(_lines(recorded), _lines(request), "recorded", "asked now", lineterm=""))
+    if len(lines) <= MOST_LINES:
+        return lines
+    return [*lines[:MOST_LINES], f"[... {len(lines) - MOST_LINES:,} further lines left out ...]"]
 
 
-def _ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as ranges.
-
-    >>> _ranges([3, 0, 1, 2, 7])
-    '0-3 and 7'
-    """
-    ranges = []
-    for _, group in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
-        members = [number for _, number in group]
-        ranges.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
-    shown = ranges if len(ranges) <= MOST_RANGES else [*ranges[: MOST_RANGES - 1], "...", ranges[-1]]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+def _lines(request: Body) -> list[str]:
+    """Return a request as JSON, with the line breaks of its texts."""
+    text = json.dumps(request, indent=1, ensure_ascii=False, sort_keys=True).replace("\\n", "\n")
+    lines = (shortened(line, MOST_TEXT_CHARS) for line in text.split("\n"))
+    return [part for line in lines for part in wrap(line, LINE_CHARS, drop_whitespace=False) or [""]]

@@ -1,10 +1,10 @@
-"""Differences of requests, as people read them."""
+"""Differences of requests, as JSON."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pytest_osmosis.cassettes.difference import MOST_LINES, difference
+from pytest_osmosis.host.unrecorded import MOST_LINES, difference
 
 ADDS = {"name": "add", "description": "Add numbers.", "parameters": {"type": "object"}}
 ADD = {"type": "function", "function": ADDS}
@@ -34,26 +34,28 @@ def test_equal_requests_have_no_difference() -> None:
 def test_settings_and_tools_are_compared() -> None:
     other = {**ADD, "function": {**ADDS, "description": "Add two numbers."}}
     assert changes(request(), request(model="n", seed=3, sampling={"temperature": 0.7}, tools=[other])) == [
-        "-model: m",
-        "-temperature: 0.5",
-        "+model: n",
-        "+seed: 3",
-        "+temperature: 0.7",
-        "-  description: Add numbers.",
-        "+  description: Add two numbers.",
+        '- "model": "m",',
+        '+ "model": "n",',
+        '-  "temperature": 0.5',
+        '+  "temperature": 0.7',
+        '+ "seed": 3,',
+        '-    "description": "Add numbers.",',
+        '+    "description": "Add two numbers.",',
     ]
 
 
-def test_messages_are_compared_by_role_and_line() -> None:
+def test_messages_are_compared_line_by_line() -> None:
     system, user, assistant, tool = request()["messages"]
     call = {**CALL, "function": {"name": "add", "arguments": '{"a": 2}'}}
     changed = request(
         messages=[{**system, "content": "Be brief.\nBe kind."}, user, {**assistant, "tool_calls": [call]}, tool]
     )
     assert changes(request(), changed) == [
-        "+Be kind.",
-        '-calls add({"a": 1}) as call_1',
-        '+calls add({"a": 2}) as call_1',
+        '-   "content": "Be brief.",',
+        '+   "content": "Be brief.',
+        '+Be kind.",',
+        r"""-      "arguments": "{\"a\": 1}",""",
+        r"""+      "arguments": "{\"a\": 2}",""",
     ]
 
 
@@ -73,7 +75,7 @@ def test_a_long_difference_is_cut() -> None:
     after = request(messages=[{"role": "user", "content": "\n".join(f"b {n}" for n in range(500))}])
     lines = difference(before, after)
     assert len(lines) == MOST_LINES + 1
-    assert lines[-1] == "[... 946 further lines left out ...]"
+    assert lines[-1] == "[... 949 further lines left out ...]"
 
 
 def test_anything_can_be_compared() -> None:
