@@ -42,9 +42,6 @@ The commands work in a workspace or in any folder below it. `python -m pytest_os
 status is 0, 1 if the command failed, or 2 for a usage error.
 """
 
-WITHOUT_VARIABLE = ("update_baseline",)
-"""Options that no environment variable sets."""
-
 
 class Option(NamedTuple):
     """The arguments of one call of `addoption`, and the title of the group in `pytest --help`."""
@@ -101,7 +98,7 @@ def option_row(option: Option) -> tuple[str, ...]:
     name = flag.removeprefix("--osmosis-").replace("-", "_")
     table, key = _key_of(name)
     variable = f"PYTEST_OSMOSIS_{name.upper()}"
-    has_variable = (variable in overrides.VARIABLES and name not in WITHOUT_VARIABLE) or name == options.SET.name
+    has_variable = variable in overrides.VARIABLES or name == options.SET.name
     return (
         code(f"{flag}{value_of(option)}"),
         cell(option.settings["help"]),

@@ -8,7 +8,7 @@ config whose names are bare and lower case ([env] variables keep their case). `P
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -24,7 +24,7 @@ from pytest_osmosis.text.suggest import suggestion
 
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
-_NOT_IN_VARIABLES = ("env", "save-to-hf-hub")
+_NOT_IN_VARIABLES = ("env", "save-to-hf-hub", "fresh", "update-baseline")
 VARIABLES = {
     option.variable: option
     for option in (*options.OF_KEYS, *options.OF_SESSION)
@@ -41,8 +41,29 @@ _COMMAND_ONLY = {
     options.SOURCE.variable: f"cannot turn on requests to models (they cost money); pass {options.SOURCE.flag}=model "
     "on the command line",
     "PYTEST_OSMOSIS_SAVE_TO_HF_HUB": "cannot publish results; pass --osmosis-save-to-hf-hub on the command line",
+    options.FRESH.variable: f"cannot begin a run anew; pass {options.FRESH.flag} on the command line",
+    options.UPDATE_BASELINE.variable: f"cannot update a baseline; pass {options.UPDATE_BASELINE.flag} on the command "
+    "line",
 }
-_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+
+class OptionValue(NamedTuple):
+    """The value of an option as text, None if it was not set, and the option, variable or ini key that set it."""
+
+    text: str | None
+    origin: str
+
+    @property
+    def shown(self) -> str:
+        return self.origin if (self.text or "").lower() in _TRUE else f"{self.origin}={self.text}"
+
+
+def flag(value: OptionValue, problems: list[Problem]) -> bool:
+    text = (value.text or "").lower()
+    if text not in (*_TRUE, *_FALSE):
+        problems.append(Problem(value.origin, f"must be 1 or 0, got {toml(value.text)}"))
+    return text in _TRUE
 
 
 def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: list[Problem]) -> list[Override]:
@@ -158,10 +179,7 @@ def _option_variable(option: Option, value: str, problems: list[Problem]) -> Ite
         return
     typed: object = value
     if option.metavar is None:
-        if value.lower() not in (*_TRUE, *_FALSE):
-            problems.append(Problem(option.variable, f"must be 1 or 0, got {toml(value)}"))
-            return
-        typed = value.lower() in _TRUE
+        typed = flag(OptionValue(value, option.variable), problems)
     elif option.repeatable:
         lines = option.name in _LINES
         typed = list(filter(str.strip, value.splitlines())) if lines else value.replace(",", " ").split()

@@ -19,12 +19,11 @@ from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option, plans_setup
-from pytest_osmosis.plugin.command.overrides import read_overrides
+from pytest_osmosis.plugin.command.overrides import OptionValue, flag, read_overrides
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.files import why_not_writable
 
 SMOKE_ROWS = 5
-_TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 SHOW_FAILURES = 10
 _NOT_REPEATED = (
     "resume", "run", "retry-failed", "fresh", "shard", "output", "markdown", "html", "overwrite", "inline",
@@ -86,33 +85,31 @@ class SessionOptions(NamedTuple):
         return None if self.answers is None else self.answers.store
 
 
-class OptionValue(NamedTuple):
-    """The value of an option as text, None if it was not set, and the option, variable or ini key that set it."""
-
-    text: str | None
-    origin: str
-
-
 def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     """Return the options of this command. Raises `pytest.UsageError` with all problems."""
     problems: list[Problem] = []
     overrides = read_overrides(config, environ, problems)
-    values = {option.name: _value(config, environ, option) for option in options.OF_SESSION}
-    no_probe, dry_run, inline, overwrite = (
-        _flag(values[name], problems) for name in ("no-probe", "dry-run", "inline", "overwrite")
-    )
+    of_command = (*options.OF_SESSION, options.FROM, options.SOURCE)
+    values = {option.name: _value(config, environ, option) for option in of_command}
+    given = {
+        option.name: flag(values[option.name], problems) if option.metavar is None else bool(values[option.name].text)
+        for option in of_command
+    } | {"source": values["source"].text == "model"}
+    problems += _needs(given, values)
+    problems += _exclusions(given, values)
     max_in_flight: int | None = _number(values["max-in-flight"], integer(1), problems)
-    stop_when_decided = values["stop-when-decided"].origin if _flag(values["stop-when-decided"], problems) else None
-    rescore = _flag(values["rescore"], problems)
-    if rescore and not config.getoption(options.FROM.dest):
-        problems.append(Problem(values["rescore"].origin, f"needs {options.FROM.flag}: it scores stored rollouts"))
     usd: float | None = _number(values["confirm-above"], number(" of at least 0", lambda usd: usd >= 0), problems)
-    smoke = _smoke(values["smoke"], values["smoke-rows"], overrides, problems)
-    answers = _answers(values["replay"], values["cache"], overrides, problems)
-    update_baseline = _update_baseline(values["update-baseline"], smoke, stop_when_decided, answers, problems)
-    resume = _resume(config, values, problems)
-    problems += _resume_from_problems(config, values, resume)
-    shard = _shard(config, values, problems)
+    smoke_rows: int | None = _number(values["smoke-rows"], integer(1), problems)
+    if given["smoke"]:
+        problems += _smoke_problems(values["smoke"].origin, overrides)
+    answers = _answers(given, values, overrides, problems)
+    if given["update-baseline"] and answers is not None:
+        text = f"contradicts {answers.origin}: a baseline is measured, not repeated from recorded answers; {_LEAVE}"
+        problems.append(Problem(values["update-baseline"].origin, text))
+    name = values["run"].text
+    if name is not None and (why := why_no_name(name)) is not None:
+        problems.append(Problem(values["run"].origin, why))
+    shard = _shard(values["shard"], problems)
     markdown, html = (_file(config, values[name], problems) for name in ("markdown", "html"))
     show_failures = _show_failures(config, values["show-failures"], problems)
     if problems:
@@ -124,19 +121,21 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         output=values["output"].text,
         markdown=markdown,
         html=html,
-        probe=not no_probe,
+        probe=not given["no-probe"],
         max_in_flight=None if max_in_flight is None else InFlightLimit(max_in_flight, values["max-in-flight"].origin),
         confirm_above=usd,
-        stop_when_decided=stop_when_decided,
-        dry_run=dry_run or plans_setup(config),
+        stop_when_decided=values["stop-when-decided"].origin if given["stop-when-decided"] else None,
+        dry_run=given["dry-run"] or plans_setup(config),
         not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
-        inline=_inline(config, values["inline"].origin if inline else None),
-        resume=resume,
-        smoke=smoke,
+        inline=_inline(config, values["inline"].origin if given["inline"] else None),
+        resume=ResumeRequest(name, given["resume"], given["retry-failed"], given["fresh"])
+        if given["resume"] or name is not None
+        else None,
+        smoke=(smoke_rows or SMOKE_ROWS) if given["smoke"] else None,
         shard=shard,
-        update_baseline=update_baseline,
-        rescore=rescore,
-        overwrite=overwrite,
+        update_baseline=given["update-baseline"],
+        rescore=given["rescore"],
+        overwrite=given["overwrite"],
         show_failures=show_failures,
         answers=answers,
         resume_from=_path(config, values["resume-from"].text),
@@ -189,13 +188,6 @@ def _value(config: pytest.Config, environ: Mapping[str, str], option: Option) ->
     return OptionValue(None, option.flag)
 
 
-def _flag(value: OptionValue, problems: list[Problem]) -> bool:
-    text = (value.text or "").lower()
-    if text not in (*_TRUE, *_FALSE):
-        problems.append(Problem(value.origin, f"must be 1 or 0, got {toml(value.text)}"))
-    return text in _TRUE
-
-
 def _number(value: OptionValue, kind: ValueKind, problems: list[Problem]) -> Any:
     """Return the number that an option holds, None if it was not set or is not of this kind."""
     if value.text is None:
@@ -233,55 +225,78 @@ def _exit_status(value: str) -> int:
     return int(value)
 
 
-_SMOKE_CONFLICTS = {
-    OPTIONS["n"]: "leave out one of them",
-    OPTIONS["limit"]: "leave out one of them, or set the number of rows with --osmosis-smoke-rows=N",
+_LEAVE = "leave out one of them"
+_NEEDS = (
+    ("rescore", ("from",), f"{options.FROM.flag}: it scores stored rollouts"),
+    ("smoke-rows", ("smoke",), f"{options.SMOKE.flag}: it sets the rows of a smoke test"),
+    (
+        "retry-failed",
+        ("resume", "run"),
+        f"{options.RESUME.flag} or {options.RUN.flag}=NAME: it repeats runs that are stored",
+    ),
+    ("fresh", ("run",), f"{options.RUN.flag}=NAME, the run to begin anew"),
+)
+"""Options, those of which each needs one, and what a problem says of it."""
+_EXCLUDES = (
+    ("smoke", ("shard",), f": a smoke test has few rows; {_LEAVE}"),
+    ("stop-when-decided", ("shard",), f": a shard does not know the runs of the others; {_LEAVE}"),
+    (
+        "update-baseline",
+        ("shard",),
+        ": a baseline is a whole eval; make it of the merged results: pytest-osmosis merge FILES -o BASELINE",
+    ),
+    ("update-baseline", ("smoke", "stop-when-decided"), f": a baseline is a whole eval; {_LEAVE}"),
+    ("shard", ("source",), ": tests over rollouts have no shards; run these tests in a job of their own"),
+    ("fresh", ("resume", "retry-failed"), f": one begins anew, the other goes on; {_LEAVE}"),
+    ("resume", ("from",), f", which rolls nothing out; {_LEAVE}"),
+    ("run", ("from",), f", which rolls nothing out; {_LEAVE}"),
+    (
+        "resume-from",
+        ("resume", "fresh", "from", "smoke", "shard"),
+        f": it names the rollouts to go on with; {_LEAVE}",
+    ),
+)
+"""Options, those that each excludes, and why."""
+
+
+def _needs(given: Mapping[str, bool], values: Mapping[str, OptionValue]) -> Iterator[Problem]:
+    for name, others, what in _NEEDS:
+        if given[name] and not any(given[other] for other in others):
+            yield Problem(values[name].origin, f"needs {what}")
+
+
+def _exclusions(given: Mapping[str, bool], values: Mapping[str, OptionValue]) -> Iterator[Problem]:
+    for name, others, why in _EXCLUDES:
+        for other in others:
+            if given[name] and given[other]:
+                yield Problem(values[name].origin, f"contradicts {values[other].shown}{why}")
+
+
+_SMOKE_EXCLUDES = {
+    OPTIONS["n"]: _LEAVE,
+    OPTIONS["limit"]: f"{_LEAVE}, or set the number of rows with --osmosis-smoke-rows=N",
 }
 """Keys of the config that contradict a smoke test, and the fix."""
 
 
-def _smoke(smoke: OptionValue, rows: OptionValue, overrides: Iterable[Override], problems: list[Problem]) -> int | None:
-    """Return the number of rows of a smoke test. A smoke test in the command overrides variables that contradict it."""
-    n_rows: int | None = _number(rows, integer(1), problems)
-    if not _flag(smoke, problems):
-        if rows.text is not None:
-            problems.append(Problem(rows.origin, f"needs {options.SMOKE.flag}: it sets the rows of a smoke test"))
-        return None
-    levels = ("command",) if smoke.origin == options.SMOKE.flag else ("command", "environment")
+def _smoke_problems(origin: str, overrides: Iterable[Override]) -> Iterator[Problem]:
+    """Yield the overrides that contradict a smoke test. One in the command wins over variables."""
+    levels = ("command",) if origin == options.SMOKE.flag else ("command", "environment")
     for override in overrides:
-        fix = _SMOKE_CONFLICTS.get((override.table, override.key))
+        fix = _SMOKE_EXCLUDES.get((override.table, override.key))
         if fix is not None and override.level in levels:
-            text = f"contradicts {smoke.origin}, which runs each of the first rows once; {fix}"
-            problems.append(Problem(override.origin, text))
-    return SMOKE_ROWS if n_rows is None else n_rows
+            text = f"contradicts {origin}, which runs each of the first rows once; {fix}"
+            yield Problem(override.origin, text)
 
 
-_SHARD_CONFLICTS = {
-    "smoke": "a smoke test has few rows; leave out one of them",
-    "stop-when-decided": "a shard does not know the runs of the others; leave out one of them",
-    "update-baseline": "a baseline is a whole eval; make it of the merged results: "
-    "pytest-osmosis merge FILES -o BASELINE",
-}
-"""Options that contradict a shard, and why."""
-
-
-def _shard(config: pytest.Config, values: Mapping[str, OptionValue], problems: list[Problem]) -> Shard | None:
+def _shard(value: OptionValue, problems: list[Problem]) -> Shard | None:
     """Return the shard to which the session is limited, None without one."""
-    value = values["shard"]
     if value.text is None:
         return None
     parts = _SHARD.fullmatch(value.text.strip())
     shard = None if parts is None else Shard(int(parts[1]), int(parts[2]))
     if shard is None or not 1 <= shard.number <= shard.of <= MOST_SHARDS:
         text = f"must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most {MOST_SHARDS}), got {toml(value.text)}"
-        problems.append(Problem(value.origin, text))
-        return None
-    for name, why in _SHARD_CONFLICTS.items():
-        if (values[name].text or "").lower() in _TRUE:
-            problems.append(Problem(values[name].origin, f"contradicts {value.origin}={value.text}: {why}"))
-    if config.getoption(options.SOURCE.dest) == "model":
-        fix = "run these tests in a job of their own"
-        text = f"contradicts {options.SOURCE.flag}=model: tests over rollouts have no shards; {fix}"
         problems.append(Problem(value.origin, text))
     return shard
 
@@ -290,58 +305,18 @@ _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 MOST_SHARDS = 10_000
 
 
-def _resume(config: pytest.Config, values: Mapping[str, OptionValue], problems: list[Problem]) -> ResumeRequest | None:
-    """Return the request to go on with a run."""
-    resumes, retries, fresh = (_flag(values[name], problems) for name in ("resume", "retry-failed", "fresh"))
-    name = values["run"].text
-    if name is not None and (why := why_no_name(name)) is not None:
-        problems.append(Problem(values["run"].origin, why))
-    given = [each.flag for each, is_given in ((options.RESUME, resumes), (options.RUN, name is not None)) if is_given]
-    if retries and not given:
-        text = f"needs {options.RESUME.flag} or {options.RUN.flag}=NAME: it repeats runs that are stored"
-        problems.append(Problem(values["retry-failed"].origin, text))
-    if fresh and values["fresh"].origin != options.FRESH.flag:
-        text = f"cannot begin a run anew; pass {options.FRESH.flag} on the command line"
-        problems.append(Problem(values["fresh"].origin, text))
-    if fresh and name is None:
-        problems.append(Problem(values["fresh"].origin, f"needs {options.RUN.flag}=NAME, the run to begin anew"))
-    for other, is_given in ((options.RESUME, resumes), (options.RETRY_FAILED, retries)):
-        if fresh and is_given:
-            text = f"contradicts {other.flag}: one begins anew, the other goes on; leave out one of them"
-            problems.append(Problem(values["fresh"].origin, text))
-    if given and config.getoption(options.FROM.dest):
-        text = f"contradicts {options.FROM.flag}, which rolls nothing out; leave out one of them"
-        problems.append(Problem(given[0], text))
-    return ResumeRequest(name, resumes, retries, fresh) if given else None
-
-
-def _resume_from_problems(
-    config: pytest.Config, values: Mapping[str, OptionValue], resume: ResumeRequest | None
-) -> Iterator[Problem]:
-    """Yield the options that contradict `--osmosis-resume-from`, which names the rollouts to go on with."""
-    origin = values["resume-from"].origin
-    if values["resume-from"].text is None:
-        return
-    others = {
-        options.RESUME.flag: resume is not None and resume.only_resumes,
-        options.FRESH.flag: resume is not None and resume.fresh,
-        options.FROM.flag: bool(config.getoption(options.FROM.dest)),
-        options.SMOKE.flag: values["smoke"].text is not None,
-        options.SHARD.flag: values["shard"].text is not None,
-    }
-    for other in (flag for flag, is_given in others.items() if is_given):
-        yield Problem(origin, f"contradicts {other}: it names the rollouts to go on with; leave out one of them")
-
-
 def _answers(
-    replay: OptionValue, cache: OptionValue, overrides: Iterable[Override], problems: list[Problem]
+    given: Mapping[str, bool],
+    values: Mapping[str, OptionValue],
+    overrides: Iterable[Override],
+    problems: list[Problem],
 ) -> AnswersOption | None:
     """Return from where recorded answers are given again, None if the config decides.
 
     The command line wins over the environment. Two requests on one of them contradict each other.
     """
-    flags: Mapping[AnswerStore, OptionValue] = {"cassette": replay, "cache": cache}
-    stores = {value.origin: store for store, value in flags.items() if _flag(value, problems)}
+    flags: Mapping[str, AnswerStore] = {"replay": "cassette", "cache": "cache"}
+    stores = {values[name].origin: store for name, store in flags.items() if given[name]}
     levels: dict[str, str] = {origin: "command" if origin.startswith("--") else "environment" for origin in stores}
     recording = (each for each in overrides if (each.table, each.key) == _RECORD and each.value != "off")
     levels |= {each.origin: each.level for each in recording if each.level in ("command", "environment")}
@@ -354,24 +329,6 @@ def _answers(
 
 
 _RECORD = OPTIONS["record"]
-
-
-def _update_baseline(
-    value: OptionValue, smoke: int | None, decided: str | None, answers: AnswersOption | None, problems: list[Problem]
-) -> bool:
-    """True if results replace the baseline. Only the command may request it, and only for whole evals."""
-    if not _flag(value, problems):
-        return False
-    if value.origin != options.UPDATE_BASELINE.flag:
-        text = f"cannot update a baseline; pass {options.UPDATE_BASELINE.flag} on the command line"
-        problems.append(Problem(value.origin, text))
-    for other in filter(None, (options.SMOKE.flag if smoke is not None else None, decided)):
-        text = f"contradicts {other}: a baseline is a whole eval; leave out one of them"
-        problems.append(Problem(value.origin, text))
-    if answers is not None:
-        text = f"contradicts {answers.origin}: a baseline is measured, not repeated from recorded answers"
-        problems.append(Problem(value.origin, f"{text}; leave out one of them"))
-    return True
 
 
 def _inline(config: pytest.Config, origin: str | None) -> bool:
