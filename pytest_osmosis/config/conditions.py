@@ -33,7 +33,7 @@ FUNCTION = re.compile(r"reward|rubric|.*:.*", re.DOTALL)  # keys of [gate] that 
 PASS_AT = re.compile(r"pass_at_([1-9][0-9]{0,5})")
 PASS_HAT = re.compile(r"pass_hat_([1-9][0-9]{0,5})")
 _CONDITION = re.compile(r"(>=|<=|==|!=|[=<>])?\s*([^<>=!\s]+)")
-_RATIO = number(" between 0 and 1", lambda value: 0 <= value <= 1, minimum=0, maximum=1)
+_RATIO = number(" between 0 and 1", minimum=0, maximum=1)
 
 
 class _Bound(NamedTuple):
@@ -120,7 +120,7 @@ def gate_setting(text: str, origin: str) -> Setting | Problem:
     return Setting("gate", function or metric, (metric,) if function else (), bound.strip())
 
 
-def gate_settings(texts: Iterable[str], origin: str) -> Iterator[GateSetting | Problem]:
+def gate_settings(texts: Iterable[str], origin: str) -> Iterator[Setting | Problem]:
     """Parse the gates of one level. Several conditions on one metric are one setting; all of them are decided."""
     together: dict[tuple[str, ...], list[Setting]] = {}
     for text in dict.fromkeys(texts):
@@ -130,18 +130,11 @@ def gate_settings(texts: Iterable[str], origin: str) -> Iterator[GateSetting | P
         else:
             together.setdefault((parsed.key, *parsed.below), []).append(parsed)
     for settings in together.values():
-        first, values = settings[0], [setting.value for setting in settings]
+        first, values = settings[0], [str(setting.value) for setting in settings]
         if first.key == LOSS and len(values) > 1:
             yield Problem(origin, f"{LOSS} is given {len(values)} times ({', '.join(values)}); keep one")
         else:
-            yield GateSetting(first, values[0] if len(values) == 1 else list(map(typed_condition, values)))
-
-
-class GateSetting(NamedTuple):
-    """A typed gate. `value` is a text, or a list if several conditions are on its metric."""
-
-    setting: Setting
-    value: str | list[object]
+            yield first if len(values) == 1 else first._replace(value=list(map(typed_condition, values)))
 
 
 def typed_condition(text: str) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ class Document:
     path: Path
     label: str
     text: str
-    content: dict[str, Any]
-    lines: Lines
+    content: dict[str, Any] = field(compare=False)
+    lines: Lines = field(compare=False)
     prefix: tuple[str, ...] = ()
 
     def line(self, *keys: str) -> int:

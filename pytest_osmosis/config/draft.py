@@ -115,6 +115,11 @@ class Draft:
     def table(self, name: str) -> dict[str, Any]:
         return {key: value for (table, key), value in self.values.items() if table == name}
 
+    def merged(self, table: str, key: str) -> dict[str, Any]:
+        """Return the value of a key that is a table, with each key inside it from the highest level that sets it."""
+        values = (level.get((table, key), {}) for level in self._levels.values())
+        return {name: value for each in values for name, value in each.items()}
+
     def remarks(self, ignored: frozenset[TableKey] = frozenset()) -> Remarks:
         """Return remarks on the values from outside of the TOML that are in effect, except those of `ignored` keys."""
         overridden, preset = [], []

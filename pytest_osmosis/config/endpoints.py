@@ -7,7 +7,7 @@ requests would otherwise go to another server than the one that is meant.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.eval_kinds import headers, url, variable_name
 from pytest_osmosis.config.eval_tables import API_CLIENT_TYPES
 from pytest_osmosis.config.fields import Field, Table
-from pytest_osmosis.config.kinds import Unfit, ValueKind, choice, key_text, quoted_list, refuse, text, toml, type_text
+from pytest_osmosis.config.kinds import ValueKind, choice, key_text, quoted_list, refuse, text, toml, type_text
 from pytest_osmosis.config.readings import read_value, shown_value
 from pytest_osmosis.config.tables import EMPTY, ApiClientType
 from pytest_osmosis.config.workspace import is_folder
@@ -37,20 +37,6 @@ ALIASES: Mapping[str, str] = {
 REQUIRED = ("endpoint_id", "model", "url")
 
 
-def _variable() -> ValueKind:
-    """The name of a variable; a value that is none may be a key, and is not shown."""
-    kind = variable_name()
-
-    def read(value: Any) -> str:
-        try:
-            name: str = kind.read(value)
-        except Unfit:
-            raise refuse(f"must be {kind.expects}", got=type_text(value)) from None
-        return name
-
-    return ValueKind(kind.expects, read, kind.typed, kind.schema)
-
-
 def _address() -> ValueKind:
     """An address without a password, and without parts that would not stay in front of what is added to it."""
     kind = url()
@@ -62,7 +48,7 @@ def _address() -> ValueKind:
             raise refuse("must not contain a user name, a password, ? or #; name the variable of a key in key", got="")
         return address
 
-    return ValueKind(kind.expects, read, kind.typed, kind.schema)
+    return replace(kind, read=read)
 
 
 ENDPOINT = Table(
@@ -74,7 +60,7 @@ ENDPOINT = Table(
         Field("url", _address(), "URL of the server's API. Also: api_base_url.", required=True),
         Field(
             "key",
-            _variable(),
+            variable_name(got=type_text),  # what is none may be a key
             "Environment variable that contains the API key. Also: api_key_var. Without it no key is sent.",
             private=True,
         ),

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.entry_keys import (
-    HEADER_LINES,
     NAME,
     SAMPLING_ARGS,
     EntrySetting,
@@ -32,6 +31,7 @@ from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.fields import Field
 from pytest_osmosis.config.key_lines import Place
 from pytest_osmosis.config.kinds import toml, type_text
+from pytest_osmosis.config.prime_keys import HEADER_LINES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
@@ -139,29 +139,15 @@ def has_several(document: Document) -> bool:
 def read_entries(path: Path) -> SeveralEvals | None:
     """Return the entries of a config, None if it holds a single eval. Raises `ConfigError` if it cannot be read."""
     document = read_document(path)
-    return _expanded(_Text(document)) if has_several(document) else None
-
-
-class _Text:
-    """A document that equals others with the same path and text."""
-
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        self._key = (document.path, document.label, document.text)
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Text) and self._key == other._key
+    return _expanded(document) if has_several(document) else None
 
 
 @functools.lru_cache(maxsize=8)
-def _expanded(text: _Text) -> SeveralEvals:
-    expansion = _Expansion(text.document)
+def _expanded(document: Document) -> SeveralEvals:
+    expansion = _Expansion(document)
     entries = tuple(expansion.entries())
     problems = sorted(dict.fromkeys(expansion.problems), key=lambda pair: pair[0])
-    return SeveralEvals(text.document, entries, tuple(problem for _, problem in problems))
+    return SeveralEvals(document, entries, tuple(problem for _, problem in problems))
 
 
 class _SweptValue(NamedTuple):

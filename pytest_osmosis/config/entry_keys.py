@@ -15,13 +15,11 @@ from pytest_osmosis.config.key_lines import Place
 from pytest_osmosis.config.kinds import Unfit, key_text, toml
 from pytest_osmosis.config.named_keys import OPTIONS, dotted_keys
 from pytest_osmosis.config.origins import TableKey
-from pytest_osmosis.config.prime_keys import PRIME_KEYS, sampling_keys
+from pytest_osmosis.config.prime_keys import HEADER_LINES, PRIME_KEYS, sampling_keys
 from pytest_osmosis.text.suggest import closest, did_you_mean
 
 NAME = "name"
 SAMPLING_ARGS = "sampling_args"
-HEADER_LINES = ("header", "header_from_state")
-"""Lines that are added to a table of headers, whoever sets the two."""
 _OF_TABLES: Mapping[str, TableKey] = {
     **{option: key for option, key in OPTIONS.items() if option not in EVAL_TABLES or option == "agent"},
     **{field.name: (table.name, field.name) for table in (EXPERIMENT, EVALUATION, SCORING) for field in table.fields},
@@ -94,17 +92,12 @@ def settings_of(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
 
 
 def _prime_settings(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
-    prime = PRIME_KEYS[key]
-    path = (prime.table, prime.key)
     try:
-        converted = prime.converted(value)
+        settings = PRIME_KEYS[key].settings(value)
     except Unfit as unfit:
         fault = unfit.faults[0]
         raise KeyFault(at, fault.text if key in HEADER_LINES else fault.line(toml(value))) from None  # may be a secret
-    if key in HEADER_LINES:
-        yield from (EntrySetting((*path, name), line, f"{key}.{name}", at) for name, line in converted.items())
-    else:
-        yield EntrySetting(path, converted, key, at)
+    yield from (EntrySetting(path, item, ".".join((key, *path[2:])), at) for path, item in settings.items())
 
 
 def swept_settings(key: str, inner: tuple[str, ...], value: Any, at: Place) -> Iterator[EntrySetting]:

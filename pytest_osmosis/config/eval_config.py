@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.origins import Override, TableKey
 from pytest_osmosis.config.project import read_project
 from pytest_osmosis.config.ray_keys import with_absolute_files
-from pytest_osmosis.config.rules import check, gates_of, has_entrypoint, is_recorded, ray_options
+from pytest_osmosis.config.rules import PATHS_INSIDE, check, gates_of, has_entrypoint, is_recorded
 from pytest_osmosis.config.selection import SELECTING, selecting_keys, selection
 from pytest_osmosis.config.tables import (
     AgentTable,
@@ -196,14 +196,15 @@ def _accepted(draft: Draft, path: Path, workspace: Path, entry: str | None = Non
     """Check a draft, and return its config. Raises `RejectedConfig` if it has problems."""
     module = environment_of(draft, workspace)
     check(draft, workspace)
-    config = _build(draft, path, workspace)
+    config = config_of(draft, path, workspace)
     config = replace(config, environment_module=module, name=entry or config.name, entry=entry)
     if problems := draft.problems:
         raise RejectedConfig(problems, config, draft.faulty)
     return config
 
 
-def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
+def config_of(draft: Draft, path: Path, workspace: Path, sampling: Sampling | None = None) -> EvalConfig:
+    """Return the config that a draft holds. `sampling` stands for `[sampling]`, where that has other keys."""
     default = RowSelection(rows="all") if draft.document is None else RowSelection()
     unused = frozenset(SELECTING.values()) - selecting_keys(draft.levels)
     overridden, preset = draft.remarks(ignored=unused | _OF_CASSETTE)
@@ -212,36 +213,50 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         name=path.stem,
         workspace=workspace,
         experiment=Experiment(**{"model_path": _model_name(draft), **draft.table("experiment")}),
-        evaluation=Evaluation(**_without_selection(draft, "evaluation")),
+        evaluation=Evaluation(**_values(draft, "evaluation")),
         selection=selection(draft.levels, default),
         env=MappingProxyType(draft.table("env")),
-        secrets=draft.get("secrets", "required") or valid_secrets(draft.raw("secrets", "required")),
+        secrets=draft.get("secrets", "required") or _valid_secrets(draft.raw("secrets", "required")),
         model=_model(draft),
-        sampling=Sampling(**draft.table("sampling")),
+        sampling=sampling or Sampling(**draft.table("sampling")),
         scoring=Scoring(**draft.table("scoring")),
         judge=JudgeTable(**draft.table("judge")),
         agent=_agent(draft),
-        environment=EnvironmentTable(
-            **from_current_folder(draft, draft.table("environment"), "environment", "env_dir_path")
-        ),
+        environment=EnvironmentTable(**_values(draft, "environment")),
         own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
         names_model=not draft.is_default("experiment", "model_path"),
-        data=Data(**from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
-        execution=execution_of(draft, workspace),
+        data=Data(**_values(draft, "data")),
+        execution=_execution(draft, workspace),
         gates=gates_of(draft),
-        limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(rollout_bounds(draft))}),
+        limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(draft.merged("limits", "rollout"))}),
         baseline=_baseline(draft),
         prices=MappingProxyType(draft.table("prices")),
-        output=Output(
-            **from_current_folder(draft, draft.table("output"), "output", "dir", "results", "output_dir", "html")
-        ),
-        cassette=CassetteTable(**from_current_folder(draft, draft.table("cassette"), "cassette", "path")),
+        output=Output(**_values(draft, "output")),
+        cassette=CassetteTable(**_values(draft, "cassette")),
         dataset_line=draft.line_of(("data", "path"), ("experiment", "dataset"), ("environment", "env_id")),
         overridden=overridden,
         preset=preset,
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),
         text=draft.document.text if draft.document is not None else None,
     )
+
+
+_PATHS: Collection[TableKey] = (
+    *PATHS_INSIDE,
+    ("environment", "env_dir_path"),
+    ("data", "path"),
+    ("agent", "mcp"),
+)
+"""The keys with paths, which are relative to the current folder if they are typed."""
+
+
+def _values(draft: Draft, table: str) -> dict[str, Any]:
+    """Return the values of a table, without those that select rows, and with typed paths made absolute."""
+    return {
+        key: str(absolute(Path(value))) if (table, key) in _PATHS and draft.is_typed(table, key) else value
+        for key, value in draft.table(table).items()
+        if (table, key) not in SELECTING.values()
+    }
 
 
 def _model_name(draft: Draft) -> str:
@@ -251,7 +266,7 @@ def _model_name(draft: Draft) -> str:
 
 def _model(draft: Draft) -> ModelTable:
     """Return the server of the model. Headers of all levels are sent; of equal names the highest level's."""
-    values = from_current_folder(draft, draft.table("model"), "model", "endpoints_path")
+    values = _values(draft, "model")
     for key in ("headers", "headers_from_state"):
         if key in values:
             levels = [level.get(("model", key), {}) for level in draft.levels]
@@ -261,7 +276,7 @@ def _model(draft: Draft) -> ModelTable:
 
 def _agent(draft: Draft) -> AgentTable:
     """Return the agent: the built-in chat, if the config names no other code."""
-    values = from_current_folder(draft, draft.table("agent"), "agent", "mcp")
+    values = _values(draft, "agent")
     if is_environment(draft):
         values = {key: value for key, value in values.items() if key not in ("agent", "mcp")}
     elif not has_entrypoint(draft) and "mcp" not in values:
@@ -269,26 +284,14 @@ def _agent(draft: Draft) -> AgentTable:
     return AgentTable(**values, bounds_turns="max_turns" in values)
 
 
-def valid_secrets(given: object) -> tuple[str, ...]:
+def _valid_secrets(given: object) -> tuple[str, ...]:
     """Return the names in a list of secrets that is not valid as a whole."""
     names = given if isinstance(given, list) else []
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and re.fullmatch(SECRET_NAME, name)))
 
 
-def _without_selection(draft: Draft, table: str) -> dict[str, Any]:
-    return {key: value for key, value in draft.table(table).items() if (table, key) not in SELECTING.values()}
-
-
-def rollout_bounds(draft: Draft) -> dict[str, Any]:
-    """Return the bounds of each rollout, each from the highest level that sets it: no level lifts another's bounds."""
-    bounds: dict[str, Any] = {}
-    for level in draft.levels:
-        bounds = {**level.get(("limits", "rollout"), {}), **bounds}
-    return bounds
-
-
-def execution_of(draft: Draft, workspace: Path) -> Execution:
-    options = ray_options(draft)
+def _execution(draft: Draft, workspace: Path) -> Execution:
+    options = draft.merged("execution", "ray")
     if "runtime_env" in options:
         options["runtime_env"] = with_absolute_files(options["runtime_env"], workspace)
     return Execution(**draft.table("execution") | {"ray": RayOptions(**options)})
@@ -298,11 +301,5 @@ def _baseline(draft: Draft) -> Baseline:
     """Return the baseline of the highest level that sets one: a model, or results."""
     model, results = ("baseline", "model_path"), ("baseline", "results")
     first = next((level for level in draft.levels if model in level or results in level), {})
-    values = from_current_folder(draft, draft.table("baseline"), "baseline", "results")
+    values = _values(draft, "baseline")
     return Baseline(results=values["results"]) if results in first else Baseline(**{**values, "results": None})
-
-
-def from_current_folder(draft: Draft, values: Mapping[str, Any], table: str, *paths: str) -> dict[str, Any]:
-    """Return the values, with typed `paths` made absolute from the current folder."""
-    typed = [key for key in paths if key in values and draft.is_typed(table, key)]
-    return {**values, **{key: str(absolute(Path(values[key]))) for key in typed}}

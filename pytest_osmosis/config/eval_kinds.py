@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from pytest_osmosis.config.kinds import (
     faults_of,
     integer,
     name,
+    name_shown,
     number,
     record_of,
     refuse,
@@ -29,7 +31,6 @@ from pytest_osmosis.config.kinds import (
 from pytest_osmosis.config.tables import TokenPrices
 
 RESERVED_ENV_PREFIX = "_OSMOSIS_"
-_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 RESERVED_BODY_KEYS = ("messages", "model", "tools", "stream", "n")
 
 
@@ -68,25 +69,28 @@ def url() -> ValueKind:
     return string("an http:// or https:// URL with a host", fits)
 
 
-def variable_name() -> ValueKind:
-    return name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself")
+def variable_name(got: Callable[[str], str] = name_shown) -> ValueKind:
+    return name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself", got)
+
+
+def _header_name() -> ValueKind:
+    pattern = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+    return string("an HTTP header name", lambda value: bool(re.fullmatch(pattern, value)))
 
 
 def headers() -> ValueKind:
     """HTTP headers. Names are checked, and values are never shown."""
-    token = string("an HTTP header name", lambda value: bool(re.fullmatch(_HEADER_NAME, value)))
     value = string(
         "a string without line breaks",
         lambda value: not re.search(r"[\r\n\0]", value),
         got=lambda _: "one with a line break or a NUL",
     )
-    return table_of("a table of header names to strings", token, value)
+    return table_of("a table of header names to strings", _header_name(), value)
 
 
 def headers_from_state() -> ValueKind:
     """HTTP headers whose values come from the state of a rollout."""
-    token = string("an HTTP header name", lambda value: bool(re.fullmatch(_HEADER_NAME, value)))
-    return table_of("a table of header names to keys of the state", token, text())
+    return table_of("a table of header names to keys of the state", _header_name(), text())
 
 
 def any_flag() -> ValueKind:
@@ -98,21 +102,24 @@ def any_flag() -> ValueKind:
     return ValueKind("true or false", read, typed_toml, {"type": "boolean"})
 
 
-def json_table() -> ValueKind:
-    """A table of JSON values; as an option, written as JSON or as a TOML inline table."""
+def json_table(*reserved: str) -> ValueKind:
+    """A table of JSON values; as an option, written as JSON or as a TOML inline table. `reserved` keys do not fit."""
     expects = "a table of JSON values"
+    of_run = f"set by the run itself; leave it out (reserved: {', '.join(reserved)})"
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise refuse(f"must be {expects}")
-        faults = [
+        faults = [Fault(of_run, (key,), "") for key in reserved if key in value]
+        faults += [
             Fault("must be a JSON value", (key,), toml(item)) for key, item in value.items() if not _is_json(item)
         ]
         if faults:
             raise Unfit(faults)
         return value
 
-    return ValueKind(expects, read, _typed_json, {"type": "object"})
+    schema = {"propertyNames": {"not": {"enum": list(reserved)}}} if reserved else {}
+    return ValueKind(expects, read, _typed_json, {"type": "object", **schema})
 
 
 def _typed_json(text: str) -> object:
@@ -137,30 +144,15 @@ def stop() -> ValueKind:
 
 
 def extra_body() -> ValueKind:
-    expects = "a table of JSON values"
-    reserved = f"set by the run itself; leave it out (reserved: {', '.join(RESERVED_BODY_KEYS)})"
-
-    def read(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise refuse(f"must be {expects}")
-        faults = [Fault(reserved, (key,), "") for key in value if key in RESERVED_BODY_KEYS]
-        faults += [
-            Fault("must be a JSON value", (key,), toml(item)) for key, item in value.items() if not _is_json(item)
-        ]
-        if faults:
-            raise Unfit(faults)
-        return value
-
-    schema = {"type": "object", "propertyNames": {"not": {"enum": list(RESERVED_BODY_KEYS)}}}
-    return ValueKind(expects, read, typed_toml, schema)
+    return json_table(*RESERVED_BODY_KEYS)
 
 
 def above_0() -> ValueKind:
-    return number(" above 0", lambda value: value > 0, exclusiveMinimum=0)
+    return number(" above 0", exclusiveMinimum=0)
 
 
 def top_p() -> ValueKind:
-    return number(" above 0 and at most 1", lambda value: 0 < value <= 1, exclusiveMinimum=0, maximum=1)
+    return number(" above 0 and at most 1", exclusiveMinimum=0, maximum=1)
 
 
 def score_range() -> ValueKind:
@@ -185,11 +177,11 @@ MOST_SECONDS = 31_536_000.0
 
 def seconds() -> ValueKind:
     bounds = f" above 0 and at most {MOST_SECONDS:,.0f} (a year)"
-    return number(bounds, lambda value: 0 < value <= MOST_SECONDS, exclusiveMinimum=0, maximum=MOST_SECONDS)
+    return number(bounds, exclusiveMinimum=0, maximum=MOST_SECONDS)
 
 
 def at_least_0() -> ValueKind:
-    return number(" of at least 0", lambda value: value >= 0, minimum=0)
+    return number(" of at least 0", minimum=0)
 
 
 def rollout_bounds() -> ValueKind:
@@ -204,7 +196,7 @@ MOST_PRICE = 1_000_000.0
 
 def token_prices() -> ValueKind:
     """The prices of a model, kept as `TokenPrices`."""
-    price = number(f" from 0 to {MOST_PRICE:,.0f}", lambda usd: 0 <= usd <= MOST_PRICE, minimum=0, maximum=MOST_PRICE)
+    price = number(f" from 0 to {MOST_PRICE:,.0f}", minimum=0, maximum=MOST_PRICE)
     required = ("input", "output")
     names = tuple(field.name for field in fields(TokenPrices))
     optional = ", ".join(names[len(required) :])

@@ -7,6 +7,7 @@ descriptions become docs/reference/config.md. Rules between keys, and rules abou
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 from pytest_osmosis.config.conditions import (
     FUNCTION,
@@ -55,7 +56,7 @@ from pytest_osmosis.config.kinds import (
 )
 from pytest_osmosis.config.ray_keys import RAY_FIELDS
 from pytest_osmosis.config.selection import rows
-from pytest_osmosis.config.tables import EXAMPLE_MODEL, ROW_COLUMNS
+from pytest_osmosis.config.tables import EXAMPLE_MODEL, ROW_COLUMNS, ApiClientType, Client
 from pytest_osmosis.text.recorded import RECORDED
 
 EXPERIMENT = Table(
@@ -105,13 +106,18 @@ MOST_HOSTS = 512
 MOST_HOSTS_OF_CLUSTER = 10_000
 MOST_RETRIES = 1_000
 MOST_VOTES = 100
-CLIENTS = ("auto", "openai", "anthropic", "light", "litellm")
-API_CLIENT_TYPES = (
-    "openai_chat_completions",
-    "openai_responses",
-    "openai_completions",
-    "openai_chat_completions_token",
-    "anthropic_messages",
+CLIENTS: tuple[str, ...] = get_args(Client)
+API_CLIENT_TYPES: tuple[str, ...] = get_args(ApiClientType)
+_SERVER = (
+    Field("base_url", url(), "URL of that model's server, like http://localhost:8000/v1."),
+    Field("api_key_env", variable_name(), "Environment variable that contains that model's API key."),
+)
+_PATIENCE = (
+    Field("max_retries", integer(0, MOST_RETRIES), "How often one request is retried.", default=4),
+    Field("timeout_s", seconds(), "Time limit for one request, in seconds.", default=120.0),
+)
+_EXTRA_BODY = Field(
+    "extra_body", extra_body(), f"Other keys of the request body, except {', '.join(RESERVED_BODY_KEYS)}."
 )
 
 EVALUATION = Table(
@@ -227,8 +233,7 @@ MODEL = Table(
             "`provider` and is not retried.",
             default=64,
         ),
-        Field("max_retries", integer(0, MOST_RETRIES), "How often one request is retried.", default=4),
-        Field("timeout_s", seconds(), "Time limit for one request, in seconds.", default=120.0),
+        *_PATIENCE,
     ),
 )
 
@@ -241,7 +246,7 @@ SAMPLING = Table(
         Field("max_tokens", integer(1), "Most tokens in one answer."),
         Field("seed", integer(), "Base seed. The seed of each run is derived from it."),
         Field("stop", stop(), "Text at which an answer stops."),
-        Field("extra_body", extra_body(), f"Other keys of the request body, except {', '.join(RESERVED_BODY_KEYS)}."),
+        _EXTRA_BODY,
     ),
 )
 
@@ -288,8 +293,7 @@ JUDGE = Table(
     "The LLM judge that scores by [scoring] rubric. Limits and retries hold for `evaluate_rubric` in functions too.",
     (
         Field("model_path", text(), f'The model that judges, like "{EXAMPLE_MODEL}". Required by [scoring] rubric.'),
-        Field("base_url", url(), "URL of that model's server, like http://localhost:8000/v1."),
-        Field("api_key_env", variable_name(), "Environment variable that contains that model's API key."),
+        *_SERVER,
         Field("client", choice(*CLIENTS), "Client that sends the requests.", default="auto"),
         Field("votes", integer(1, MOST_VOTES), "Opinions on each run. The score is their mean.", default=1),
         Field(
@@ -308,9 +312,8 @@ JUDGE = Table(
         Field("system_prompt", text(), "Text before the judge's own instructions."),
         Field("temperature", at_least_0(), "Sampling temperature. Default: the model's own."),
         Field("max_tokens", integer(1), "Most tokens in one answer of the judge."),
-        Field("extra_body", extra_body(), f"Other keys of the request body, except {', '.join(RESERVED_BODY_KEYS)}."),
-        Field("max_retries", integer(0, MOST_RETRIES), "How often one request is retried.", default=4),
-        Field("timeout_s", seconds(), "Time limit for one request, in seconds.", default=120.0),
+        _EXTRA_BODY,
+        *_PATIENCE,
         Field("requests_per_minute", integer(1), "Most requests to judges per minute, retries included."),
         Field("tokens_per_minute", integer(1), "Most tokens of judges per minute, input and output together."),
     ),
@@ -549,8 +552,7 @@ BASELINE = Table(
             "A second model that is evaluated on the same rows. Cannot be used with results.",
             replaces=("baseline.results",),
         ),
-        Field("base_url", url(), "URL of that model's server, like http://localhost:8000/v1."),
-        Field("api_key_env", variable_name(), "Environment variable that contains that model's API key."),
+        *_SERVER,
         Field(
             "results",
             text(),

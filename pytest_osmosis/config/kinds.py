@@ -184,18 +184,20 @@ def _integer_or(word: str, meaning: Any, whole: ValueKind) -> ValueKind:
     return ValueKind(expects, read, typed_integer, {"anyOf": [whole.schema, {"const": word}]})
 
 
-def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **limits: float) -> ValueKind:
-    """A finite number that `fits`, kept as a float. A bool does not fit.
+def number(bounds: str = "", **limits: float) -> ValueKind:
+    """A finite number, kept as a float. A bool does not fit.
 
     `bounds` describes the bounds in words, and `limits` in terms of JSON Schema (`minimum`, `exclusiveMinimum`, ...).
     """
     expects = f"a finite number{bounds}"
+    low, high, above = (limits.get(each) for each in ("minimum", "maximum", "exclusiveMinimum"))
 
     def read(value: Any) -> float:
         with suppress(OverflowError):  # an integer that is too large for a float
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 result = float(value)
-                if math.isfinite(result) and fits(result):
+                is_within = (low is None or low <= result) and (high is None or result <= high)
+                if math.isfinite(result) and is_within and (above is None or above < result):
                     return result
         raise refuse(f"must be {expects}")
 
@@ -218,13 +220,13 @@ def text() -> ValueKind:
     return string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value)
 
 
-def _name_shown(value: str) -> str:
+def name_shown(value: str) -> str:
     """Return a name for messages. A string that looks like an API key (long, with digits) is not shown."""
     return f"a string of {len(value)} characters" if len(value) >= 20 and re.search("[0-9]", value) else toml(value)
 
 
-def name(pattern: str, expects: str) -> ValueKind:
-    return string(expects, lambda value: bool(re.fullmatch(pattern, value)), got=_name_shown)
+def name(pattern: str, expects: str, got: Callable[[str], str] = name_shown) -> ValueKind:
+    return string(expects, lambda value: bool(re.fullmatch(pattern, value)), got)
 
 
 def choice(*valid: str) -> ValueKind:

@@ -44,12 +44,15 @@ def unknown_option(name: str) -> str:
 
 
 class Setting(NamedTuple):
-    """The parts of `table.key=value`. `below` are the keys inside the value of `key`."""
+    """The parts of `table.key=value`. `below` are the keys inside the value of `key`.
+
+    `value` is a text, or a list for several conditions on the metric of a gate.
+    """
 
     table: str
     key: str
     below: tuple[str, ...]
-    value: str
+    value: object
 
     @property
     def path(self) -> str:

@@ -18,6 +18,8 @@ SAMPLING_KEYS = ("temperature", "top_p", "max_tokens", "seed", "stop")
 """The keys of `sampling_args` that `[sampling]` has too; all others go to `extra_body`."""
 
 
+HEADER_LINES = ("header", "header_from_state")
+"""Lines that are added to a table of headers, whoever sets the two."""
 _RENAMED = {"env_id": "env", "max_retries": "rollout-retries"}
 """Settings whose option has another name: `[model] max_retries` is about single requests."""
 
@@ -37,6 +39,13 @@ class PrimeKey(NamedTuple):
     def option(self) -> str:
         """The name of our option, without its prefix: "num-examples"."""
         return _RENAMED.get(self.name, self.name.replace("_", "-"))
+
+    def settings(self, value: Any) -> dict[tuple[str, ...], Any]:
+        """Return the values that a value of the setting gives to keys, and to keys inside of them. Raises `Unfit`."""
+        path, converted = (self.table, self.key), self.converted(value)
+        if self.name in HEADER_LINES:
+            return {(*path, name): text for name, text in converted.items()}
+        return {path: converted}
 
 
 def _all_if_minus_1(value: Any) -> int | Literal["all"]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pytest_osmosis.config.eval_kinds import at_least_0, json_table
@@ -26,8 +25,8 @@ from pytest_osmosis.config.kinds import (
     text,
     typed_toml,
 )
+from pytest_osmosis.config.tables import A_CPU
 
-A_CPU: Mapping[str, Any] = MappingProxyType({"num_cpus": 1})
 _ADDRESS = re.compile(r"[^\s/]+:[0-9]{1,5}")
 _OTHER_PLACES = {
     "env_vars": "put them in [env]: Ray would write them to its logs",

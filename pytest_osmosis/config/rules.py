@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.environment_rules import check_environment, is_environment
@@ -30,7 +29,7 @@ STATE_KEYS = ("row_index", "run_index", "example_id", "trajectory_id")
 FOR_ALL_JUDGES = ("max_retries", "requests_per_minute", "tokens_per_minute")
 """The keys of [judge] that functions which ask a judge themselves need too."""
 _MOST_LISTED = 10
-_PATHS_INSIDE = (
+PATHS_INSIDE = (
     *(("output", key) for key in ("dir", "results", "output_dir", "html")),
     ("baseline", "results"),
     ("cassette", "path"),
@@ -62,7 +61,7 @@ def check(draft: Draft, workspace: Path) -> None:
     _baseline(draft)
     _cassette(draft)
     _execution(draft, workspace)
-    for table, key in _PATHS_INSIDE:
+    for table, key in PATHS_INSIDE:
         _stays_inside(draft, workspace, table, key)
 
 
@@ -365,7 +364,7 @@ def _execution(draft: Draft, workspace: Path) -> None:
             text = f'must be at most {MOST_HOSTS} with engine = "local", one machine, got {hosts}'
             draft.fail("execution", "hosts", f"{text}; set it by --osmosis-hosts=N")
         return
-    options = ray_options(draft)
+    options = draft.merged("execution", "ray")
     is_uploaded = options.get("workspace") == "upload"
     if _is_of_a_commit(draft) and not is_uploaded and not _is_faulty(draft, "execution", "ray"):
         key = "branch" if draft.is_set("experiment", "branch") else "commit_sha"
@@ -387,14 +386,6 @@ def _execution(draft: Draft, workspace: Path) -> None:
 def _is_faulty(draft: Draft, table: str, key: str) -> bool:
     """Return True for a key that was set to a value that does not fit it."""
     return draft.is_set(table, key) and (table, key) not in draft.values
-
-
-def ray_options(draft: Draft) -> dict[str, Any]:
-    """Return [execution.ray]: each key from the highest level that sets it."""
-    options: dict[str, Any] = {}
-    for level in draft.levels:
-        options = {**level.get(("execution", "ray"), {}), **options}
-    return options
 
 
 def _stays_inside(draft: Draft, workspace: Path, table: str, key: str) -> None:

@@ -6,7 +6,7 @@ Values are validated before these objects are made (`eval_config`), so nothing i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.config.environment_module import EnvironmentModule
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
+A_CPU: Mapping[str, Any] = MappingProxyType({"num_cpus": 1})
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 CASSETTE_SUFFIX = ".jsonl"
 TEXT_SUFFIXES = (".md", ".txt")
@@ -67,6 +68,7 @@ class RowSelection:
     limit: int | Literal["all"] | None = None
 
 
+Client = Literal["auto", "openai", "anthropic", "light", "litellm"]
 ApiClientType = Literal[
     "openai_chat_completions",
     "openai_responses",
@@ -85,7 +87,7 @@ class ModelTable:
 
     base_url: str | None = None
     api_key_env: str | None = None
-    client: Literal["auto", "openai", "anthropic", "light", "litellm"] = "auto"
+    client: Client = "auto"
     headers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     max_retries: int = 4
     max_response_mb: int = 64
@@ -134,7 +136,7 @@ class JudgeTable:
     model_path: str | None = None
     base_url: str | None = None
     api_key_env: str | None = None
-    client: Literal["auto", "openai", "anthropic", "light", "litellm"] = "auto"
+    client: Client = "auto"
     votes: int = 1
     score_range: tuple[float, float] = (0.0, 1.0)
     sees: Literal["answer", "conversation"] = "answer"
@@ -215,19 +217,13 @@ class RayOptions:
     """
 
     address: str | None = None
-    resources: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({"num_cpus": 1}))
+    resources: Mapping[str, Any] = field(default_factory=lambda: A_CPU)
     workspace: Literal["shared", "upload"] = "shared"
     exclude: tuple[str, ...] = ()
     runtime_env: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "address": self.address,
-            "resources": _plain(self.resources),
-            "workspace": self.workspace,
-            "exclude": list(self.exclude),
-            "runtime_env": _plain(self.runtime_env),
-        }
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
 
 def _plain(value: Any) -> Any:

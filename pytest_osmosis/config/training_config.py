@@ -9,36 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.eval_config import (
-    ADVANCED_NOTE,
-    RejectedConfig,
-    execution_of,
-    from_current_folder,
-    rollout_bounds,
-    valid_secrets,
-)
+from pytest_osmosis.config.eval_config import ADVANCED_NOTE, RejectedConfig, config_of
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.origins import ConfigLevel, Override
 from pytest_osmosis.config.project import read_project
 from pytest_osmosis.config.rules import check_training
-from pytest_osmosis.config.tables import (
-    AgentTable,
-    Data,
-    EvalConfig,
-    Evaluation,
-    Experiment,
-    LimitsTable,
-    ModelTable,
-    Output,
-    RowSelection,
-    Sampling,
-    Training,
-)
+from pytest_osmosis.config.tables import EvalConfig, Evaluation, RowSelection, Sampling, Training
 from pytest_osmosis.config.training_tables import ONLY_EVALS, ONLY_TRAINING, PLATFORM_TABLES, TRAINING_TABLES
 from pytest_osmosis.config.workspace import in_configs, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
@@ -109,44 +89,21 @@ def _inapplicable(overrides: Sequence[Override]) -> Iterator[Problem]:
 
 
 def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:
-    training, sampling, experiment = (draft.table(name) for name in ("training", "sampling", "experiment"))
+    training, sampling = draft.table("training"), draft.table("sampling")
     timeouts = {key: training[key] for key in ("agent_workflow_timeout_s", "grader_timeout_s") if key in training}
-    overridden, preset = draft.remarks()
-    return EvalConfig(
-        path=document.path,
-        name=document.path.stem,
-        workspace=workspace,
-        experiment=Experiment(**{"model_path": "", **experiment}),
+    models = (level.get(("experiment", "model_path"), "") for level in reversed(list(draft.levels)))
+    of_rollouts = Sampling(
+        temperature=sampling.get("rollout_temperature"),
+        top_p=sampling.get("rollout_top_p"),
+        max_tokens=training.get("max_response_length"),
+    )
+    return replace(
+        config_of(draft, document.path, workspace, of_rollouts),
         evaluation=Evaluation(batch_size=training.get("rollout_batch_size", BATCH_SIZE), **timeouts),
         selection=RowSelection(rows="all"),
-        env=MappingProxyType(draft.table("env")),
-        secrets=draft.get("secrets", "required") or valid_secrets(draft.raw("secrets", "required")),
-        model=ModelTable(**draft.table("model")),
-        sampling=Sampling(
-            temperature=sampling.get("rollout_temperature"),
-            top_p=sampling.get("rollout_top_p"),
-            max_tokens=training.get("max_response_length"),
-        ),
-        agent=AgentTable(**draft.table("agent"), bounds_turns=draft.get("agent", "max_turns") is not None),
-        data=Data(**from_current_folder(draft, draft.table("data"), "data", "path")),
-        execution=execution_of(draft, workspace),
-        limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(rollout_bounds(draft))}),
-        prices=MappingProxyType(draft.table("prices")),
-        output=Output(**from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
-        dataset_line=draft.line_of(("data", "path"), ("experiment", "dataset")),
-        overridden=overridden,
-        preset=preset,
         notes=tuple(_notes(document)),
-        text=document.text,
         training=Training(
-            base_model=next(
-                (
-                    level["experiment", "model_path"]
-                    for level in reversed(list(draft.levels))
-                    if ("experiment", "model_path") in level
-                ),
-                "",
-            ),
+            base_model=next(filter(None, models), ""),
             max_prompt_length=training.get("max_prompt_length"),
             asks_model=draft.is_set("model", "base_url") or draft.is_typed("experiment", "model_path"),
         ),

@@ -76,7 +76,8 @@ def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: 
 def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
     for text in config.getoption(options.SET.dest):
         yield from _set(setting(text, options.SET.flag), options.SET.flag, "command", problems)
-    yield from _gates(config.getoption(options.GATE.dest), options.GATE.flag, "command", problems)
+    for gate in gate_settings(config.getoption(options.GATE.dest), options.GATE.flag):
+        yield from _set(gate, options.GATE.flag, "command", problems)
     given = {option: config.getoption(option.dest) for option in options.OF_KEYS}
     of_options = [
         override
@@ -102,24 +103,19 @@ def _of_option(
         shown = "" if option.name in _LINES else f", got {toml(value)}"  # headers can hold secrets
         problems.extend(Problem(origin, f"{fault.text}{shown}") for fault in error.faults)
         return
-    for (table, key, *below), item in settings:
+    for (table, key, *below), item in settings.items():
         yield Override(table, key, item, origin, tuple(below), level=level)
 
 
-def _prime_settings(option: Option, value: Any) -> list[tuple[tuple[str, ...], Any]]:
+def _prime_settings(option: Option, value: Any) -> dict[tuple[str, ...], Any]:
     """Return the keys that an option of `prime eval` sets, and their values. Raises `Unfit`."""
     if option.name == "sampling-args":
         sampling = sampling_keys(_json_object(value))
         body = sampling.pop("extra_body", {})
-        return [
-            *((("sampling", key), item) for key, item in sampling.items()),
-            *((("sampling", "extra_body", key), item) for key, item in body.items()),
-        ]
-    prime = PRIME_OPTIONS[option.name]
-    converted = prime.converted(_typed_table(value) if option.metavar == "JSON" else value)
-    if option.name in _LINES:
-        return [((prime.table, prime.key, name), text) for name, text in converted.items()]
-    return [((prime.table, prime.key), converted)]
+        return {("sampling", key): item for key, item in sampling.items()} | {
+            ("sampling", "extra_body", key): item for key, item in body.items()
+        }
+    return PRIME_OPTIONS[option.name].settings(_typed_table(value) if option.metavar == "JSON" else value)
 
 
 def _typed_table(text: str) -> object:
@@ -160,7 +156,8 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             for line in filter(str.strip, value.splitlines()):
                 yield from _set(setting(line, name), name, "environment", problems)
         elif name == options.GATE.variable:
-            yield from _gates(filter(str.strip, value.splitlines()), name, "environment", problems)
+            for gate in gate_settings(filter(str.strip, value.splitlines()), name):
+                yield from _set(gate, name, "environment", problems)
         elif name.startswith(f"{_SET}__"):
             yield from _set(_key_variable(name, value), "", "environment", problems)
         elif name in VARIABLES:
@@ -194,18 +191,6 @@ def _key_variable(name: str, value: str) -> Setting | Problem:
     table, key, *below = keys
     in_env = table.lower() == "env"
     return Setting(table.lower(), key if in_env else key.lower(), tuple(map(str.lower, below)), value)
-
-
-def _gates(
-    texts: Iterable[str], origin: str, level: Literal["command", "environment"], problems: list[Problem]
-) -> Iterator[Override]:
-    for parsed in gate_settings(texts, origin):
-        if isinstance(parsed, Problem):
-            problems.append(parsed)
-        else:
-            gate, value = parsed
-            where = f"{origin} {gate.path}"
-            yield Override(gate.table, gate.key, value, where, gate.below, as_toml=True, level=level)
 
 
 def _set(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
-from pytest_osmosis.config.conditions import GateSetting, gate_setting, gate_settings
+from pytest_osmosis.config.conditions import gate_setting, gate_settings
+from pytest_osmosis.config.named_keys import Setting
 from pytest_osmosis.config.tables import GateRule, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
 
@@ -86,7 +87,7 @@ def test_typed_gates_replace_single_gates_of_the_file(load_table: Load) -> None:
 def test_several_typed_conditions_on_one_metric_are_one_setting_with_all_of_them() -> None:
     texts = ["pass_rate >= 0.9", "pass_rate {min = 0.8, rule = 'lower'}", "pass_rate >= 0.9", "rewards:f mean >= 1"]
 
-    gates = [(gate.setting.path, gate.value) for gate in gate_settings(texts, "--x") if isinstance(gate, GateSetting)]
+    gates = [(gate.path, gate.value) for gate in gate_settings(texts, "--x") if isinstance(gate, Setting)]
 
     assert gates == [
         ("gate.pass_rate", [">= 0.9", {"min": 0.8, "rule": "lower"}]),
