@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import Document, read_document
@@ -62,16 +61,14 @@ _SUBJECTS = (
 class Entry:
     """One eval of a config with several: its `name`, and its `content` in the tables of an eval config.
 
-    `places` leads from a key of the content to the place in the file that set it, `home` is that of its block. `swept`
-    are the values of the sweep that made this entry, by the keys in its name (a private value's number in its place),
-    and `swept_keys` the keys that they set.
+    `places` leads from a key of the content to the place in the file that set it, `home` is that of its block.
+    `swept_keys` are the keys that the sweep set which made this entry.
     """
 
     name: str
     content: Mapping[str, Mapping[str, Any]]
     places: Mapping[tuple[str, ...], Place]
     home: Place
-    swept: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     swept_keys: frozenset[tuple[str, ...]] = frozenset()
 
     def document(self, file: Document) -> Document:
@@ -309,7 +306,7 @@ class _Expansion:
         _expand_name(content, name)
         _select_all(content)
         of_sweep = frozenset(each.path for each in layers[-1].settings) if len(layers) > 2 else frozenset()
-        yield Entry(name, content, places, home, swept, of_sweep)
+        yield Entry(name, content, places, home, of_sweep)
 
     def _name(
         self,

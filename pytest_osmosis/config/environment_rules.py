@@ -7,6 +7,7 @@ from typing import Literal
 
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentModule, Unfound, find_module
+from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.origins import Origin, TableKey
 from pytest_osmosis.config.workspace import inside
 from pytest_osmosis.errors import ConfigError
@@ -80,9 +81,14 @@ def _folder(draft: Draft, workspace: Path) -> Path | None:
     if draft.is_typed("environment", "env_dir_path"):
         return absolute(Path(path))
     if inside(workspace, path) is None:
-        draft.fail("environment", "env_dir_path", f'must be inside the workspace (symlinks resolved), got "{path}"')
+        draft.fail("environment", "env_dir_path", outside(path))
         return None
     return workspace / path
+
+
+def outside(path: str) -> str:
+    """Return the problem with a path that leads out of the workspace."""
+    return f"must be inside the workspace (symlinks resolved), got {toml(path)}"
 
 
 def check_environment(draft: Draft) -> None:

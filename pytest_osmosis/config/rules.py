@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.environment_rules import check_environment, is_environment
+from pytest_osmosis.config.environment_rules import check_environment, is_environment, outside
 from pytest_osmosis.config.eval_tables import MOST_HOSTS
 from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.ray_keys import requirements_files
@@ -61,8 +61,7 @@ def check(draft: Draft, workspace: Path) -> None:
     _baseline(draft)
     _cassette(draft)
     _execution(draft, workspace)
-    for table, key in PATHS_INSIDE:
-        _stays_inside(draft, workspace, table, key)
+    _files(draft, workspace)
 
 
 def check_training(draft: Draft, workspace: Path) -> None:
@@ -73,8 +72,7 @@ def check_training(draft: Draft, workspace: Path) -> None:
         _dataset(draft, workspace)
     _variables(draft)
     _execution(draft, workspace)
-    for key in ("dir", "results"):
-        _stays_inside(draft, workspace, "output", key)
+    _files(draft, workspace)
 
 
 def has_entrypoint(draft: Draft) -> bool:
@@ -150,7 +148,7 @@ def _mcp(draft: Draft, workspace: Path) -> None:
         text = "cannot be used with [experiment] rollout and entrypoint; keep one of them"
         draft.fail("agent", "mcp", f"{text} ([scoring] grader can name a Grader)")
     elif not draft.is_typed("agent", "mcp") and inside(workspace, path) is None:
-        draft.fail("agent", "mcp", f"must be inside the workspace (symlinks resolved), got {toml(path)}")
+        draft.fail("agent", "mcp", outside(path))
     elif _is_of_a_commit(draft):
         return
     elif not is_folder(folder):
@@ -256,7 +254,7 @@ def _check_text_file(draft: Draft, workspace: Path, table: str, key: str) -> Non
     if path is None:
         return
     if inside(workspace, str(path)) is None:
-        draft.fail(table, key, f"must be inside the workspace (symlinks resolved), got {toml(shown(path))}")
+        draft.fail(table, key, outside(shown(path)))
     elif (fault := fault_of(path)) is not None:
         looked_for = f" (looked for {shown(path)})" if fault.missing else ""
         text = "must be an existing file" if fault.missing else f"the file {fault}"
@@ -281,12 +279,8 @@ def text_file(workspace: Path, text: str) -> Path | None:
 
 
 def _has_scoring(draft: Draft) -> bool:
-    functions = draft.get("scoring", "eval_fns") or not _functions_are_valid(draft)
+    functions = draft.get("scoring", "eval_fns") or _is_faulty(draft, "scoring", "eval_fns")
     return bool(functions or draft.is_set("scoring", "grader") or draft.is_set("scoring", "rubric"))
-
-
-def _functions_are_valid(draft: Draft) -> bool:
-    return not draft.is_set("scoring", "eval_fns") or ("scoring", "eval_fns") in draft.values
 
 
 def _calibration(draft: Draft) -> None:
@@ -300,7 +294,7 @@ def _calibration(draft: Draft) -> None:
 
 
 def _score_names(draft: Draft) -> None:
-    if not _functions_are_valid(draft):
+    if _is_faulty(draft, "scoring", "eval_fns"):
         return
     names = _scores(draft)
     for key in ("thresholds", "score_ranges"):
@@ -314,7 +308,7 @@ def _score_names(draft: Draft) -> None:
 
 
 def _gates(draft: Draft) -> None:
-    functions_are_valid, names = _functions_are_valid(draft), _scores(draft)
+    functions_are_valid, names = not _is_faulty(draft, "scoring", "eval_fns"), _scores(draft)
     one_decides = len(names) == 1 or (draft.get("scoring", "decide") or "all") not in ("all", "any")
     n = draft.get("evaluation", "n") if draft.is_set("evaluation", "n") else 1
     for rule in gates_of(draft):
@@ -388,7 +382,8 @@ def _is_faulty(draft: Draft, table: str, key: str) -> bool:
     return draft.is_set(table, key) and (table, key) not in draft.values
 
 
-def _stays_inside(draft: Draft, workspace: Path, table: str, key: str) -> None:
-    path = draft.get(table, key)
-    if path is not None and not draft.is_typed(table, key) and inside(workspace, path) is None:
-        draft.fail(table, key, f"must be inside the workspace (symlinks resolved), got {toml(path)}")
+def _files(draft: Draft, workspace: Path) -> None:
+    for table, key in PATHS_INSIDE:
+        path = draft.get(table, key)
+        if path is not None and not draft.is_typed(table, key) and inside(workspace, path) is None:
+            draft.fail(table, key, outside(path))

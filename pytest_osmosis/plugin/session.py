@@ -35,7 +35,6 @@ from pytest_osmosis.plugin.eval_queue import EvalQueue, load_error
 from pytest_osmosis.plugin.hooks.caller import HookCaller
 from pytest_osmosis.plugin.items.collect import by_file, eval_items
 from pytest_osmosis.plugin.items.item import Answer
-from pytest_osmosis.plugin.items.last_failed import FailedTests
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, unit_key
 from pytest_osmosis.plugin.outcomes import Outcomes
@@ -87,18 +86,7 @@ class EvalSession:
         self.queue = EvalQueue(self.inline)
         self.runs = self.queue.runs
         self.outcomes = Outcomes()
-        self.failed_tests = FailedTests(config)
-        self.end = SessionEnd(
-            options,
-            self.outlet,
-            self.queue,
-            self.by_id,
-            self.hook_caller,
-            self.failed_tests,
-            self.kept_back,
-            self.selected,
-            self.not_loaded,
-        )
+        self.end = SessionEnd(self)
         self._naming = naming
         self._prestarted = prestarted
         self._environments = environments_of(config, prestarted)

@@ -18,9 +18,7 @@ class OtherPlugins:
         """Keep pytest-timeout away: rollouts have deadlines of their own, and items mostly wait for their turn."""
         return isinstance(item, EvalItem) or None
 
-    @pytest.hookimpl(optionalhook=True, tryfirst=True)
-    def pytest_timeout_cancel_timer(self, item: pytest.Item) -> bool | None:
-        return isinstance(item, EvalItem) or None
+    pytest_timeout_cancel_timer = pytest_timeout_set_timer
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

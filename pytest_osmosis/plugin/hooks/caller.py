@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import queue
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import pluggy
 import pytest
@@ -23,8 +23,6 @@ from pytest_osmosis.text.user_objects import described, error_in_words
 from pytest_osmosis.text.user_values import number_of
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import kind_of
-
-T = TypeVar("T")
 
 FINISHED, GATE, RESULTS = "pytest_osmosis_rollout_finished", "pytest_osmosis_gate", "pytest_osmosis_results"
 STATES = ("holds", "fails", "not measured")
@@ -77,8 +75,7 @@ class HookCaller:
     def gate_verdicts(self, eval_id: str, results: Results) -> list[Verdict]:
         """Return the verdicts of other plugins' gates; a gate that raises is not measured."""
         arguments = {"eval_id": eval_id, "results": results}
-        answers = self._call(eval_id, GATE, arguments, _verdicts, _unmeasured)
-        return [verdict for verdicts in answers for verdict in verdicts]
+        return self._call(eval_id, GATE, arguments)
 
     def call_results(self, eval_id: str, results: Results, path: Path) -> None:
         self._call(eval_id, RESULTS, {"eval_id": eval_id, "results": results, "path": path})
@@ -92,16 +89,10 @@ class HookCaller:
             firsts[error[:3]] = first._replace(times=first.times + 1)
         return list(firsts.values())
 
-    def _call(
-        self,
-        eval_id: str,
-        hook: str,
-        arguments: Mapping[str, object],
-        convert: Callable[[object], T] | None = None,
-        on_error: Callable[[HookError], T] | None = None,
-    ) -> list[T]:
-        """Call each plugin separately; return its converted answers, or `on_error` of the exception that it raises."""
-        answers = []
+    def _call(self, eval_id: str, hook: str, arguments: Mapping[str, object]) -> list[Verdict]:
+        """Call each plugin separately; return the verdicts of gates, also for a gate that raised."""
+        verdicts: list[Verdict] = []
+        is_gate = hook == GATE
         plugins = [implementation.plugin for implementation in _implementations(self._config, hook)]
         for plugin in reversed(plugins):
             others = [other for other in plugins if other is not plugin]
@@ -109,15 +100,16 @@ class HookCaller:
             try:
                 returned = call(config=self._config, **own_copy(arguments))
                 for answer in returned:
-                    _refuse_unexecuted(answer, may_yield=convert is not None)
-                answers += [convert(answer) for answer in returned] if convert is not None else []
+                    _refuse_unexecuted(answer, may_yield=is_gate)
+                verdicts += [each for answer in returned for each in _verdicts(answer)] if is_gate else []
             except BaseException as error:  # also of `pytest.skip`, `pytest.exit` and `sys.exit`
                 if issubclass(type(error), KeyboardInterrupt):
                     raise
                 failed = HookError(eval_id, hook, self._name(plugin), _line(error), _users_traceback(error))
                 self._errors.append(failed)
-                answers += [on_error(failed)] if on_error is not None else []
-        return answers
+                if is_gate:
+                    verdicts.append(Verdict(f"{GATE} of {failed.plugin}", "not measured", f"raised {failed.line}"))
+        return verdicts
 
     def _name(self, plugin: object) -> str:
         name = self._config.pluginmanager.get_name(plugin) or repr(plugin)
@@ -155,10 +147,6 @@ def _refuse_unexecuted(answer: object, *, may_yield: bool) -> None:
         raise TypeError("is async, and hooks are not awaited; define it with a plain def")
     if inspect.isgenerator(answer) and not may_yield:
         raise TypeError("contains yield, so calling it does nothing; remove the yield")
-
-
-def _unmeasured(error: HookError) -> list[Verdict]:
-    return [Verdict(f"{GATE} of {error.plugin}", "not measured", f"raised {error.line}")]
 
 
 def _line(error: BaseException) -> str:

@@ -30,7 +30,7 @@ def report(session: pytest.Session, eval_id: str, finished: FinishedEval, *, gat
     except Exception as error:  # a defect of ours: other evals have their reports
         findings = [("gates", "error", f"its gates could not be reported: {error_text(error)}")]
     for title, kind, text in findings:
-        _send(session, node_id(eval_id, title), finished.run.prepared.plan.path, kind, text)
+        _send(session, eval_id, title, kind, text, finished.run.prepared.plan.path)
 
 
 def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
@@ -64,14 +64,14 @@ def report_no_results(session: pytest.Session, eval_id: str, run: EvalRun, error
     """Report an eval whose results could not be made."""
     journal = shown(run.directory.journal)
     text = f"no results: {error_text(error)}\nthe journal {journal} holds what ran"
-    _send(session, node_id(eval_id, "results"), run.prepared.plan.path, "error", text)
+    _send(session, eval_id, "results", "error", text, run.prepared.plan.path)
 
 
 def report_not_loaded(session: pytest.Session, eval_id: str, error: NotLoaded) -> None:
     """Report an eval whose environment does not load, so that nobody knows its tests."""
     text = "\n".join(problem.text for problem in error.problems)
     if not session.config.option.collectonly:
-        _send(session, node_id(eval_id, "environment"), eval_id.rpartition("::")[0], "error", f"not measured: {text}")
+        _send(session, eval_id, "environment", "error", f"not measured: {text}")
 
 
 def unrecorded_lines(finished: FinishedEval) -> str:
@@ -89,13 +89,12 @@ MOST_LISTED = 3
 
 def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> None:
     for error in errors:
-        file = error.eval_id.rpartition("::")[0]
-        _send(session, node_id(error.eval_id, f"hook {error.hook}"), file, "error", str(error))
+        _send(session, error.eval_id, f"hook {error.hook}", "error", str(error))
 
 
-def report_unwritten(session: pytest.Session, eval_id: str, title: str, text: str) -> None:
-    """Report a file of the session that could not be written."""
-    _send(session, node_id(eval_id, title), eval_id.rpartition("::")[0], "error", text)
+def report_no_markdown(session: pytest.Session, eval_id: str, text: str) -> None:
+    """Report that the summary of the session could not be written."""
+    _send(session, eval_id, "markdown", "error", text)
 
 
 def _kind(verdict: Verdict, gated: bool) -> Kind:
@@ -134,14 +133,13 @@ def report_unit(
 
 def report_crash(session: pytest.Session, nodeid: str, text: str) -> None:
     """Report that xdist gave up because its workers kept dying: Python tests may not have run."""
-    file = nodeid.rpartition("::")[0]
-    _send(session, node_id(eval_id_of(nodeid), "workers"), file, "error", f"a worker died at {nodeid}; {text}")
+    _send(session, eval_id_of(nodeid), "workers", "error", f"a worker died at {nodeid}; {text}")
 
 
-def _send(session: pytest.Session, nodeid: str, path: str, kind: Kind, text: str) -> None:
+def _send(session: pytest.Session, eval_id: str, title: str, kind: Kind, text: str, path: str = "") -> None:
     """Report a test that has no item in the way pytest reports any other."""
     session.testscollected += 1
-    for report in _reports(nodeid, path, kind, text):
+    for report in _reports(node_id(eval_id, title), path or eval_id.rpartition("::")[0], kind, text):
         session.config.hook.pytest_runtest_logreport(report=report)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,16 +22,12 @@ class Answer(NamedTuple):
     gated: bool
 
 
+MARK = pytest.mark.osmosis
+"""The mark that all items share."""
 SWEPT = frozenset("~=")
 """The characters around swept values in names of evals."""
 
 Fetch = Callable[[UnitKey], Answer]
-
-
-@cache
-def _mark(name: str) -> pytest.MarkDecorator:
-    """Return the mark that all items share."""
-    return getattr(pytest.mark, name)  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=64)
@@ -54,7 +50,7 @@ class EvalItem(pytest.Item):
         self.answer: Answer | None = None
         self._fetch = fetch
         self._hooks = hooks
-        self.add_marker(_mark("osmosis"))
+        self.add_marker(MARK)
         if not SWEPT.isdisjoint(plan.name):
             self.extra_keyword_matches.add(_keyword(plan.name))
 

@@ -101,11 +101,16 @@ def _brief_preflight(prepared: Prepared, size: str) -> str:
 
 def _stored(prepared: Prepared) -> list[str]:
     source = prepared.source
-    if not isinstance(source, ResumeSource):
-        return []
-    return [
-        f"resumes {source.run.directory.name}: {count(source.n_to_roll_out([*prepared.collected.every_run()]))} left"
-    ]
+    return [f"resumes {source.run.directory.name}: {_left(prepared)}"] if isinstance(source, ResumeSource) else []
+
+
+def _left(prepared: Prepared) -> str:
+    return f"{count(prepared.source.n_to_roll_out([*prepared.collected.every_run()]))} left"
+
+
+def _taken(prepared: Prepared) -> str:
+    runs = [*prepared.collected.every_run()]
+    return f"{count(len(runs) - prepared.source.n_to_roll_out(runs))} of {plural(len(runs), 'rollout')}"
 
 
 def _models(prepared: Prepared) -> list[str]:
@@ -161,9 +166,21 @@ def test_eval_lines(evals: EvalSession) -> list[str]:
 
 def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None) -> Iterator[str]:
     """Yield the lines of one eval; `size` replaces "rows x runs"."""
-    if prepared.config.training is not None:
-        yield from _preflight_lines(prepared, prepared.config.training)
-        return
+    config = prepared.config
+    if config.training is not None:
+        yield from _preflight_lines(prepared, config.training)
+    else:
+        yield from _own_lines(prepared, evals, size)
+    if overridden := _overridden(config):
+        yield f"  overridden: {', '.join(overridden)}"
+    if config.preset:
+        yield f"  preset: {', '.join(config.preset)}"
+    for note in (*_notes(prepared), *_secret_notes(prepared)):
+        yield f"  note: {note}"
+
+
+def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iterator[str]:
+    """Yield the lines that preflights do not have."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     source = prepared.source
@@ -193,12 +210,6 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     if config.text is None and prepared.environment is None:
         scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
         yield f"  agent: {_agent(config)}, scored by {', '.join(scorers)}"
-    if overridden := _overridden(config):
-        yield f"  overridden: {', '.join(overridden)}"
-    if config.preset:
-        yield f"  preset: {', '.join(config.preset)}"
-    for note in (*_notes(prepared), *_secret_notes(prepared)):
-        yield f"  note: {note}"
 
 
 def _rows_lines(prepared: Prepared) -> Iterator[str]:
@@ -246,16 +257,15 @@ def _preflight_lines(prepared: Prepared, training: Training) -> Iterator[str]:
         yield f"  model: {model}; sampling: {sampling_text(config, prepared.target)}"
         in_flight = count(min(config.in_flight, plan.n_rollouts))
         yield f"  slice: {_rows_and_runs(plan)}, {in_flight} in flight, scores do not decide"
-        if (bounds := rollout_bounds_text(config)) is not None:
-            yield f"  limit: {bounds}"
-        for limit in rate_limit_texts(config, plan.n_rollouts, prepared.last):
+        yield from _limit_lines(prepared)
+
+
+def _limit_lines(prepared: Prepared) -> Iterator[str]:
+    if (bounds := rollout_bounds_text(prepared.config)) is not None:
+        yield f"  limit: {bounds}"
+    if not prepared.replays:
+        for limit in rate_limit_texts(prepared.config, prepared.collected.n_rollouts, prepared.last):
             yield f"  limit: {limit}"
-    if config.overridden:
-        yield f"  overridden: {', '.join(config.overridden)}"
-    if config.preset:
-        yield f"  preset: {', '.join(config.preset)}"
-    for note in (*_notes(prepared), *_secret_notes(prepared)):
-        yield f"  note: {note}"
 
 
 def _notes(prepared: Prepared) -> list[str]:
@@ -286,10 +296,7 @@ def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> 
     yield f"  {size or whole}, {in_flight}"
     yield from _shard_lines(prepared)
     yield from number_of_tests(plan)
-    if (bounds := rollout_bounds_text(config)) is not None:
-        yield f"  limit: {bounds}"
-    for limit in rate_limit_texts(config, plan.n_rollouts, prepared.last) if not prepared.replays else ():
-        yield f"  limit: {limit}"
+    yield from _limit_lines(prepared)
     if prepared.smoke is not None:
         yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
     if prepared.last is not None:
@@ -318,10 +325,7 @@ SPENT = ("max_tokens", "max_cost_usd", "max_duration_s")
 def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
     """Yield the name of a run that has one, and how much of it is stored."""
     if isinstance(source, ImportedRollouts):
-        runs = [*prepared.collected.every_run()]
-        n_left = source.n_to_roll_out(runs)
-        taken = f"{count(len(runs) - n_left)} of {plural(len(runs), 'rollout')}"
-        yield f"  from {source.facts['folder']}: {taken}, {count(n_left)} left"
+        yield f"  from {source.facts['folder']}: {_taken(prepared)}, {_left(prepared)}"
     if not isinstance(source, ResumeSource):
         if source.name is not None:
             archives = (
@@ -329,9 +333,7 @@ def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
             )
             yield f"  run: {source.name}{archives}"
         return
-    runs = [*prepared.collected.every_run()]
-    n_left = source.n_to_roll_out(runs)
-    stored = f"{count(len(runs) - n_left)} of {plural(len(runs), 'rollout')} stored, {count(n_left)} left"
+    stored = f"{_taken(prepared)} stored, {_left(prepared)}"
     yield f"  resumes {source.run.directory.name}, begun {moment(source.run.manifest.started_at)}: {stored}"
     yield f"  spent before: {spent_before(prepared, source)}"
     if n_lost := source.resumption.progress.ledger.most_lost:

@@ -162,10 +162,9 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
         write_line(terminal, str(error))
     if verbosity < 0:
         _write_lines(terminal, _quiet_lines(finished, verbosity, columns))
-        _write_lines(terminal, evals.end.html.problems)
     else:
         _print_sections(terminal, finished, columns, evals.end, verbose=verbosity > 0)
-        _write_lines(terminal, evals.end.html.problems)
+    _write_lines(terminal, evals.end.html.problems)
 
 
 def _unselected_lines(n_tests: Mapping[str, int]) -> Iterator[str]:
