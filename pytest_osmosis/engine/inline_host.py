@@ -280,7 +280,6 @@ class InlineHost:
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
             models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in self._clients.items()}
-            self._endpoint.connect(models, self.emit)
             self._core = HostCore(
                 setup, self._code, models, self._endpoint, self._limits, monitor, self, store, self._raised
             )

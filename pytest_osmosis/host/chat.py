@@ -3,46 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
-from pytest_osmosis.host.clients import Clients
-from pytest_osmosis.host.deadline import Deadline, StallTime, brief_deadlines
-from pytest_osmosis.host.exchanges import (
-    AskedModel,
-    AskedRequest,
-    AskerExchanges,
-    HostExchanges,
-    StoreTotals,
-    report_at_once,
-)
+from pytest_osmosis.host.clients import Clients, DeniableModel, StandbyModel, clients_of
+from pytest_osmosis.host.deadline import Deadline, StallTime
+from pytest_osmosis.host.exchanges import AskedModel, AskedRequest, HostExchanges, StoreTotals
 from pytest_osmosis.host.limits import HostLimits
-from pytest_osmosis.host.permits import PermitClient
-from pytest_osmosis.host.protocol import Emit, EventSink, Key, Setup
-from pytest_osmosis.host.sender import Sender
-from pytest_osmosis.host.slots import RolloutSlot
-from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.host.protocol import EventSink, Key, Setup
+from pytest_osmosis.host.sender import Gateway, Sender, SentRequest
+from pytest_osmosis.host.slots import RolloutSlot, StandbySlot
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
 from pytest_osmosis.models.headers import state_headers
+from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.replicas import USES, ReplicaUse
-from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.header_names import merged_headers
-
-if TYPE_CHECKING:
-    from pytest_osmosis.host.standby_gateway import StandbyGateway
 
 OTHER_LOOP = (
     "ctx.chat must be awaited in its rollout's event loop; from a thread: asyncio.run_coroutine_threadsafe("
     "ctx.chat(...), loop).result(), where loop is asyncio.get_running_loop() of the rollout"
 )
-
-SendTurn = Callable[[int, AskedRequest | None], Awaitable[ChatReply]]
-"""Sends the request that is a turn of its rollout."""
 
 REFUSED_AGAIN_S = 0.05
 """The wait before a rollout is refused once more: its agent may be a loop that passes over every error."""
@@ -107,59 +93,53 @@ class RequestTotals:
             raise ModelError(text, status=outage.status, systemic=outage.systemic, details=outage.details)
 
 
-class ModelGateway:
-    """Sends the requests of all rollouts of a host."""
+class ModelGateway(Gateway):
+    """Sends the requests of all rollouts of a host.
+
+    `clients` are those of its loop. The standby's, whose keys are in `environ`, are made when it is first needed.
+    """
 
     def __init__(
         self,
         setup: Setup,
-        clients: Clients,
+        clients: Mapping[str, DeniableModel],
+        environ: Mapping[str, str],
         limits: HostLimits,
         stalls: StallTime,
         events: EventSink,
         store: HostExchanges | None = None,
     ) -> None:
+        super().__init__(setup, stalls, events, store, self._hold)
         self.limits = limits
-        self.events = events
-        self.sender = Sender(
-            PermitClient(events.emit) if setup.permits else None,
-            setup.target["max_retries"],
-            brief_deadlines(stalls),
-            self._hold,
-            events.emit,
-        )
-        self._store = store
+        self.setup = setup
         self._models = {tag: AskedModel.of(target) for tag, target in setup.targets.items()}
-        self._state_headers: Mapping[ModelTag, Mapping[str, str]] = {
-            tag: target.get("headers_from_state", {}) for tag, target in setup.targets.items()
-        }
-        self.clients = clients
-        self.bounds = setup.bounds
-        self.timeout_s = setup.target["timeout_s"]
+        self._environ = environ
+        self._clients = clients
+        self._standby_clients: Clients = {}
 
     def _hold(self, wait_s: float) -> None:
         self.limits.hold(wait_s)
         self.events.emit({"ev": "throttled", "wait_s": wait_s})
 
-    def state_headers(self, tag: ModelTag) -> Mapping[str, str]:
-        """Return the headers from the state of a rollout, and their keys in it."""
-        return self._state_headers[tag]
+    def client(self, chat: RolloutChat, sender: Sender) -> Model:
+        """Return the client of a rollout's model, in the loop of `sender`."""
+        tag, loop = chat.key.run.model, chat.deadline.loop
+        if sender is self.here:
+            return self._clients[tag]
+        if not self._standby_clients:
+            own = clients_of(self.setup, self._environ)
+            self._standby_clients = {tag: StandbyModel(own[tag], each, loop) for tag, each in self._clients.items()}
+        return self._standby_clients[tag]
 
-    def exchanges(self, key: Key) -> RolloutExchanges | None:
-        """Return the exchanges of a rollout, None if they are neither kept nor looked up."""
-        if self._store is None:
-            return None
-        return RolloutExchanges(self._store.of(key, ROLLOUT, self.events.redacted), self._models[key.run.model])
+    def asks(self, key: Key) -> Callable[[ChatRequest], AskedRequest] | None:
+        """Return what takes the requests of a rollout, None if its exchanges are neither kept nor looked up."""
+        exchanges = self.exchanges(key, ROLLOUT)
+        return None if exchanges is None else partial(exchanges.asks, model=self._models[key.run.model])
 
-
-class RolloutExchanges(NamedTuple):
-    """The exchanges of a rollout, all with the same model."""
-
-    exchanges: AskerExchanges
-    model: AskedModel
-
-    def asks(self, request: ChatRequest) -> AskedRequest:
-        return self.exchanges.asks(request, self.model)
+    async def close(self) -> None:
+        """Close the clients of the standby, in their own loop."""
+        for client in self._standby_clients.values():
+            await OWN_LOOP.wait_for(client.close())
 
 
 class RolloutChat:
@@ -180,7 +160,7 @@ class RolloutChat:
         self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
         self.totals = RequestTotals()
         self._gateway = gateway
-        self._exchanges = gateway.exchanges(key)
+        self._asks = gateway.asks(key)
         self._items: dict[str, Any] = {}
         """The items of answers that only OpenAI's Responses can represent, by the id of their first tool call."""
         self._reasoned: list[Message] = []
@@ -192,42 +172,45 @@ class RolloutChat:
             raise RuntimeError(OTHER_LOOP)
         if self.slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        request = self._with_items(self._with_headers(request))
-        return await self._counted(request, partial(self._send, request), report_at_once(self._gateway.events))
+        return await self._send(request, self._gateway.here, self.slot)
 
-    async def send_in_standby(self, request: ChatRequest, standby: StandbyGateway) -> ChatReply:
+    async def send_in_standby(self, request: ChatRequest) -> ChatReply:
         """Send a request from the standby's thread, while code holds the loop of the rollout."""
+        gateway = self._gateway
+        self.totals.held_for += 1
+        try:
+            return await self._send(request, gateway.standby, StandbySlot(gateway.standby_requests, self.deadline))
+        finally:
+            self.totals.held_for -= self.deadline.remaining_s() > 0
+
+    async def _send(self, request: ChatRequest, sender: Sender, slot: RolloutSlot | StandbySlot) -> ChatReply:
+        """Return the reply to the next turn, within the bounds, and count it.
+
+        A request that is answered from a store waits too, but for no permit.
+        """
         request = self._with_items(self._with_headers(request))
-
-        async def sent(_turn: int, asked: AskedRequest | None) -> ChatReply:
-            self.totals.held_for += 1
-            try:
-                if asked is not None and not asked.is_sent:
-                    return await asked.answer()
-                return await standby.send(self.key, request, self.deadline, self.totals.count_retry)
-            finally:
-                self.totals.held_for -= self.deadline.remaining_s() > 0
-
-        return await self._counted(request, sent, self._gateway.events.emit_from_thread)
-
-    async def _counted(self, request: ChatRequest, send: SendTurn, emit: Emit) -> ChatReply:
-        """Return the reply that `send` gets for the next turn, within the bounds, and count it."""
         with self._counting:
             self.totals.asked += 1
             turn = self.totals.asked
         await self._stay_within_bounds(turn)
         if self._reasoned and self._forgets(request):
-            emit({"ev": "reasoning_lost"})
+            sender.report({"ev": "reasoning_lost"})
+        asked = None if self._asks is None else self._asks(request)
+
+        async def answered() -> ChatReply:
+            gateway, is_sent = self._gateway, asked is None or asked.is_sent
+            async with SentRequest(sender, slot, self.key, request, self.totals.count_retry, sent=is_sent) as sent:
+                await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
+                if asked is not None and not is_sent:
+                    return await asked.answer()
+                timeout_s = gateway.setup.target["timeout_s"]
+                return await sent.reply(gateway.client(self, sender), timeout_s, self.deadline)
+
         with self._counting:
             self.totals.open += 1
-        asked: AskedRequest | None = None
         counting = USES.set(self.totals.replicas)
         try:
-            if self._exchanges is None:
-                reply = await send(turn, None)
-            else:
-                asked = self._exchanges.asks(request)
-                reply = await asked.exchanged(partial(send, turn, asked), emit)
+            reply = await (answered() if asked is None else asked.exchanged(answered, sender.report))
         except ModelError as error:
             if error.boundary == "provider":
                 self.totals.outage = error
@@ -272,26 +255,14 @@ class RolloutChat:
 
     def _with_headers(self, request: ChatRequest) -> ChatRequest:
         """Return a request with the headers whose values are in the state of every rollout; its own ones stay."""
-        wanted = self._gateway.state_headers(self.key.run.model)
+        wanted = self._gateway.setup.targets[self.key.run.model].get("headers_from_state", {})
         headers = state_headers(wanted, self.state)
         return replace(request, headers=merged_headers(headers, request.headers)) if headers else request
-
-    async def _send(self, request: ChatRequest, turn: int, asked: AskedRequest | None) -> ChatReply:
-        """Send a request once it may be sent. One that is answered from a store waits too, but for no permit."""
-        gateway, is_sent = self._gateway, asked is None or asked.is_sent
-        async with gateway.sender.begun(self.slot, self.key, request, is_sent=is_sent) as in_flight:
-            await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
-            if asked is not None and not is_sent:
-                return await asked.answer()
-            model, on_retry = gateway.clients[self.key.run.model], self.totals.count_retry
-            return await gateway.sender.send(
-                model, request, in_flight, self.key, gateway.timeout_s, self.deadline, on_retry
-            )
 
     async def _stay_within_bounds(self, turn: int) -> None:
         """Raise `BoundError` if a request must not begin. An agent that asks on and on must not hold the event loop."""
         try:
-            self._gateway.bounds.check(turn, self.totals, self.key.run.model)
+            self._gateway.setup.bounds.check(turn, self.totals, self.key.run.model)
         except (BoundError, ModelError) as error:
             refused_before = self.totals.bound is not None
             if isinstance(error, BoundError):

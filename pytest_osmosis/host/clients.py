@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Callable, Mapping
 
@@ -78,6 +79,21 @@ class DeniableModel:
 
     async def close(self) -> None:
         await self._model.close()
+
+
+class StandbyModel(DeniableModel):
+    """A model's client in `OWN_LOOP`, while code holds the loop of its client in the `host`. A denial holds in both."""
+
+    def __init__(self, own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop) -> None:
+        def on_denied(error: str) -> None:
+            loop.call_soon_threadsafe(host.deny, error)
+
+        super().__init__(own, on_denied)
+        self._host = host
+
+    def raise_if_denied(self) -> None:
+        self._host.raise_if_denied()
+        super().raise_if_denied()
 
 
 async def probed(clients: Clients, tag: str) -> ProbedEvent:

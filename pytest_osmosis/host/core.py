@@ -25,7 +25,7 @@ from pytest_osmosis.environments.state import STATE
 from pytest_osmosis.host import output
 from pytest_osmosis.host.artifacts import NO_FILES, ArtifactSender, Stamps
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
-from pytest_osmosis.host.clients import Clients
+from pytest_osmosis.host.clients import DeniableModel
 from pytest_osmosis.host.deadline import Deadline, running_task
 from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
@@ -36,6 +36,7 @@ from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
 from pytest_osmosis.host.protocol import (
+    JUDGE,
     EventSink,
     Key,
     RunRequest,
@@ -83,7 +84,7 @@ class HostCore:
         self,
         setup: Setup,
         code: UserCode,
-        clients: Clients,
+        clients: Mapping[str, DeniableModel],
         endpoint: HostEndpoint,
         limits: HostLimits,
         monitor: LoopMonitor,
@@ -99,10 +100,10 @@ class HostCore:
         self._emit = events.emit
         self._on_error = on_error
         self._flush = events.flush
-        self._gateway = ModelGateway(setup, clients, limits, monitor.stalls, events, store)
+        self._gateway = ModelGateway(setup, clients, endpoint.environ, limits, monitor.stalls, events, store)
         self._endpoint = endpoint
         self._clients = clients
-        self._judges: JudgeGateway | None = None
+        self._judges = JudgeGateway(setup, limits, monitor.stalls, events, store)
         self._events = events
         self._store = store
         self._pid = os.getpid()
@@ -210,7 +211,7 @@ class HostCore:
             yield
             return
         slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, running.deadline)
-        token = REQUESTS.set(ScoringRequests(self._judge_gateway(), key, name, slot, running.deadline))
+        token = REQUESTS.set(ScoringRequests(self._judges, key, name, slot, running.deadline))
         try:
             yield
         finally:
@@ -293,9 +294,9 @@ class HostCore:
                 return call()
 
     async def close(self) -> None:
-        """Close the clients of judges that functions needed, and what an environment holds."""
-        if self._judges is not None:
-            await self._judges.close()
+        """Close the clients of judges that functions needed, those of the standby, and what an environment holds."""
+        await self._gateway.close()
+        await self._judges.close()
         if self._code.environment is not None:
             await self._code.environment.close()
 
@@ -341,14 +342,15 @@ class HostCore:
         begun = perf_counter()
         running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s))
         slot.clock = running.deadline
-        judges = ScoringRequests(self._judge_gateway(), key, name, slot, running.deadline)
+        judges = ScoringRequests(self._judges, key, name, slot, running.deadline)
         token = REQUESTS.set(judges)
         try:
             async with running.deadline:
                 rubric = self._code.rubric if name == RUBRIC else None
                 rewards: Sequence[Reward | BaseException]
                 if rubric is not None:
-                    rewards = [await rubric.score(runs[0], partial(judges.send_to_configured, rubric.model))]
+                    ask = partial(judges.send, rubric.model, client=self._clients[JUDGE])
+                    rewards = [await rubric.score(runs[0], ask)]
                 else:
                     with self._user_code(running):
                         rewards = await self._rewards(name, runs, running)
@@ -377,12 +379,6 @@ class HostCore:
         if failure.boundary != "reward":
             scoring_error["boundary"] = failure.boundary
         return scoring_error
-
-    def _judge_gateway(self) -> JudgeGateway:
-        if self._judges is None:
-            stalls = self._monitor.stalls
-            self._judges = JudgeGateway(self._setup, self._clients, self._limits, stalls, self._events, self._store)
-        return self._judges
 
     async def _rewards(
         self, name: str, runs: Sequence[ScoringFields], running: MonitoredCode

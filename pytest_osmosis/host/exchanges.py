@@ -125,13 +125,9 @@ class HostExchanges:
         """The runs of which there are exchanges."""
         return self.reader.runs()
 
-    def of(self, key: Key, name: str, redact: Redact) -> AskerExchanges:
-        """Return the exchanges of a rollout, or of one call of the function `name`."""
-        return AskerExchanges(self, key, name, redact)
-
 
 class AskerExchanges:
-    """The exchanges of one rollout, or of one call of a function. May be used from any thread."""
+    """The exchanges of one rollout, or of one call of the function `name`. May be used from any thread."""
 
     def __init__(self, store: HostExchanges, key: Key, name: str, redact: Redact) -> None:
         self.store = store

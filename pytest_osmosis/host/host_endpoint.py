@@ -18,10 +18,8 @@ from pytest_osmosis.endpoint.rollouts import CURRENT, EndpointRollout
 from pytest_osmosis.endpoint.standby import begins_turn
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.chat import RolloutChat
-from pytest_osmosis.host.clients import DeniableModel
 from pytest_osmosis.host.permits import ANSWER_LIMITS
-from pytest_osmosis.host.protocol import Emit, Setup
-from pytest_osmosis.host.standby_gateway import StandbyGateway
+from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.rollouts.context import ChatContext, ModelAccess, keep_conversation
 
@@ -38,11 +36,10 @@ class HostEndpoint:
 
     def __init__(self, setup: Setup, environ: Mapping[str, str]) -> None:
         self.setup = setup
-        self._environ = dict(environ)
+        self.environ = dict(environ)
         self._server: Endpoint | None = None
         self._making = threading.Lock()  # protects _server and _loop: agents ask for their address in any thread
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._standby: StandbyGateway | None = None
         self._variables: Mapping[str, str | None] = {}
 
     @property
@@ -52,7 +49,7 @@ class HostEndpoint:
 
     def set_variables(self, *, hooks: bool = True) -> None:
         """Prepare the environment of user code, before it loads; with `hooks`, the HTTP clients of this process too."""
-        self._variables = environment.direct(LOOPBACK, self._environ)
+        self._variables = environment.direct(LOOPBACK, self.environ)
         if self.is_shared:
             server = self.server
             self._variables = {**self._variables, **environment.variables(server.share())}
@@ -66,11 +63,7 @@ class HostEndpoint:
         """Return a context in which the environment is as it was before `set_variables`."""
         if not self._variables:
             return nullcontext()
-        return environment.applied({name: self._environ.get(name) for name in self._variables})
-
-    def connect(self, models: Mapping[str, DeniableModel], emit: Emit) -> None:
-        """Connect the standby: `models` learn of denials, and `emit` takes events from any thread."""
-        self._standby = StandbyGateway(self.setup, self._environ, models, emit)
+        return environment.applied({name: self.environ.get(name) for name in self._variables})
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let requests be served by `loop`, which runs the rollouts."""
@@ -92,14 +85,7 @@ class HostEndpoint:
                 self._server = server
             return self._server
 
-    @property
-    def standby(self) -> StandbyGateway:
-        assert self._standby is not None
-        return self._standby
-
     async def close(self) -> None:
-        if self._standby is not None:
-            await self._standby.close()
         if self._server is not None:
             await self._server.close()
 
@@ -158,8 +144,7 @@ class RolloutEndpoint:
         loop = self._chat.deadline.loop
         if await begins_turn(loop):
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._send(request), loop))
-        sent = self._chat.send_in_standby(self._completed(request), self._host.standby)
-        return self._kept(request, await self._noting_failure(sent))
+        return self._kept(request, await self._noting_failure(self._chat.send_in_standby(self._completed(request))))
 
     async def _noting_failure(self, sent: Awaitable[ChatReply]) -> ChatReply:
         """Return the reply. It makes up for a failure that its sender knew of, and for none that happened meanwhile."""

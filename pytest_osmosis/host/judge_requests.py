@@ -7,27 +7,23 @@ Most are sent on the host's event loop. Code that blocks it, and code in another
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import NamedTuple
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.clients import Clients
-from pytest_osmosis.host.deadline import Deadline, StallTime, brief_deadlines
-from pytest_osmosis.host.exchanges import AskedModel, AskedRequest, HostExchanges, StoreTotals, report_at_once
+from pytest_osmosis.host.deadline import Deadline, StallTime
+from pytest_osmosis.host.exchanges import AskedModel, HostExchanges, StoreTotals
 from pytest_osmosis.host.limits import HostLimits
-from pytest_osmosis.host.permits import PermitClient
-from pytest_osmosis.host.protocol import JUDGE, Emit, EventSink, Key, Setup
-from pytest_osmosis.host.sender import Sender
-from pytest_osmosis.host.slots import ResizableSemaphore, RolloutSlot, StandbySlot
+from pytest_osmosis.host.protocol import EventSink, Key, Setup
+from pytest_osmosis.host.sender import Gateway, SentRequest
+from pytest_osmosis.host.slots import RolloutSlot, StandbySlot
 from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.record.events import JudgeFields
 
-GetClient = Callable[[], Awaitable[Model]]
 OVER = "the function that asks its judge has ended already"
 
 
@@ -106,36 +102,16 @@ def _judge_fields(model: str, base_url: str | None, totals: CountedRequests) -> 
     return fields
 
 
-class JudgeGateway:
+class JudgeGateway(Gateway):
     """Sends the requests of all scorings of a host. Keys that user code passes are hidden from its `events`."""
 
     def __init__(
-        self,
-        setup: Setup,
-        clients: Clients,
-        limits: HostLimits,
-        stalls: StallTime,
-        events: EventSink,
-        store: HostExchanges | None = None,
+        self, setup: Setup, limits: HostLimits, stalls: StallTime, events: EventSink, store: HostExchanges | None
     ) -> None:
-        self.events = events
-        self.store = store
-        self.loop = asyncio.get_running_loop()
-        permits = PermitClient(events.emit_from_thread, of_judges=True) if setup.judge_permits else None
-        within = brief_deadlines(stalls)
-        sender = Sender(permits, setup.judge_retries, within, limits.hold_judges, events.emit)
-        self.here = Lane(sender, report_at_once(events), JudgeClients())
-        sender = Sender(permits, setup.judge_retries, asyncio.timeout)
-        self.standby = Lane(sender, events.emit_from_thread, JudgeClients())
-        self.standby_requests = ResizableSemaphore(setup.limit)
-        self._configured = clients.get(JUDGE)
+        super().__init__(setup, stalls, events, store, limits.hold_judges, of_judges=True)
+        self.clients = JudgeClients()
+        self.standby_clients = JudgeClients()
         self._hidden: set[str] = set()
-
-    @property
-    def configured(self) -> Model:
-        """The client of the config's judge."""
-        assert self._configured is not None, "only a config with a rubric has a judge"
-        return self._configured
 
     def hide_key(self, judge: JudgeModel) -> None:
         """Let no event hold the key that a function passes."""
@@ -145,17 +121,9 @@ class JudgeGateway:
 
     async def close(self) -> None:
         """Close the clients that functions needed."""
-        await self.here.clients.close()
-        if self.standby.clients.any_made:
-            await OWN_LOOP.wait_for(self.standby.clients.close())
-
-
-class Lane(NamedTuple):
-    """One of the event loops that send requests to judges. Exchanges are told by `report`."""
-
-    sender: Sender
-    report: Emit
-    clients: JudgeClients
+        await self.clients.close()
+        if self.standby_clients.any_made:
+            await OWN_LOOP.wait_for(self.standby_clients.close())
 
 
 class ScoringRequests:
@@ -171,8 +139,7 @@ class ScoringRequests:
         self._slot = slot
         self._deadline = deadline
         self._over = False
-        store = gateway.store
-        self._exchanges = None if store is None else store.of(key, name, gateway.events.redacted)
+        self._exchanges = gateway.exchanges(key, name)
 
     @property
     def needs_keys(self) -> bool:
@@ -183,70 +150,43 @@ class ScoringRequests:
         """Refuse further requests."""
         self._over = True
 
-    async def send(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
+    async def send(self, judge: JudgeModel, request: ChatRequest, client: Model | None = None) -> ChatReply:
+        """Return the reply, after retries, or from the store. The judge of the config has a `client` already."""
         gateway, deadline = self._gateway, self._deadline
-        if asyncio.get_running_loop() is gateway.loop:
-            get_client = partial(gateway.here.clients.client, judge, deadline.paused)
-            return await self._send(judge, request, get_client, gateway.here, self._slot)
-        if not OWN_LOOP.is_here:
-            return await OWN_LOOP.wait_for(self.send(judge, request))
-        get_client = partial(gateway.standby.clients.client, judge, deadline.paused_blocked)
-        slot = StandbySlot(gateway.standby_requests, deadline)
-        return await self._send(judge, request, get_client, gateway.standby, slot)
-
-    async def send_to_configured(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
-        """Send a request to the judge of the config, whose client knows if it denies every request."""
-
-        async def client() -> Model:
-            return self._gateway.configured
-
-        return await self._send(judge, request, client, self._gateway.here, self._slot)
-
-    async def _send(
-        self,
-        judge: JudgeModel,
-        request: ChatRequest,
-        get_client: GetClient,
-        lane: Lane,
-        slot: RolloutSlot | StandbySlot,
-    ) -> ChatReply:
+        slot: RolloutSlot | StandbySlot = self._slot
+        sender, clients, paused = gateway.here, gateway.clients, deadline.paused
+        if asyncio.get_running_loop() is not deadline.loop:
+            if not OWN_LOOP.is_here:
+                return await OWN_LOOP.wait_for(self.send(judge, request))
+            sender, clients, paused = gateway.standby, gateway.standby_clients, deadline.paused_blocked
+            slot = StandbySlot(gateway.standby_requests, deadline)
         if self._over:
             raise RuntimeError(OVER)
-        self._gateway.hide_key(judge)
-        send = partial(self._answered, judge, request, get_client, lane, slot)
-        if self._exchanges is None:
-            return await send(None)
-        asked = self._exchanges.asks(request, AskedModel.of(judge.target.to_json()))
-        return await asked.exchanged(partial(send, asked), lane.report)
+        gateway.hide_key(judge)
+        exchanges = self._exchanges
+        asked = None if exchanges is None else exchanges.asks(request, AskedModel.of(judge.target.to_json()))
 
-    async def _answered(
-        self,
-        judge: JudgeModel,
-        request: ChatRequest,
-        get_client: GetClient,
-        lane: Lane,
-        slot: RolloutSlot | StandbySlot,
-        asked: AskedRequest | None,
-    ) -> ChatReply:
-        """Return the reply, after retries, or from the store."""
-        deadline, sender = self._deadline, lane.sender
-        client = await get_client() if asked is None or asked.is_sent else None
-        self.counts.begin()
-        try:
-            async with sender.begun(slot, self._key, request, is_sent=client is not None) as in_flight:
-                if client is not None:
-                    on_retry, timeout_s = partial(self.counts.retried, judge), judge.target.timeout_s
-                    reply = await sender.send(client, request, in_flight, self._key, timeout_s, deadline, on_retry)
-                elif asked is not None:
-                    reply = await asked.answer()
-        except ModelError as error:
-            self.counts.late = self.counts.late or deadline.remaining_s() <= 0
-            if client is None and error.boundary == "provider":
-                self.counts.unrecorded = error
-            lane.clients.note(judge, error)
-            raise
-        finally:
-            if not deadline.expired:
-                self.counts.end()
-        self.counts.answered(judge, reply.usage, from_store=asked is not None and asked.from_store)
-        return reply
+        async def answered() -> ChatReply:
+            is_sent = asked is None or asked.is_sent
+            model = client or await clients.client(judge, paused) if is_sent else None
+            self.counts.begin()
+            try:
+                on_retry = partial(self.counts.retried, judge)
+                async with SentRequest(sender, slot, self._key, request, on_retry, sent=is_sent) as sent:
+                    if model is not None:
+                        reply = await sent.reply(model, judge.target.timeout_s, deadline)
+                    elif asked is not None:
+                        reply = await asked.answer()
+            except ModelError as error:
+                self.counts.late = self.counts.late or deadline.remaining_s() <= 0
+                if not is_sent and error.boundary == "provider":
+                    self.counts.unrecorded = error
+                clients.note(judge, error)
+                raise
+            finally:
+                if not deadline.expired:
+                    self.counts.end()
+            self.counts.answered(judge, reply.usage, from_store=asked is not None and asked.from_store)
+            return reply
+
+        return await (answered() if asked is None else asked.exchanged(answered, sender.report))

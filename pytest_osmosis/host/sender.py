@@ -3,16 +3,18 @@ requests to it wait."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.deadline import Deadline
+from pytest_osmosis.host.deadline import Deadline, StallTime, brief_deadlines
+from pytest_osmosis.host.exchanges import AskerExchanges, HostExchanges, report_at_once
 from pytest_osmosis.host.permits import PermitClient, permit_for
-from pytest_osmosis.host.protocol import Emit, Key
-from pytest_osmosis.host.slots import ModelRequest, RolloutSlot, StandbySlot
+from pytest_osmosis.host.protocol import Emit, EventSink, Key, Setup
+from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, StandbySlot
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 
@@ -40,59 +42,11 @@ class OverloadDetector:
         return True
 
 
-class RetryWaits:
-    """The waits of one request. `hold` makes all requests to an overloaded server wait; `on_retry` counts a retry.
-
-    The engine hears of each wait by `emit`.
-    """
-
-    def __init__(
-        self,
-        request: ModelRequest,
-        key: Key,
-        overload: OverloadDetector,
-        hold: Callable[[float], None],
-        on_retry: Callable[[], None],
-        emit: Emit,
-    ) -> None:
-        self._request = request
-        self._key = key
-        self._overload = overload
-        self._hold = hold
-        self._on_retry = on_retry
-        self._emit = emit
-        self._overloaded = False
-
-    def note_result(self, error: ModelError | None) -> None:
-        """Note the result of the last try: its error, or None for a reply."""
-        self._overloaded = self._overload.overloaded(error)
-
-    @asynccontextmanager
-    async def waiting(self, delay_s: float) -> AsyncIterator[None]:
-        """A context for a wait of `delay_s`, left once the request may be sent again."""
-        if self._overloaded:
-            self._hold(delay_s)
-        self._tell(waits=True)
-        try:
-            async with self._request.waiting_for_retry():
-                yield
-        finally:
-            self._tell(waits=False)
-        self._on_retry()
-
-    async def moved(self) -> None:
-        """Wait until the request may be sent to another replica."""
-        await self._request.send_again()
-        self._on_retry()
-
-    def _tell(self, *, waits: bool) -> None:
-        self._emit({"ev": "retry", **self._key.to_json(), "waits": waits})
-
-
 class Sender:
     """Sends requests in one event loop, `within` their timeouts, and each with one of the `permits` if there are any.
 
-    `hold` makes all requests to an overloaded server wait. The engine hears by `emit` of waits for retries.
+    `hold` makes all requests to an overloaded server wait. The engine hears by `emit` of waits for retries, and by
+    `report` of exchanges.
     """
 
     def __init__(
@@ -100,44 +54,115 @@ class Sender:
         permits: PermitClient | None,
         max_retries: int,
         within: retry.Within,
+        report: Emit,
         hold: Callable[[float], None] = lambda wait_s: None,
         emit: Emit = lambda event: None,
     ) -> None:
-        self._permits = permits
-        self._policy = retry.RetryPolicy(max_retries=max_retries)
-        self._within = within
-        self._hold = hold
-        self._emit = emit
-        self._overload = OverloadDetector()
-        self._jitter = random.Random()
+        self.permits = permits
+        self.policy = retry.RetryPolicy(max_retries=max_retries)
+        self.within = within
+        self.report = report
+        self.hold = hold
+        self.emit = emit
+        self.overload = OverloadDetector()
+        self.jitter = random.Random()
 
-    def begun(self, slot: RolloutSlot | StandbySlot, key: Key, request: ChatRequest, *, is_sent: bool) -> ModelRequest:
-        """Return a context that is entered once `request` may be sent, or answered from a store."""
-        return ModelRequest(slot, permit_for(self._permits, key, request) if is_sent else None)
 
-    async def send(
+class SentRequest(ModelRequest):
+    """A request of a rollout by a sender, entered once it may be sent, or answered from a store if it is not `sent`.
+
+    `on_retry` is called for each retry.
+    """
+
+    def __init__(
         self,
-        model: Model,
-        request: ChatRequest,
-        in_flight: ModelRequest,
+        sender: Sender,
+        slot: RolloutSlot | StandbySlot,
         key: Key,
-        timeout_s: float,
-        deadline: Deadline,
+        request: ChatRequest,
         on_retry: Callable[[], None],
-    ) -> ChatReply:
-        """Send a request until it is answered or no retry can help. `on_retry` is called for each retry."""
-        waits = RetryWaits(in_flight, key, self._overload, self._hold, on_retry, self._emit)
+        *,
+        sent: bool,
+    ) -> None:
+        super().__init__(slot, permit_for(sender.permits, key, request) if sent else None)
+        self._sender = sender
+        self._key = key
+        self._request = request
+        self._on_retry = on_retry
+        self._overloaded = False
+
+    async def reply(self, model: Model, timeout_s: float, deadline: Deadline) -> ChatReply:
+        """Send it until it is answered or no retry can help."""
+        sender = self._sender
         answered = await retry.chat(
             model,
-            request,
+            self._request,
             timeout_s=timeout_s,
-            policy=self._policy,
+            policy=sender.policy,
             remaining_s=deadline.remaining_s,
-            waiting=waits.waiting,
-            rng=self._jitter,
-            on_result=waits.note_result,
-            within=self._within,
-            moved=waits.moved,
+            waiting=self._waiting,
+            rng=sender.jitter,
+            on_result=self._note_result,
+            within=sender.within,
+            moved=self._moved,
         )
-        in_flight.answered(answered.reply.usage)
+        self.answered(answered.reply.usage)
         return answered.reply
+
+    def _note_result(self, error: ModelError | None) -> None:
+        self._overloaded = self._sender.overload.overloaded(error)
+
+    @asynccontextmanager
+    async def _waiting(self, delay_s: float) -> AsyncIterator[None]:
+        """A context for a wait of `delay_s`, left once the request may be sent again."""
+        if self._overloaded:
+            self._sender.hold(delay_s)
+        self._tell(waits=True)
+        try:
+            async with self.waiting_for_retry():
+                yield
+        finally:
+            self._tell(waits=False)
+        self._on_retry()
+
+    async def _moved(self) -> None:
+        """Wait until the request may be sent to another replica."""
+        await self.send_again()
+        self._on_retry()
+
+    def _tell(self, *, waits: bool) -> None:
+        self._sender.emit({"ev": "retry", **self._key.to_json(), "waits": waits})
+
+
+class Gateway:
+    """Sends requests of a host in its event loop (`here`), and in `OWN_LOOP` for code that holds that (`standby`).
+
+    `hold` makes the requests of its loop wait for a server without room. `store` may hold answers.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        stalls: StallTime,
+        events: EventSink,
+        store: HostExchanges | None,
+        hold: Callable[[float], None],
+        *,
+        of_judges: bool = False,
+    ) -> None:
+        def permits(emit: Emit) -> PermitClient | None:
+            return PermitClient(emit, of_judges) if are_needed else None
+
+        are_needed = setup.judge_permits if of_judges else setup.permits
+        retries: int = setup.judge_retries if of_judges else setup.target["max_retries"]
+        within, report = brief_deadlines(stalls), report_at_once(events)
+        self.events = events
+        self.store = store
+        self.here = Sender(permits(events.emit), retries, within, report, hold, events.emit)
+        of_threads = events.emit_from_thread
+        self.standby = Sender(permits(of_threads), retries, asyncio.timeout, of_threads)
+        self.standby_requests = ResizableSemaphore(setup.limit)
+
+    def exchanges(self, key: Key, name: str) -> AskerExchanges | None:
+        """Return the exchanges of a rollout or a call of a function, None if they are neither kept nor looked up."""
+        return None if self.store is None else AskerExchanges(self.store, key, name, self.events.redacted)

@@ -48,7 +48,6 @@ class HostServer:
         self._writer = EventWriter(events, redaction, self._loop)
         self._monitor = LoopMonitor(self._report_stall)
         self._limits = HostLimits(setup.limit, self._begin_rollouts)
-        endpoint.connect(self._models, self._writer.emit_from_thread)
         self._core = HostCore(setup, code, self._models, endpoint, self._limits, self._monitor, self._writer, store)
         self._waiting: deque[RunRequest] = deque()
         self._tasks: dict[asyncio.Task[None], int] = {}

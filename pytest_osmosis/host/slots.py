@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 from pytest_osmosis.host.deadline import Deadline
 from pytest_osmosis.host.permits import GetPermit, Permit
@@ -331,7 +331,7 @@ class ModelRequest:
         if self._permit is not None:
             self._permit.answered(usage)
 
-    async def __aenter__(self) -> ModelRequest:
+    async def __aenter__(self) -> Self:
         await self._begin()
         return self
 

@@ -72,7 +72,6 @@ class CoreHost:
         self._setup = Setup("roll", ".", (), target, limit=limit, max_limit=limit, **setup)
         self._clients = {tag: DeniableModel(each, print) for tag, each in clients_of(self._setup, {}).items()}
         endpoint = HostEndpoint(self._setup, {})
-        endpoint.connect(self._clients, self.emit)
         self._limits = HostLimits(limit, self._begin)
         self._monitor = LoopMonitor(lambda key, stack: None)
         rubric = None if self._setup.judge is None else RubricScorer.of(self._setup.judge)

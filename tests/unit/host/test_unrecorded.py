@@ -23,7 +23,7 @@ MODEL = AskedModel("m", "")
 
 def exchanges_of(path: Path, run: RunId, name: str = "rollout") -> AskerExchanges:
     store = HostExchanges({"mode": "replay", "paths": [], "needed": []}, CassetteReader.open([path]))
-    return store.of(Key(run, 1), name, dumps)
+    return AskerExchanges(store, Key(run, 1), name, dumps)
 
 
 async def error_of(exchanges: AskerExchanges, *messages: Message) -> ModelError:

@@ -1,0 +1,54 @@
+"""The clients of a host, of which one may learn that its model denies every request."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.clients import DeniableModel, StandbyModel
+from pytest_osmosis.models.base import ChatReply, ChatRequest
+
+REQUEST = ChatRequest([{"role": "user", "content": "?"}])
+
+
+class Denying:
+    """A client whose key is wrong."""
+
+    def __init__(self) -> None:
+        self.n_asked = 0
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.n_asked += 1
+        raise ModelError("401", systemic="always")
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+async def denied(model: DeniableModel) -> None:
+    with pytest.raises(ModelError, match="401"):
+        await model.chat(REQUEST)
+
+
+async def test_a_denial_in_one_loop_holds_in_both_and_in_its_own_one_at_once() -> None:
+    """The host's loop hears of it once the code that holds it ends."""
+    heard: list[str] = []
+    own, hosts = Denying(), Denying()
+    host = DeniableModel(hosts, heard.append)
+    standby = StandbyModel(own, host, asyncio.get_running_loop())
+    await denied(standby)
+    await denied(standby)
+    assert (own.n_asked, heard) == (1, [])
+    await asyncio.sleep(0)
+    await denied(host)
+    assert (hosts.n_asked, heard) == (0, ["401"])
+
+
+async def test_the_standby_sends_nothing_once_the_host_has_been_denied() -> None:
+    own = Denying()
+    host = DeniableModel(Denying(), lambda error: None)
+    await denied(host)
+    await denied(StandbyModel(own, host, asyncio.get_running_loop()))
+    assert own.n_asked == 0
