@@ -19,12 +19,13 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pytest_osmosis.cluster.frames import Kind
-from pytest_osmosis.engine.host_connection import JOIN_S, exit_text
-from pytest_osmosis.engine.host_process import kill_group, reaped, started
+from pytest_osmosis.engine.host_connection import exit_text
+from pytest_osmosis.engine.host_process import HOST
 from pytest_osmosis.engine.pipe import room_in
+from pytest_osmosis.processes.child import JOIN_S, Child
 
 Said = tuple[int, int, bytes, bytes]
 """A frame as a plain tuple: kind, number of the host, two bodies."""
@@ -47,41 +48,29 @@ OF_RAY = ("RAY_", "__RAY", "SPT_NOENV", "PYTHONBREAKPOINT", "PWD", "OLDPWD")
 """Beginnings of variables that Ray sets for its workers. Those of accelerators stay: they say which to use."""
 
 
-class HostPipes:
-    """One process, with a thread for each of its pipes. `say` may make them wait."""
+class HostPipes(Child):
+    """A host, with threads for its pipes. `say` may make them wait."""
 
-    def __init__(self, process: subprocess.Popen[bytes], say: Say) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self.process = process
-        self.outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._stdin, self._events, self._log = process.stdin, process.stdout, process.stderr
+    def __init__(self, say: Say, cwd: str, environ: Mapping[str, str]) -> None:
+        super().__init__(HOST, subprocess.PIPE, cwd=cwd, environ=environ)
+        assert self.process.stderr is not None
         self._say = say
-        self._log_reader = threading.Thread(target=self._read_log, name="osmosis-log", daemon=True)
+        log = self.process.stderr
+        self._log_reader = threading.Thread(target=self._read_log, args=(log,), name="osmosis-log", daemon=True)
         self._log_reader.start()
-        for work in (self._write, self._read):
-            threading.Thread(target=work, name="osmosis-pipe", daemon=True).start()
+        threading.Thread(target=self._read, name="osmosis-pipe", daemon=True).start()
 
-    def _write(self) -> None:
-        with self._stdin, contextlib.suppress(OSError):  # the process has ended
-            while (message := self.outbox.get()) is not None:
-                data = memoryview(message)
-                while data:
-                    data = data[os.write(self._stdin.fileno(), data) :]
-
-    def _read_log(self) -> None:
-        with self._log:
-            while data := os.read(self._log.fileno(), READ_BYTES):
+    def _read_log(self, log: IO[bytes]) -> None:
+        with log:
+            while data := os.read(log.fileno(), READ_BYTES):
                 self._say(Kind.SAID, b"", data)
 
     def _read(self) -> None:
-        room_in(self._events.fileno())
-        with self._events:
-            while data := os.read(self._events.fileno(), READ_BYTES):
+        room_in(self.stdout.fileno())
+        with self.stdout:
+            while data := os.read(self.stdout.fileno(), READ_BYTES):
                 self._say(Kind.SAID, data, b"")
-        status = reaped(self.process)
-        self.outbox.put(None)
+        status = self.reaped()
         self._log_reader.join(JOIN_S)  # a process that left the group may still hold its other end
         self._say(Kind.DIED, _death(exit_text(status)), b"")
 
@@ -109,11 +98,11 @@ class HostActor:
 
     def send(self, number: int, *pieces: bytes) -> None:
         if number in self._pipes:  # it could be started
-            self._pipes[number].outbox.put(b"".join(pieces))
+            self._pipes[number].put(b"".join(pieces))
 
     def kill(self, number: int) -> None:
         if number in self._pipes:
-            kill_group(self._pipes[number].process)
+            self._pipes[number].kill()
 
     def listen(self, gather_s: float) -> list[Said]:
         """Return what was said since, gathered for `gather_s`; nothing if nothing is said for some seconds."""
@@ -130,7 +119,7 @@ class HostActor:
     def close(self) -> None:
         """End all processes."""
         for pipes in self._pipes.values():
-            kill_group(pipes.process)
+            pipes.kill()
 
     def _say(self, number: int, kind: Kind, first: bytes, second: bytes) -> None:
         self._said.put((int(kind), number, first, second))
@@ -148,7 +137,7 @@ class HostActor:
             )
         try:
             environ = {**node_environ(os.environ, self._root if upload else ""), "PWD": workspace, **given}
-            host = started(None, subprocess.PIPE, cwd=workspace, environ=environ)
+            self._pipes[number] = HostPipes(partial(self._say, number), workspace, environ)
         except OSError as error:
             why = error.strerror or "no reason given"
             return f"no process for your code can be started on node {node}: {why}"
@@ -157,7 +146,6 @@ class HostActor:
                 f"no process for your code can be started on node {node}: a variable of its environment has a name or "
                 "value that no process can have; see [env] and the secrets of the config"
             )
-        self._pipes[number] = HostPipes(host, partial(self._say, number))
         self.send(number, setup)
         return None
 

@@ -6,12 +6,9 @@ as the engines are told, and no further one starts. Actors that nobody asks end 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -22,20 +19,17 @@ from pytest_osmosis.cluster.frames import ClusterFacts, Frame, Kind, read_frame
 from pytest_osmosis.cluster.needs import HostNeeds
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostEnviron, Post, Spawn, exit_text
-from pytest_osmosis.engine.host_process import EXIT_S, PACKAGE_ROOT, kill_group, reaped
 from pytest_osmosis.errors import ClusterError, HostError
 from pytest_osmosis.host.protocol import Setup, encode
-from pytest_osmosis.processes.guard import GUARD
+from pytest_osmosis.processes.child import BUFFER_BYTES, EXIT_S, JOIN_S, Child
 
-BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.cluster.bridge import main; main()"
+BOOT = "from pytest_osmosis.cluster.bridge import main; main()"
 CONNECT_S = 120.0
 """The bridge gets this long to start and to connect to the cluster, or to say why it cannot."""
 UPLOAD_S = 300.0
 """The same, besides, if it has a workspace uploaded."""
 CLOSE_S = 10.0
 """The bridge gets this long to end all hosts."""
-JOIN_S = 2.0
-BUFFER_BYTES = 1 << 18
 MOST_BYTES = 1 << 28
 """The largest body of a frame from the bridge: a larger one is no frame."""
 TAIL_BYTES = 4_000
@@ -208,10 +202,9 @@ class ClusterHosts:
             connection.died(over, by="machine")
 
 
-class _Bridge:
-    """The process of the bridge, and the threads at its pipes. It leads a process group, which ends with this process.
-
-    `heard` takes its frames, and `ended`, once and last, how it ended. Raises `ClusterError` if it cannot be started.
+class _Bridge(Child):
+    """The process of the bridge, and the threads at its pipes. `heard` takes its frames, and `ended`, once and last,
+    how it ended. Raises `ClusterError` if it cannot be started.
     """
 
     def __init__(
@@ -219,31 +212,18 @@ class _Bridge:
     ) -> None:
         self._heard = heard
         self._ended = ended
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._printed = b""
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=BUFFER_BYTES,
-                cwd="/",
-                env=dict(environ),
-                start_new_session=True,
-            )
+            super().__init__(BOOT, subprocess.PIPE, cwd="/", environ=environ)
         except OSError as error:
             raise ClusterError(f"no process that connects to a Ray cluster can be started: {error}") from error
-        GUARD.watch(self._process.pid)
-        self._writer = threading.Thread(target=self._write, name="osmosis-bridge-writer", daemon=True)
         self._reader = threading.Thread(target=self._read, name="osmosis-bridge", daemon=True)
         self._drain = threading.Thread(target=self._keep_end, name="osmosis-bridge-drain", daemon=True)
-        for thread in (self._writer, self._reader, self._drain):
+        for thread in (self._reader, self._drain):
             thread.start()
 
     def send(self, frame: Frame) -> None:
-        """Send a frame, without waiting; a bridge that has ended drops it."""
-        self._outbox.put(frame.encode())
+        self.put(frame.encode())
 
     def last_output(self) -> str:
         """Return the end of what the bridge wrote besides frames."""
@@ -254,28 +234,13 @@ class _Bridge:
         self.send(Frame(Kind.CLOSE))
         self._reader.join(CLOSE_S)
         if self._reader.is_alive():
-            kill_group(self._process)
-            self._reader.join(JOIN_S + EXIT_S)
-
-    def _write(self) -> None:
-        """Write what is sent, all that is there at once: the bridge sends on together what arrives together."""
-        assert self._process.stdin is not None
-        stdin = self._process.stdin.fileno()
-        messages: list[bytes | None] = []
-        with contextlib.suppress(OSError):  # the bridge has ended
-            while None not in messages:
-                messages = [self._outbox.get()]
-                with contextlib.suppress(queue.Empty):
-                    while True:
-                        messages.append(self._outbox.get_nowait())
-                data = memoryview(b"".join(filter(None, messages)))
-                while data:
-                    data = data[os.write(stdin, data) :]
+            self.kill()
+            self._reader.join(2 * JOIN_S + EXIT_S)
 
     def _keep_end(self) -> None:
         """Keep the end of what the bridge prints: Ray may print for hours."""
-        assert self._process.stderr is not None
-        with self._process.stderr as stderr:
+        assert self.process.stderr is not None
+        with self.process.stderr as stderr:
             while data := os.read(stderr.fileno(), BUFFER_BYTES):
                 self._printed = (self._printed + data)[-TAIL_BYTES:]
 
@@ -286,24 +251,13 @@ class _Bridge:
                 self._heard(frame)
         except Exception as error:  # whatever it is: without a reader, every engine would wait for ever
             broke = f"a message of its process cannot be read: {error!r}"
-            kill_group(self._process)
-        status = self._reaped()
+            self.kill()
+        with self.stdout:
+            status = self.reaped()
+        self._drain.join(JOIN_S)  # it ends later if another process holds what the bridge printed to
         self._ended(broke or f"its process ended ({exit_text(status)})")
 
     def _read_bytes(self, n_bytes: int) -> bytes:
-        assert self._process.stdout is not None
         if n_bytes > MOST_BYTES:
             raise ValueError(f"{n_bytes:,} bytes are too many")
-        return self._process.stdout.read(n_bytes)
-
-    def _reaped(self) -> int:
-        """Return the exit status, and close the pipes."""
-        status = reaped(self._process)
-        self._outbox.put(None)
-        self._writer.join(JOIN_S)
-        self._drain.join(JOIN_S)  # it ends later if another process holds what the bridge printed to
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):
-                pipe.close()
-        return status
+        return self.stdout.read(n_bytes)

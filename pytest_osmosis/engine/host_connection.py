@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,11 +18,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
-from pytest_osmosis.engine.host_process import kill_group, reaped, started
+from pytest_osmosis.engine.host_process import HOST
 from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, become, encode, lines, read_event
+from pytest_osmosis.processes.child import Child
 from pytest_osmosis.text.user_frames import names_our_file
 
 READ_BYTES = 1 << 20
@@ -32,7 +31,6 @@ LOOK_S = 0.02
 """A reader that lets messages gather checks this often whether the pipe still has room."""
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
-JOIN_S = 1.0
 
 
 class Heard(NamedTuple):
@@ -133,7 +131,7 @@ class HostConnection:
         environ: HostEnviron,
         log: Path,
         post: Post,
-        prestarted: subprocess.Popen[bytes] | None = None,
+        prestarted: Child | None = None,
         has_loaded: bool = False,
     ) -> None:
         self.name = name
@@ -144,37 +142,31 @@ class HostConnection:
         self.waits_for = ""
         self.placed_at = 0.0
         self._post = post
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
             with open(log, "ab", opener=private.opener) as stderr:
                 self._log_begun = stderr.tell()
-                self._process = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ.merged)
+                self._child = prestarted or Child(HOST, stderr, cwd=setup.workspace, environ=environ.merged)
         except OSError as error:
             raise HostError(f"no process for your code can be started: {error}") from error
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin = self._process.stdin.fileno()
-        self._stdout = self._process.stdout.fileno()
+        self._stdout = self._child.stdout.fileno()
         self._room = room_in(self._stdout)
         if prestarted is not None:
             self.send([become(log, None if has_loaded else environ.merged, setup.workspace)])
         self.send([setup.to_json()])
-        self._writer = threading.Thread(target=self._write, name=f"osmosis-{name}-writer", daemon=True)
-        self._writer.start()
         self._reader = threading.Thread(target=self._read, name=f"osmosis-{name}", daemon=True)
         self._reader.start()
 
     @property
     def pid(self) -> int:
         """The id of the host's process and process group."""
-        return self._process.pid
+        return self._child.pid
 
     def send(self, messages: Iterable[Request]) -> None:
-        self._outbox.put(encode(messages))
+        self._child.put(encode(messages))
 
     def kill(self) -> None:
         """End the host and all processes that it started, now. `Died` follows."""
-        kill_group(self._process)
+        self._child.kill()
 
     def join(self, timeout_s: float) -> bool:
         self._reader.join(timeout_s)
@@ -189,13 +181,6 @@ class HostConnection:
             return fatal_error_in(log.read())
         return ""
 
-    def _write(self) -> None:
-        with contextlib.suppress(OSError):  # the process has ended
-            while (message := self._outbox.get()) is not None:
-                data = memoryview(message)
-                while data:
-                    data = data[os.write(self._stdin, data) :]
-
     def _read(self) -> None:
         for whole in lines(partial(os.read, self._stdout, READ_BYTES)):
             events = events_on(whole)
@@ -206,7 +191,8 @@ class HostConnection:
             if is_garbled:
                 break
             self._gather()
-        self._post(Died(self, exit_text(self._reaped())))
+        with self._child.stdout:
+            self._post(Died(self, exit_text(self._child.reaped())))
 
     def _gather(self) -> None:
         """Let messages gather, for as long as they may wait and the pipe has room."""
@@ -217,17 +203,6 @@ class HostConnection:
                 return
             time.sleep(min(LOOK_S, left_s))
             waited_s += LOOK_S
-
-    def _reaped(self) -> int:
-        """Return the exit status, and close the pipes."""
-        status = reaped(self._process)
-        self._outbox.put(None)
-        self._writer.join(JOIN_S)  # only a process that left the group could still hold the other end
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):
-                pipe.close()
-        return status
 
 
 def events_on(whole_lines: Iterable[bytes]) -> list[tuple[HostEvent, bytes]]:

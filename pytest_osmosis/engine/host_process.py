@@ -7,75 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from pytest_osmosis.processes.guard import GUARD
+from pytest_osmosis.processes.child import Child
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
     from pytest_osmosis.host.protocol import Setup
 
-PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-BOOT = (
-    "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); "
-    "from pytest_osmosis.host.fast_exit import register; register(); "
-    "from pytest_osmosis.host.main import main; {}main()"
+IMPORTS = (
+    "import gc; gc.disable(); from pytest_osmosis.host.fast_exit import register; register(); "
+    "from pytest_osmosis.host.main import main; "
 )
 """Garbage is collected from the loading of user's code on: what these imports make stays, and looking at it costs more
 than a tenth of a start."""
-EXIT_S = 2.0
-"""A host whose pipe has ended gets this long to end."""
-LOOK_S = 0.02
-"""The time between two looks whether it has."""
+HOST = IMPORTS + "main()"
 AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 """Prefixes of environment variables that a process reads when it starts."""
-
-
-def started(
-    module: str | None, stderr: IO[bytes] | int, *, cwd: str | None = None, environ: Mapping[str, str] | None = None
-) -> subprocess.Popen[bytes]:
-    """Start a process that imports `module` and waits for its `setup`. Raises `OSError` if it cannot be started.
-
-    It leads a process group, which ends with this process.
-    """
-    boot = BOOT.format(f"import {module}; " if module else "")
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", boot, PACKAGE_ROOT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        cwd=cwd,
-        env=None if environ is None else dict(environ),
-        start_new_session=True,
-    )
-    GUARD.watch(process.pid)
-    return process
-
-
-def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a host and all processes that it started, now."""
-    if process.returncode is not None:
-        return  # its id may belong to another process by now
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def reaped(process: subprocess.Popen[bytes]) -> int:
-    """Return the exit status of a host whose pipe has ended, after ending its whole group."""
-    end = time.monotonic() + EXIT_S
-    while time.monotonic() < end and not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
-        time.sleep(LOOK_S)
-    kill_group(process)  # user code may have closed the pipe of a host that lives
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    kill_group(process)
-    GUARD.forget(process.pid)
-    return process.wait()
 
 
 class PrestartedHost:
@@ -86,9 +37,10 @@ class PrestartedHost:
 
     def __init__(self, *, asks: bool = True) -> None:
         self._environ = dict(os.environ)
-        self._host: subprocess.Popen[bytes] | None = None
+        self._host: Child | None = None
+        code = f"{IMPORTS}import pytest_osmosis.models.light; main()" if asks else HOST
         with contextlib.suppress(OSError):  # the first host reports it, if it fails too
-            self._host = started("pytest_osmosis.models.light" if asks else None, subprocess.DEVNULL)
+            self._host = Child(code, subprocess.DEVNULL)
 
     def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> HostConnection:
         """Connect to this process, or to a new one if it cannot be taken."""
@@ -97,10 +49,10 @@ class PrestartedHost:
         host = self.take(environ.merged)
         return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=host)
 
-    def take(self, environ: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+    def take(self, environ: Mapping[str, str]) -> Child | None:
         """Return this process, which is then in use; None if it is already, or must start with another environment."""
         host = self._host
-        if host is None or not is_alive(host) or not self._may_become(environ):
+        if host is None or not host.is_alive or not self._may_become(environ):
             return None
         self._host = None
         return host
@@ -111,17 +63,7 @@ class PrestartedHost:
 
     def close(self) -> None:
         """End the process if no host uses it. Idempotent."""
-        process, self._host = self._host, None
-        if process is None:
-            return
-        kill_group(process)
-        GUARD.forget(process.pid)
-        with process:  # closes the pipes and waits
-            pass
-
-
-def is_alive(process: subprocess.Popen[bytes]) -> bool:
-    """Return True if a process has not ended. One that has keeps its id until it is reaped."""
-    if process.returncode is not None:
-        return False
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
+        host, self._host = self._host, None
+        if host is not None:
+            with host.stdout:
+                host.reaped(0.0)

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
@@ -26,14 +24,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_osmosis.config.environment_module import EnvironmentModule, name_of
 from pytest_osmosis.datasets import Dataset, open_dataset
 from pytest_osmosis.engine.host_connection import Connection, HostConnection, HostEnviron, Post, Spawn, exit_text
-from pytest_osmosis.engine.host_process import EXIT_S, PrestartedHost, is_alive, kill_group, started
+from pytest_osmosis.engine.host_process import HOST, PrestartedHost
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.files import private
 from pytest_osmosis.host.code_digest import read_anew
-from pytest_osmosis.host.protocol import TEARDOWN_S, Request, Setup, TellRequest, become, encode
+from pytest_osmosis.host.protocol import TEARDOWN_S, Setup, TellRequest, become, encode
 from pytest_osmosis.host.rollout_code import environment_code
+from pytest_osmosis.processes.child import EXIT_S, Child
 from pytest_osmosis.processes.guard import GUARD
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.numbers import plural, seconds
@@ -162,10 +161,10 @@ class _Processes:
     """
 
     def __init__(self, prestarted: PrestartedHost | None) -> None:
-        self._lock = threading.Lock()  # protects what follows, and that no process is reaped while it is ended
+        self._lock = threading.Lock()  # protects what follows
         self._prestarted = prestarted
-        self._loading: set[subprocess.Popen[bytes]] = set()
-        self._kept: dict[subprocess.Popen[bytes], _Begun] = {}
+        self._loading: set[Child] = set()
+        self._kept: dict[Child, _Begun] = {}
         self._ended = False
 
     def answer(self, begun: _Begun) -> Mapping[str, Any]:
@@ -177,7 +176,7 @@ class _Processes:
             host = self._start(output, setup.workspace, environ)
         except OSError as error:
             raise CodeError(f"environment {env_id}: no process can be started: {error}") from error
-        _send(host, become(output, environ, setup.workspace), tell)
+        host.put(encode([become(output, environ, setup.workspace), tell]))
         last = _heard(host, begun)
         facts: Mapping[str, Any] | None = last.get("facts")
         if facts is not None and self._keep(host, begun):
@@ -190,18 +189,18 @@ class _Processes:
             raise CodeError(last["error"], "\n".join(filter(None, [last["details"].rstrip(), printed])))
         raise CodeError(f"environment {env_id} does not load: its process ended ({exit_text(status)})", printed)
 
-    def _start(self, output: Path, cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _start(self, output: Path, cwd: str, environ: Mapping[str, str]) -> Child:
         with self._lock:
             if self._ended:
                 raise OSError("the session has ended")
             host = None if self._prestarted is None else self._prestarted.take(environ)
             if host is None:
                 with open(output, "ab", opener=private.opener) as log:
-                    host = started(None, log, cwd=cwd, environ=environ)
+                    host = Child(HOST, log, cwd=cwd, environ=environ)
             self._loading.add(host)
         return host
 
-    def _keep(self, host: subprocess.Popen[bytes], begun: _Begun) -> bool:
+    def _keep(self, host: Child, begun: _Begun) -> bool:
         """Keep a process that has told its rows; return False if it is to end."""
         with self._lock:
             is_kept = self._prestarted is not None and begun.loading.rolls_out and not self._ended
@@ -211,64 +210,45 @@ class _Processes:
             self._kept[host] = begun
         return True
 
-    def take(self, setup: Setup, environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], Path] | None:
+    def take(self, setup: Setup, environ: Mapping[str, str]) -> tuple[Child, Path] | None:
         """Return a process that has loaded what a host with this setup and environment would, and its output."""
         seen, variables = setup.seen_by_environment, {**environ, OF_PYTEST: ""}
         with self._lock:
             for host, begun in self._kept.items():
                 then, _, environ, _ = begun.loading
                 same = then.seen_by_environment == seen and {**environ, OF_PYTEST: ""} == variables
-                if same and is_alive(host):
+                if same and host.is_alive:
                     del self._kept[host]
                     return host, begun.folder / OUTPUT
         return None
-
-    def _wait(self, host: subprocess.Popen[bytes]) -> int:
-        """Return the exit status of a process that ends, and that of no other one."""
-        os.waitid(os.P_PID, host.pid, os.WEXITED | os.WNOWAIT)  # unreaped, so that its id belongs to no other
-        with self._lock:
-            kill_group(host)
-            GUARD.forget(host.pid)
-            self._loading.discard(host)
-            with host:  # closes the pipes and waits
-                return host.wait()
 
     def end(self) -> None:
         """End all, and start no further one. Those that are kept may release first what they hold."""
         with self._lock:
             self._ended = True
             for host in self._loading:
-                kill_group(host)
+                host.kill()
             kept, self._kept = self._kept, {}
         if kept:
             self._release(kept)
 
-    def _release(self, hosts: Collection[subprocess.Popen[bytes]]) -> list[int]:
+    def _release(self, hosts: Collection[Child]) -> list[int]:
         """Let processes end, and return their exit statuses. They may take some time to release what they hold."""
-        timer = threading.Timer(TEARDOWN_S + EXIT_S, self._kill, [hosts])
-        timer.start()
-        try:
-            for host in hosts:
-                _send(host, {"op": "close"})
-            return list(map(self._wait, hosts))
-        finally:
-            timer.cancel()
+        until = time.monotonic() + TEARDOWN_S + EXIT_S
+        for host in hosts:
+            host.put(encode([{"op": "close"}]))
+        return [self._reaped(host, until - time.monotonic()) for host in hosts]
 
-    def _kill(self, hosts: Collection[subprocess.Popen[bytes]]) -> None:
+    def _reaped(self, host: Child, within_s: float) -> int:
+        with host.stdout:
+            status = host.reaped(within_s)
         with self._lock:
-            for host in hosts:
-                kill_group(host)
+            self._loading.discard(host)
+        return status
 
 
-def _send(host: subprocess.Popen[bytes], *requests: Request) -> None:
-    assert host.stdin is not None
-    with contextlib.suppress(OSError):  # it has ended
-        os.write(host.stdin.fileno(), encode(requests))
-
-
-def _heard(host: subprocess.Popen[bytes], begun: _Begun) -> Mapping[str, Any]:
+def _heard(host: Child, begun: _Begun) -> Mapping[str, Any]:
     """Return the last event of a process that loads an environment, and note the steps before; {} if it ended."""
-    assert host.stdout is not None
     with contextlib.suppress(ValueError, KeyError, TypeError):  # user code can write to the pipe too
         for line in host.stdout:
             event: Mapping[str, Any] = json.loads(line)

@@ -17,8 +17,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import Any, Literal
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.lab import process_tree
@@ -26,7 +25,7 @@ from pytest_osmosis.lab.budget import TimeBudget
 from pytest_osmosis.lab.calls import CallInput, CallOutcome, outcome_from_json, quoted_text, to_json
 from pytest_osmosis.lab.process_tree import ProcessUsage
 from pytest_osmosis.lab.target import Target
-from pytest_osmosis.processes.guard import GUARD
+from pytest_osmosis.processes.child import Child
 
 CPU_S = 2.0
 """Processor seconds after which a call is cut off."""
@@ -39,8 +38,7 @@ TICK_S = 0.1
 DRAIN_S = 1.0
 MOST_REPLY_BYTES = 1 << 20
 
-PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.lab.child import main; main()"
+BOOT = "from pytest_osmosis.lab.child import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ class LabProcess:
             if line == b"":
                 raise _Lost("died", running.last_words())
             usage = process_tree.usage(running.pid)
-            if process_tree.has_ended(running.pid):
+            if not running.is_alive:
                 return running.last_line()
             before = before or usage
             self._check(running, cpu_s, usage, usage.cpu_s - before.cpu_s, time.monotonic() - began)
@@ -200,39 +198,23 @@ class _Lost(Exception):
         self.seconds = seconds
 
 
-class _Running:
+class _Running(Child):
     """A running child process and its pipes."""
 
-    def __init__(self, env: dict[str, str]) -> None:
+    def __init__(self, environ: dict[str, str]) -> None:
         self.is_ready = False
         self.ready_mb = 0.0
         self.calls = 0
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=env,
-                start_new_session=True,
-            )
+            super().__init__(BOOT, subprocess.DEVNULL, environ=environ)
         except OSError as error:
             raise CodeError(f"the lab's process cannot be started: {error}") from error
-        GUARD.watch(self.pid)
-        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._lines: queue.Queue[bytes] = queue.Queue(maxsize=8)
-        self._threads = [
-            threading.Thread(target=each, name="osmosis-lab", daemon=True) for each in (self._write, self._read)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        self._reader = threading.Thread(target=self._read, name="osmosis-lab", daemon=True)
+        self._reader.start()
 
     def send(self, message: dict[str, Any]) -> None:
-        self._requests.put(json.dumps(message).encode("ascii") + b"\n")
+        self.put(json.dumps(message).encode("ascii") + b"\n")
 
     def request(self, function: str, call_input: CallInput, patterns: bool, cpu_s: float) -> int:
         """Request a call, and return its number."""
@@ -265,7 +247,7 @@ class _Running:
     def last_words(self) -> str:
         """Return how the process lost its pipe."""
         end = time.monotonic() + DRAIN_S
-        while not process_tree.has_ended(self.pid):
+        while self.is_alive:
             if time.monotonic() > end:
                 return "closed the pipe of its process"
             time.sleep(TICK_S / 10)
@@ -276,32 +258,19 @@ class _Running:
 
     def close(self) -> int:
         """End the process and all that it started, and return its exit status. Idempotent."""
-        if self._process.returncode is None:
+        if self.process.returncode is None:
             process_tree.end(self.pid)
-            GUARD.forget(self.pid)
-            self._process.wait()
-            self._requests.put(None)
+            self.reaped(0.0)
             end = time.monotonic() + DRAIN_S
-            while any(thread.is_alive() for thread in self._threads) and time.monotonic() < end:
+            while self._reader.is_alive() and time.monotonic() < end:
                 self.line(TICK_S / 10)  # the reader waits for room
-            for thread, pipe in zip(self._threads, (self._process.stdin, self._process.stdout), strict=True):
-                if not thread.is_alive():  # else a process that left the session holds the other end
-                    with contextlib.suppress(OSError):
-                        cast(IO[bytes], pipe).close()
-        return self._process.returncode
-
-    def _write(self) -> None:
-        pipe = cast(IO[bytes], self._process.stdin)
-        with contextlib.suppress(OSError):  # if the process has ended, the reply is missing
-            while (request := self._requests.get()) is not None:
-                pipe.write(request)
-                pipe.flush()
+        return self.process.returncode
 
     def _read(self) -> None:
-        pipe, line = cast(IO[bytes], self._process.stdout), b"\n"
-        with contextlib.suppress(OSError):
+        line = b"\n"
+        with self.stdout, contextlib.suppress(OSError):
             while line.endswith(b"\n"):
-                line = pipe.readline(MOST_REPLY_BYTES)
+                line = self.stdout.readline(MOST_REPLY_BYTES)
                 self._lines.put(line)
         if line:  # it is too long, or was cut off
             self._lines.put(b"")

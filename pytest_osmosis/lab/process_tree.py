@@ -54,13 +54,6 @@ def end(leader: int) -> None:
             return
 
 
-def has_ended(leader: int) -> bool:
-    """Return True if a child process has ended. It stays unreaped, so that its id belongs to no other."""
-    with contextlib.suppress(ChildProcessError):
-        return os.waitid(os.P_PID, leader, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    return True
-
-
 def _tree(leader: int) -> list[Process]:
     import psutil
 

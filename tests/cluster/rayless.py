@@ -27,8 +27,6 @@ ADDRESS = "127.0.0.1:6379"
 RAY = "2.60.0"
 LOOK_S = 0.05
 PROGRAM = """
-import sys
-sys.path.append(sys.argv.pop())
 from tests.cluster.rayless import main
 main({nodes!r})
 """

@@ -89,7 +89,7 @@ class Ear:
         self.actor.kill(number)
 
     def pid(self, number: int) -> int:
-        return self.actor._pipes[number].process.pid
+        return self.actor._pipes[number].pid
 
     def listen(self, gather_s: float = 0.0) -> None:
         """Hear one reply."""

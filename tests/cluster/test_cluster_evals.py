@@ -189,7 +189,7 @@ def test_the_end_of_the_bridge_ends_an_eval_with_its_results(workspace: Workspac
     with running(workspace.config(None, execution=TWO), spawn=spawned) as live:
         live.wait_for(lambda: len(live.told) == 2, "for two runs")
         assert spawned.hosts._bridge is not None
-        os.kill(spawned.hosts._bridge._process.pid, signal.SIGKILL)
+        os.kill(spawned.hosts._bridge.pid, signal.SIGKILL)
         live.wait()
     assert live.kinds()[:2] == ["passed", "passed"]
     assert "passed" not in live.kinds()[2:]

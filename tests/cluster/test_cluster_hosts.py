@@ -35,7 +35,6 @@ UNUSED = b'{"ev": "unused", "id": 1}\n'
 
 BRIDGE = """
 import json, os, signal, sys, time
-sys.path.append(sys.argv.pop())
 from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
 
 def hear():
@@ -359,7 +358,7 @@ def test_sending_never_waits_for_a_bridge_that_does_not_read(bridge: Callable[[s
         for _ in range(40):
             host.send([{"op": "pause"}] * 5_000)
         assert live.hosts._bridge is not None
-        os.kill(live.hosts._bridge._process.pid, signal.SIGCONT)
+        os.kill(live.hosts._bridge.pid, signal.SIGCONT)
 
 
 def test_of_what_a_bridge_prints_only_the_end_is_kept(bridge: Callable[[str], Opened]) -> None:
@@ -378,7 +377,7 @@ def test_of_what_a_bridge_prints_only_the_end_is_kept(bridge: Callable[[str], Op
         ours = live.hosts._bridge
         wait_for(lambda: ours.last_output().endswith("Ray prints\nits last line"))
         assert len(ours.last_output()) <= bridges.TAIL_BYTES
-        assert Path(f"/proc/{ours._process.pid}/fd/2").stat().st_size < 100_000
+        assert Path(f"/proc/{ours.pid}/fd/2").stat().st_size < 100_000
 
 
 def test_closing_ends_a_bridge_that_does_not_end(
@@ -401,7 +400,7 @@ from pytest_osmosis.config.tables import RayOptions
 hosts.BOOT = sys.argv[1]
 opened = hosts.ClusterHosts(RayOptions(), os.environ)
 opened.open()
-print(opened._bridge._process.pid, flush=True)
+print(opened._bridge.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

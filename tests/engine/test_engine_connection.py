@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +13,12 @@ import pytest
 from pytest_osmosis.engine import pipe as pipes
 from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection, HostEnviron
 from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.processes.child import Child
 
 DEADLINE_S = 60.0
 FOR_EVER_S = 1000.0
 
 TALKS = """
-import sys
 def say(text):
     print(text, flush=True)
 for line in sys.stdin:
@@ -36,8 +35,7 @@ for line in sys.stdin:
 @contextmanager
 def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[HostConnection]:
     """Open the connection to a host that writes three megabytes on request."""
-    command, pipe = [sys.executable, "-c", TALKS], subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+    process = Child(TALKS, subprocess.DEVNULL)
     setup = Setup("roll", str(tmp_path), (), {})
     connection = HostConnection(
         "host", setup, environ=HostEnviron({}), log=tmp_path / "log", post=heard.put, prestarted=process

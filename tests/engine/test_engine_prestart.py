@@ -60,7 +60,7 @@ def test_a_prestarted_host_is_not_used_if_the_host_must_start_with_other_variabl
 def test_a_prestarted_host_that_died_is_not_used(workspace: Workspace, warm: PrestartedHost) -> None:
     assert warm._host is not None
     warm._host.kill()
-    warm._host.wait()
+    os.waitid(os.P_PID, warm._host.pid, os.WEXITED | os.WNOWAIT)
     live = evaluated(workspace.config(None), spawn=warm.spawn)
     assert [record.status for record in live.results.records] == ["finished"] * 4
 

@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
-from pytest_osmosis.lab.process_tree import end, has_ended, usage
+from pytest_osmosis.lab.process_tree import end, usage
 
 MEMORY_MB = 30
 PARENT = f"""
@@ -46,8 +45,7 @@ def test_what_descendants_use_counts_until_they_are_ended() -> None:
     (child,) = [each for each in psutil.Process(leader.pid).children() if each.name() != "true"]
     before = usage(leader.pid)
     end(leader.pid)
-    while not has_ended(leader.pid):
-        time.sleep(0.01)
+    os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
     after = usage(leader.pid)
     leader.communicate()
 
