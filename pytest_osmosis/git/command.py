@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from pytest_osmosis.processes.guard import GUARD
 BOUND_S = 600.0
 """The longest that one command of git may take: the checkout of a large repository."""
 MOST_FILTERS = 100
+SHA = re.compile("[0-9a-f]{40,64}")
 
 PASSED_ON = ("PATH", "HOME", "XDG_CONFIG_HOME", "SYSTEMROOT")
 OURS = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
@@ -59,18 +61,26 @@ def environ(settings: Sequence[str] = ()) -> dict[str, str]:
     return {**own, **OURS, **({"GIT_CONFIG_COUNT": str(len(settings)), **names, **empty} if settings else {})}
 
 
-def filters_of(listed: bytes) -> list[str]:
+def filters_of(listed: str) -> list[str]:
     """Return the settings that name filters, from the output of `FILTERS`. Raises `GitFault` if they are too many."""
-    names = [name for name in listed.decode(errors="surrogateescape").split("\0") if name]
+    names = [name for name in listed.split("\0") if name]
     if len(names) > MOST_FILTERS:
         raise GitFault(f"its settings name more than {MOST_FILTERS} filters")
     return names
 
 
-def ask(folder: Path, *arguments: str, settings: Sequence[str] = (), given: str = "") -> GitAnswer:
+def ask(
+    folder: Path,
+    *arguments: str,
+    settings: Sequence[str] = (),
+    given: str = "",
+    bound_s: float = BOUND_S,
+    began: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
+) -> GitAnswer:
     """Return the answer of git, called in `folder` without these `settings`. `given` is its input.
 
-    Git ends with this process. Raises `GitFault` if it cannot be called, or takes longer than `BOUND_S`.
+    Git ends with this process, or if the caller that it `began` for kills it. Bytes that are not UTF-8 stay what they
+    are (`surrogateescape`). Raises `GitFault` if git cannot be called, or takes longer than `bound_s`.
     """
     command = [program(), *SAFELY, *arguments]
     try:
@@ -89,13 +99,14 @@ def ask(folder: Path, *arguments: str, settings: Sequence[str] = (), given: str 
         raise GitFault("git takes no name with a null character") from error
     GUARD.watch(process.pid)
     try:
-        output, complaints = process.communicate(given.encode(), timeout=BOUND_S)
+        began(process)
+        output, complaints = process.communicate(os.fsencode(given), timeout=bound_s)
     except subprocess.TimeoutExpired:
-        raise GitFault(f"`git {arguments[0]}` took longer than {BOUND_S:g} s") from None
+        raise GitFault(f"`git {arguments[0]}` took longer than {bound_s:g} s") from None
     finally:
         GUARD.forget(process.pid)
         if process.returncode is None:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    return GitAnswer(process.returncode, *(text.decode(errors="replace").strip("\n") for text in (output, complaints)))
+    return GitAnswer(process.returncode, *(os.fsdecode(text).strip("\n") for text in (output, complaints)))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
-from pytest_osmosis.git.command import GitFault, ask
+from pytest_osmosis.git.command import SHA, GitFault, ask
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
@@ -16,7 +15,6 @@ from pytest_osmosis.text.suggest import suggestion
 
 MOST_LISTED = 5
 HEADS, ORIGIN = "refs/heads/", "refs/remotes/origin/"
-FULL = re.compile("[0-9a-f]{40,64}")
 Key = Literal["commit_sha", "branch"]
 
 
@@ -52,7 +50,7 @@ class Commit:
         name = f"{self.sha}:{'' if whole == '.' else whole}"
         answer = ask(self.repository, "cat-file", "--batch-check", "--follow-symlinks", given=f"{name}\n")
         words = answer.text.split()
-        return words[1] if len(words) == 3 and FULL.fullmatch(words[0]) else "missing"
+        return words[1] if len(words) == 3 and SHA.fullmatch(words[0]) else "missing"
 
     def files(self, folder: str) -> list[str]:
         """Return the names in a folder of the workspace in this commit, none if it is not there."""

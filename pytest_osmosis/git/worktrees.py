@@ -102,7 +102,7 @@ def _made(commit: Commit, home: Path) -> tuple[Worktree, _Folder]:
     except OSError as error:
         raise GitFault(f"{home}: no worktree can be made there: {error.strerror}") from error
     try:
-        filters = filters_of(ask(commit.repository, *FILTERS).text.encode())
+        filters = filters_of(ask(commit.repository, *FILTERS).text)
         answer = ask(
             commit.repository, *WHOLE, "worktree", "add", "--detach", "--quiet", str(folder.path), commit.sha,
             settings=filters,

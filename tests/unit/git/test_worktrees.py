@@ -94,15 +94,19 @@ def test_a_worktree_has_the_files_of_the_commit_and_leaves_no_trace(repository: 
     assert not (repository / ".git" / "worktrees").exists()
 
 
-def test_hooks_and_filters_of_the_repository_do_not_run(repository: Path, worktrees: Worktrees, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mine", "\udcff"], ids=["plain", "not-utf-8"])
+def test_hooks_and_filters_of_the_repository_do_not_run(
+    repository: Path, worktrees: Worktrees, tmp_path: Path, name: str
+) -> None:
     trace = tmp_path / "ran"
     hook = repository / ".git" / "hooks" / "post-checkout"
     hook.write_text(f"#!/bin/sh\ntouch {trace}\n")
     hook.chmod(0o755)
-    commit(repository, {".gitattributes": "rewards.py filter=mine\n"})
-    for name in ("smudge", "process", "clean"):
-        git(repository, "config", f"filter.mine.{name}", f"touch {trace}; cat")
-    git(repository, "config", "filter.mine.required", "true")
+    (repository / ".gitattributes").write_bytes(os.fsencode(f"rewards.py filter={name}\n"))
+    commit(repository, {})
+    for kind in ("smudge", "process", "clean"):
+        git(repository, "config", f"filter.{name}.{kind}", f"touch {trace}; cat")
+    git(repository, "config", f"filter.{name}.required", "true")
     trace.unlink(missing_ok=True)
 
     made = worktrees.of(commit_of(repository, "branch", "main"), repository)
