@@ -236,9 +236,9 @@ class InlineHost:
                 self.error = None
                 self._roll(Key.of(request), request)
             case "score":
-                self._run(Key.of(request), self._core.score(request), scores=True)
+                self._run(Key.of(request), self._core.score(request["names"], [request]), scores=True)
             case "score_group":
-                self._run(Key.of(request["runs"][0]), self._core.score_group(request), scores=True)
+                self._run(Key.of(request["runs"][0]), self._core.score(request["names"], request["runs"]), scores=True)
 
     def _roll(self, key: Key, request: RunRequest) -> None:
         if not self._limits.slots.begin():

@@ -40,8 +40,6 @@ from pytest_osmosis.host.protocol import (
     EventSink,
     Key,
     RunRequest,
-    ScoreGroupRequest,
-    ScoreRequest,
     ScoringFields,
     Setup,
 )
@@ -51,7 +49,7 @@ from pytest_osmosis.judges.requests import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, own_copy
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.models.replicas import uses_to_json
-from pytest_osmosis.record.events import ROLLOUT, NoteFields, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError
+from pytest_osmosis.record.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of
@@ -62,7 +60,6 @@ from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.user_frames import suspended_stack
 
 T = TypeVar("T")
-E = TypeVar("E", ScoreEvent, RemovalEvent, ScoreEvent | RemovalEvent)
 OnError = Callable[[Key, BaseException], None]
 
 BRIEFLY_S = 2.0
@@ -133,58 +130,39 @@ class HostCore:
                 self._emit(rollout)
         names = self._code.scored_at_once if self._setup.scores_at_once else ()
         if rollout.get("boundary") is None and names:
-            await self.score(
-                {
-                    "op": "score",
-                    **key.to_json(),
-                    "names": names,
-                    "messages": rollout["messages"],
-                    "n_prompt": rollout["n_prompt"],
-                    "ground_truth": request["ground_truth"],
-                    "record": request["record"],
-                    "metrics": rollout.get("metrics", {}).get(ROLLOUT, {}),
-                    "samples": rollout.get("samples", ()),
-                    "environment": rollout.get("environment", {}),
-                }
-            )
+            run: ScoringFields = {
+                **key.to_json(),
+                "messages": rollout["messages"],
+                "n_prompt": rollout["n_prompt"],
+                "ground_truth": request["ground_truth"],
+                "record": request["record"],
+                "metrics": rollout.get("metrics", {}).get(ROLLOUT, {}),
+                "samples": rollout.get("samples", ()),
+                "environment": rollout.get("environment", {}),
+            }
+            await self.score(names, [run])
 
-    async def score(self, request: ScoreRequest) -> None:
-        """Score a conversation with each function that the request names. Emits `scoring` and `score` for each."""
-        key = Key.of(request)
-        await self._limits.scorings.acquire()
-        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests)
-        try:
-            for name in request["names"]:
-                before = await self._artifacts_before(key, name)
-                with output.captured() as sink:
-                    self._emit({"ev": "scoring", **key.to_json(), "name": name})
-                    self._flush()
-                    event = await self._score_with(name, request, slot)
-                    event["output"] = sink.take()
-                try:
-                    if before is not None:
-                        await self._send_artifacts(key, before)
-                finally:
-                    self._emit(event)
-        finally:
-            slot.end()
+    async def score(self, names: Sequence[str], runs: Sequence[ScoringFields]) -> None:
+        """Score a run, or those of a row together, with each function. Emits `scoring` and `score` for each of both.
 
-    async def score_group(self, request: ScoreGroupRequest) -> None:
-        """Score the runs of a row together. Emits `scoring` and `score` for each run and function.
-
-        One deadline holds for all runs. What the code prints is in the event of the first.
+        One deadline holds for all runs. What the code prints, and the files that it writes, are those of the first.
         """
-        runs = request["runs"]
+        key = Key.of(runs[0])
         await self._limits.scorings.acquire()
         slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests)
         try:
-            for name in request["names"]:
+            for name in names:
+                before = await self._artifacts_before(key, name)
                 with output.captured() as sink:
                     for run in runs:
                         self._emit({"ev": "scoring", **Key.of(run).to_json(), "name": name})
                     self._flush()
-                    events = await self._score_group_with(name, runs, slot)
+                    events = await self._score_with(name, runs, slot)
                     events[0]["output"] = sink.take()
+                try:
+                    if before is not None:
+                        await self._send_artifacts(key, before)
+                finally:
                     for event in events:
                         self._emit(event)
         finally:
@@ -221,8 +199,7 @@ class HostCore:
         running = MonitoredCode(chat.key, chat.deadline)
         context = endpoint.context = self._context(request, chat, endpoint)
         failure: Failure | None = None
-        notes: NoteFields = {}
-        samples: Sequence[Mapping[str, Any]] = ()
+        told: RolloutOutput | None = None
         environment: Mapping[str, Any] = {}
         prompt = request["prompt"]
         begun = perf_counter()
@@ -234,7 +211,7 @@ class HostCore:
             n_prompt = _prompt_length(prompt, messages, environment)
             _refuse_refusal(messages[n_prompt:])
             chat.totals.raise_outage()
-            notes, samples = _notes_of(output), output.samples
+            told = output
             if self._code.environment is not None:
                 self._code.environment.keep(chat.key, output.state)
         except BaseException as error:
@@ -246,9 +223,13 @@ class HostCore:
             messages = await self._messages_so_far(chat.key, context) or prompt
             environment = error.facts if type(error) is EnvironmentFault else environment
             n_prompt = _prompt_length(prompt, messages, environment)
-        event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure, notes)
-        if samples:
-            event["samples"] = samples
+        event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure)
+        if told is not None and told.metrics:
+            event["metrics"] = {ROLLOUT: told.metrics}
+        if told is not None and told.info:
+            event["fields"] = {ROLLOUT: told.info}
+        if told is not None and told.samples:
+            event["samples"] = told.samples
         if environment:
             event["environment"] = environment
         if chat.totals.replicas:
@@ -327,11 +308,7 @@ class HostCore:
             access=endpoint.access,
         )
 
-    async def _score_with(self, name: str, request: ScoringFields, slot: RolloutSlot) -> ScoreEvent | RemovalEvent:
-        """Return the event of the function `name`, which runs under its own deadline."""
-        return (await self._score_group_with(name, [request], slot))[0]
-
-    async def _score_group_with(
+    async def _score_with(
         self, name: str, runs: Sequence[ScoringFields], slot: RolloutSlot
     ) -> list[ScoreEvent | RemovalEvent]:
         """Return the events of the function `name`, which scores the runs together, under its own deadline.
@@ -363,8 +340,10 @@ class HostCore:
         finally:
             judges.end()
             REQUESTS.reset(token)
-        events = [_scored_event(run, begun, name, outcome) for run, outcome in zip(runs, outcomes, strict=True)]
-        return [_with_judges(events[0], judges.counts), *events[1:]]
+        events = [_score_event(run, begun, name, outcome) for run, outcome in zip(runs, outcomes, strict=True)]
+        if asked := judges.counts.to_json():
+            events[0]["judges"] = asked
+        return events
 
     async def _scoring_outcome(
         self, reward: Reward | BaseException, running: MonitoredCode, counts: JudgeCounts
@@ -494,7 +473,6 @@ def _rollout_event(
     n_prompt: int,
     totals: RequestTotals,
     failure: Failure | None,
-    notes: NoteFields,
 ) -> RolloutEvent:
     event: RolloutEvent = {
         "ev": "rollout",
@@ -512,59 +490,36 @@ def _rollout_event(
         event["bound"] = totals.bound
     if totals.stored.requests:
         event["stored"] = totals.stored.to_json()
-    event |= notes  # type: ignore[typeddict-item]  # it lacks required fields, which the event has
     if failure is not None:
         event |= {"boundary": failure.boundary, "error": failure.message, "details": failure.details}
         event |= {"systemic": failure.systemic} if failure.systemic != "no" else {}
     return event
 
 
-def _notes_of(output: RolloutOutput) -> NoteFields:
-    notes: NoteFields = {}
-    if output.metrics:
-        notes["metrics"] = {ROLLOUT: output.metrics}
-    if output.info:
-        notes["fields"] = {ROLLOUT: output.info}
-    return notes
-
-
 def _score_event(
-    request: ScoringFields, begun: float, scores: Mapping[str, float], errors: Mapping[str, ScoringError]
-) -> ScoreEvent:
-    return {
-        "ev": "score",
-        **Key.of(request).to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
-        "ms": _ms_since(begun),
-        "scores": scores,
-        "errors": errors,
-        "output": {},
-        "ground_truth": request["ground_truth"],
-    }
-
-
-def _scored_event(
     run: ScoringFields, begun: float, name: str, outcome: Reward | ScoringError
 ) -> ScoreEvent | RemovalEvent:
+    event: ScoreEvent = {
+        "ev": "score",
+        **Key.of(run).to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
+        "ms": _ms_since(begun),
+        "scores": {},
+        "errors": {},
+        "output": {},
+        "ground_truth": run["ground_truth"],
+    }
     if not isinstance(outcome, Reward):
-        return _score_event(run, begun, {}, {name: outcome})
-    scores = {} if outcome.score is None else {name: outcome.score}
-    event = _with_notes(_score_event(run, begun, scores, {}), name, outcome)
-    return event if scores else {**event, "removed": True, "name": name}
-
-
-def _with_notes(event: ScoreEvent, name: str, reward: Reward) -> ScoreEvent:
-    if reward.metrics:
-        event["metrics"] = {name: reward.metrics}
-    if reward.reason:
-        event["reasons"] = {name: reward.reason}
-    if reward.fields:
-        event["fields"] = {name: reward.fields}
-    return event
-
-
-def _with_judges(event: E, counts: JudgeCounts) -> E:
-    if judges := counts.to_json():
-        event["judges"] = judges
+        event["errors"] = {name: outcome}
+        return event
+    if outcome.metrics:
+        event["metrics"] = {name: outcome.metrics}
+    if outcome.reason:
+        event["reasons"] = {name: outcome.reason}
+    if outcome.fields:
+        event["fields"] = {name: outcome.fields}
+    if outcome.score is None:
+        return {**event, "removed": True, "name": name}
+    event["scores"] = {name: outcome.score}
     return event
 
 

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from pytest_osmosis.environments.load import LoadedEnvironment
     from pytest_osmosis.host.environment_code import EnvironmentCode
     from pytest_osmosis.host.rubric_scorer import RubricScorer
-    from pytest_osmosis.rollouts.mcp import McpAgent
 
 T = TypeVar("T")
 MOST_TOOLS = 20
@@ -214,25 +213,19 @@ def _loaded(setup: Setup, loaded: LoadedEnvironment | None) -> UserCode:
         scored_apart=setup.endpoint == "env",
         max_rollouts=max_concurrent("the workflow's config", getattr(agent, "config", None)),
         max_scorings=max_concurrent("the Grader's config", getattr(grader, "config", None)),
-        rollout_code=_rollout_code(setup, functions, grader, environment) if setup.role == "roll" else {},
+        rollout_code=_rollout_code(setup, functions, grader, environment),
         environment=environment,
     )
 
 
-def _notes(folder: str | None, agent: Agent | None) -> tuple[str, ...]:
-    """Return the note that lists the tools of a folder, if the agent offers those of one."""
+def _notes(folder: str | None, agent: Any) -> tuple[str, ...]:
+    """Return the note that lists the tools which the agent offers of a folder; none without a folder."""
     if folder is None:
         return ()
-    from pytest_osmosis.rollouts.mcp import McpAgent
-
-    return (_tools_note(folder, agent),) if isinstance(agent, McpAgent) else ()
-
-
-def _tools_note(folder: str, agent: McpAgent) -> str:
     names = [tool["function"]["name"] for tool in agent.tools]
     named = with_names(folder)
     where = shown(Path(folder)) if named == folder else named
-    return f"{plural(len(names), 'tool')} of {where}: {listed(names, MOST_TOOLS)}"
+    return (f"{plural(len(names), 'tool')} of {where}: {listed(names, MOST_TOOLS)}",)
 
 
 class _Errors:
@@ -441,7 +434,9 @@ def _rollout_code(
     grader: GraderCode | None,
     environment: EnvironmentCode | None,
 ) -> Mapping[str, str]:
-    """Return the digests of the code of rollouts; none for agents of our own."""
+    """Return the digests of the code of rollouts; none in a host that only scores, and for agents of our own."""
+    if setup.role != "roll":
+        return {}
     if environment is not None:
         return environment.rollout_code
     if setup.mcp is not None:

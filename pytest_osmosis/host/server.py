@@ -78,9 +78,9 @@ class HostServer:
                 case "run":
                     self._accept(request)
                 case "score":
-                    self._spawn(self._core.score(request), Key.of(request))
+                    self._spawn(self._core.score(request["names"], [request]), Key.of(request))
                 case "score_group":
-                    self._spawn(self._core.score_group(request), Key.of(request["runs"][0]))
+                    self._spawn(self._core.score(request["names"], request["runs"]), Key.of(request["runs"][0]))
                 case "limit":
                     self._limits.resize(request["limit"], request["begun"], request["scorings"])
                     self._writer.emit({"ev": "limited"})

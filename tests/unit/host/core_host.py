@@ -90,11 +90,11 @@ class CoreHost:
         self._begin()
 
     def score(self, row: int, *names: str, **fields: Any) -> None:
-        """Let functions score an answer of "42" to a row. `fields` are further ones of the request."""
+        """Let functions score an answer of "42" to a row. `fields` are further ones of the run."""
         messages = [{"role": "user", "content": f"row {row}"}, {"role": "assistant", "content": "42"}]
-        request: Any = {"op": "score", "row": row, "run": 0, "attempt": 1, "record": {}, "ground_truth": "42"}
-        request |= {"names": names, "messages": messages, "n_prompt": 1, "metrics": {}, "samples": ()}
-        self._tasks.append(asyncio.create_task(self.core.score(request | {"environment": {}} | fields)))
+        run: Any = {"row": row, "run": 0, "attempt": 1, "record": {}, "ground_truth": "42", "environment": {}}
+        run |= {"messages": messages, "n_prompt": 1, "metrics": {}, "samples": ()}
+        self._tasks.append(asyncio.create_task(self.core.score(names, [run | fields])))
 
     def _begin(self) -> None:
         while self._waiting and self._limits.slots.begin():
