@@ -21,7 +21,7 @@ from pytest_osmosis.host.chat import RolloutChat
 from pytest_osmosis.host.permits import ANSWER_LIMITS
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.rollouts.context import ChatContext, ModelAccess, keep_conversation
+from pytest_osmosis.rollouts.context import ChatContext, keep_conversation
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -108,9 +108,9 @@ class RolloutEndpoint:
         """The name of the model that answers."""
         return str(self._host.setup.targets[self._chat.key.run.model]["model"])
 
-    def access(self) -> ModelAccess:
+    def access(self) -> tuple[str, str]:
         """Return where the agent's client sends its requests."""
-        return ModelAccess(*self._host.server.address_of(self._open()))
+        return self._host.server.address_of(self._open())
 
     @contextmanager
     def current(self) -> Iterator[None]:

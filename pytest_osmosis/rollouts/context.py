@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.files import private
@@ -15,14 +15,11 @@ from pytest_osmosis.models.refusal import refusal_error
 Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]
 
 
-class ModelAccess(NamedTuple):
-    """The URL of a rollout's endpoint, and the key for it."""
-
-    base_url: str
-    api_key: str
+Access = Callable[[], tuple[str, str]]
+"""Returns the URL of a rollout's endpoint, and the key for it."""
 
 
-def no_access() -> ModelAccess:
+def no_access() -> tuple[str, str]:
     """Refuse access to a model in a context that has no rollout."""
     raise RuntimeError("this context has no endpoint: only the rollouts of an eval have one")
 
@@ -53,7 +50,7 @@ class ChatContext:
         chat: Chat,
         sampling: Mapping[str, Any] | None = None,
         model: str = "",
-        access: Callable[[], ModelAccess] = no_access,
+        access: Access = no_access,
         model_tag: Literal["primary", "baseline"] = "primary",
     ) -> None:
         self.prompt: list[Message] = _own(prompt)
@@ -87,12 +84,12 @@ class ChatContext:
         What is asked there passes through the eval as `chat` does, with its retries and limits, and its tokens count.
         The URL holds until the rollout is over.
         """
-        return self._access().base_url
+        return self._access()[0]
 
     @property
     def api_key(self) -> str:
         """The key for `base_url`. It is no provider's key, and holds until the rollout is over."""
-        return self._access().api_key
+        return self._access()[1]
 
     @property
     def artifacts_dir(self) -> Path:

@@ -7,7 +7,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -49,29 +49,22 @@ async def _in_thread(call: Callable[[], Any], name: str) -> Any:
 
     Nobody can end a thread. If the caller is cancelled, it goes on, and the error notes where it was.
     """
-    loop, context = asyncio.get_running_loop(), copy_context()
-    done: asyncio.Future[Callable[[], Any]] = loop.create_future()
-
-    def note(outcome: Callable[[], Any]) -> None:
-        if not done.done():
-            done.set_result(outcome)
-
-    def finish(outcome: Callable[[], Any]) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(note, outcome)
+    context = copy_context()
+    done: Future[Callable[[], Any]] = Future()  # of an outcome: a future cannot raise each error
+    done.set_running_or_notify_cancel()  # the thread goes on after the caller
 
     def run() -> None:
         try:
             returned = context.run(call)
         except BaseException as error:
-            finish(_raising(error))
+            done.set_result(_raising(error))
         else:
-            finish(lambda: returned)
+            done.set_result(lambda: returned)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     try:
-        outcome = await done
+        outcome = await asyncio.wrap_future(done)
     except asyncio.CancelledError as error:
         stack = user_stack(sys._current_frames().get(thread.ident or 0))
         error.add_note(f"its thread was here, and goes on:\n{stack}")
