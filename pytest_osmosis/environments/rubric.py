@@ -22,8 +22,9 @@ from pytest_osmosis.environments.given_row import given_row
 from pytest_osmosis.environments.state import UnkeptState, remade
 from pytest_osmosis.environments.tasksets import has_taskset, rolls_groups, score_group
 from pytest_osmosis.models.base import ChatReply, Message
-from pytest_osmosis.rewards.reward import NotAScore, Reward, score_of
+from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.user_objects import described, error_in_words, type_name
+from pytest_osmosis.text.user_values import UserValueFault, number_of
 
 CALLS = ("_call_individual_reward_func", "_call_group_reward_func")
 """The methods in which verifiers' rubrics call a function, and turn its error into 0.0. If they have other names, such
@@ -198,26 +199,26 @@ def _reward(state: Any) -> Reward | BaseException:
     try:
         reward = state.get("reward")
         if reward is None:
-            raise NotAScore('the rubric left no number in state["reward"]')
+            raise UserValueFault('the rubric left no number in state["reward"]')
         told, metrics = state.get("metrics") or {}, {}
         if not isinstance(told, Mapping):
-            raise NotAScore(f'state["metrics"] must be a mapping of names to numbers, got {type_name(told)}')
+            raise UserValueFault(f'state["metrics"] must be a mapping of names to numbers, got {type_name(told)}')
         for name, value in told.items():
             if isinstance(value, (int, float)) or getattr(value, "shape", None) == ():
                 metrics[str(name)] = _finite(value, f"metric {name}")
-        return Reward(score_of(reward), metrics=metrics)
-    except NotAScore as fault:
+        return Reward(number_of(reward), metrics=metrics)
+    except UserValueFault as fault:
         return fault
 
 
 def _finite(value: Any, who: str) -> float:
-    """Return a number that a reward function returned, as verifiers takes it. Raises `NotAScore`."""
+    """Return a number that a reward function returned, as verifiers takes it. Raises `UserValueFault`."""
     try:
         number = float(value)
     except Exception:
-        raise NotAScore(f"{who}: must return a number, got {type_name(value)}: {described(value)}") from None
+        raise UserValueFault(f"{who}: must return a number, got {type_name(value)}: {described(value)}") from None
     if not math.isfinite(number):
-        raise NotAScore(f"{who}: must return a finite number, got {number}")
+        raise UserValueFault(f"{who}: must return a finite number, got {number}")
     return number
 
 
@@ -276,7 +277,7 @@ def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | 
             got = (
                 f"{type_name(result)}: {described(result)}" if values is None else f"{len(values)}: {described(result)}"
             )
-            raise NotAScore(f"{name}: must return {n} numbers, one for each run of the row, got {got}")
+            raise UserValueFault(f"{name}: must return {n} numbers, one for each run of the row, got {got}")
         return [_finite(value, name) for value in values]
 
     @functools.wraps(function)

@@ -15,10 +15,10 @@ from pytest_osmosis.host.interrupt import Interrupted, MonitoredCode
 from pytest_osmosis.host.judge_requests import JudgeCounts
 from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
-from pytest_osmosis.rewards.reward import NotAScore
 from pytest_osmosis.rollouts.output import NotAConversation
 from pytest_osmosis.text.user_frames import passed_user_code, user_traceback
 from pytest_osmosis.text.user_objects import error_in_words, type_name
+from pytest_osmosis.text.user_values import UserValueFault
 
 NO_TERMINAL = "breakpoint() has no terminal here; add --osmosis-inline"
 ROLLOUT_LIMIT, SCORING_LIMIT = "agent_workflow_timeout_s", "grader_timeout_s"
@@ -131,7 +131,7 @@ def raise_no_terminal(*_args: object, **_options: object) -> None:
 def _code_failure(boundary: Boundary, error: BaseException) -> Failure:
     if isinstance(error, bdb.BdbQuit):
         return Failure(boundary, NO_TERMINAL, user_traceback(error))
-    if isinstance(error, (NotAConversation, NotAScore)):
+    if isinstance(error, (NotAConversation, UserValueFault)):
         return Failure(boundary, str(error), user_traceback(error) if passed_user_code(error) else "")
     return Failure(boundary, error_in_words(error), user_traceback(error))
 

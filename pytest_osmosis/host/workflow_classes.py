@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.signatures import check_class
-from pytest_osmosis.rewards.graders import GraderCode, OwnGraderCode
+from pytest_osmosis.rewards.graders import GraderCode
 from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
 from pytest_osmosis.text.foreign_code import sdk_package
@@ -66,10 +66,10 @@ def grader_code(name: str, grader: Configured) -> GraderCode:
     package = _usable_package(name, cls)
     check_class(name, cls, "grade", passes_config=package is not None or config is not None)
     if package is None:
-        return OwnGraderCode(cls, config)
+        return GraderCode(cls, config)
     from pytest_osmosis.rewards.sdk_graders import SdkGraderCode
 
-    return SdkGraderCode(cls, package, config)
+    return SdkGraderCode(cls, config, package=package)
 
 
 def derives(cls: type[Any], base: str) -> bool:

@@ -17,10 +17,11 @@ from typing import Any, Final, Literal, get_args
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import ARGUMENTS, Target
 from pytest_osmosis.models.base import Message
-from pytest_osmosis.rewards.reward import NotAScore, reward_of
+from pytest_osmosis.rewards.reward import reward_of
 from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.text.user_frames import is_users_own
 from pytest_osmosis.text.user_objects import error_in_words, traceback_of, type_name
+from pytest_osmosis.text.user_values import UserValueFault
 
 try:
     from resource import RUSAGE_SELF, getrusage
@@ -170,7 +171,7 @@ def outcome_of_value(value: object) -> CallOutcome:
     try:
         is_float = issubclass(type(value), float)
         return CallOutcome("score", reward_of(value).score, returned=returned, is_float=is_float)
-    except NotAScore as error:
+    except UserValueFault as error:
         return CallOutcome("not_a_score", text=quoted_text(str(error)), returned=returned)
     except Exception as error:  # its methods are user code
         text = f"must return a number, got {returned}, which raised {error_in_words(error)}"

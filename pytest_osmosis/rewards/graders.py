@@ -10,13 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pytest_osmosis.files import private
 from pytest_osmosis.models.base import Message, own_copy
-from pytest_osmosis.rewards.reward import NotAScore, Reward, reward_of, score_of
-from pytest_osmosis.text.user_objects import described, type_name
-from pytest_osmosis.text.user_values import UserValueFault, fields_of, metrics_of
+from pytest_osmosis.rewards.reward import Reward, reward_of
+from pytest_osmosis.text.user_values import UserValueFault, fields_of, metrics_and_fields, number_of
 
 REWARD = "reward"
 """The name under which a Grader's score is published."""
@@ -120,27 +119,18 @@ class RolloutToGrade(NamedTuple):
     artifacts: Path
 
 
-class GraderCode(Protocol):
-    """A user's Grader class, ready to be called."""
-
-    @property
-    def grader(self) -> type[Any]: ...
-
-    async def grade(self, rollout: RolloutToGrade) -> Reward:
-        """Return the reward by a new instance, without a score if it removed the sample.
-
-        Raises `NotAScore` if the sample is neither scored nor removed.
-        """
-
-
 @dataclass(frozen=True, slots=True)
-class OwnGraderCode:
-    """Calls a Grader with our context and sample."""
+class GraderCode:
+    """A user's Grader class, ready to be called: here with our context and sample."""
 
     grader: type[Any]
     config: Any = None
 
     async def grade(self, rollout: RolloutToGrade) -> Reward:
+        """Return the reward by a new instance, without a score if it removed the sample.
+
+        Raises `UserValueFault` if the sample is neither scored nor removed.
+        """
         config = copy.deepcopy(self.config)
         instance = self.grader(config) if config is not None else self.grader()
         messages, truth, metrics = rollout.messages, rollout.ground_truth, rollout.metrics
@@ -148,8 +138,8 @@ class OwnGraderCode:
         ctx = GraderContext(sample, truth, rollout.row, rollout.project, rollout.artifacts)
         await instance.grade(ctx)
         if not sample.remove_sample and sample.reward is None:
-            raise NotAScore(no_reward(self.grader))
-        score = None if sample.remove_sample else score_of(sample.reward)
+            raise UserValueFault(no_reward(self.grader))
+        score = None if sample.remove_sample else number_of(sample.reward)
         return with_notes(Reward(score, ctx.reason), sample.metrics, sample.extra_fields, metrics)
 
 
@@ -164,22 +154,7 @@ def with_notes(reward: Reward, metrics_after: object, extra_fields: object, befo
     Osmosis takes any value as a metric, and keeps the reward whatever it is. So what is no finite number becomes a
     field.
     """
-    try:
-        fields = fields_of(extra_fields, "sample.extra_fields")
-        metrics: dict[str, float] = {}
-        for name, value in _mapping(metrics_after).items():
-            try:
-                metrics |= metrics_of({name: value})
-            except UserValueFault:
-                fields |= fields_of({name: value}, "sample.metrics")
-        metrics_of(metrics, "sample.metrics")
-    except UserValueFault as fault:
-        raise NotAScore(str(fault)) from None
+    fields = fields_of(extra_fields, "sample.extra_fields")
+    metrics, others = metrics_and_fields(metrics_after, "sample.metrics")
     changed = {name: value for name, value in metrics.items() if name not in before or before[name] != value}
-    return replace(reward, metrics=changed, fields=fields)
-
-
-def _mapping(value: object) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise NotAScore(f"sample.metrics: must be numbers by name, got {type_name(value)}: {described(value)}")
-    return value
+    return replace(reward, metrics=changed, fields=fields | others)

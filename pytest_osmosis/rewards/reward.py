@@ -19,10 +19,6 @@ MOST_REASON_CHARS = 4_000
 _ABSENT = object()
 
 
-class NotAScore(UserValueFault):
-    """A function returned something other than a finite number, alone or with a reason and metrics."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reward:
     """A score with the reason for it and further numbers, finite like the score.
@@ -36,34 +32,17 @@ class Reward:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def score_of(value: object) -> float:
-    """Return a number as a score. Raises `NotAScore` for anything else, NaN and infinities."""
-    try:
-        return number_of(value)
-    except UserValueFault as fault:
-        raise NotAScore(str(fault)) from None
-
-
 def reward_of(value: object) -> Reward:
     """Return the result of a function: a number, a mapping with a score, or an object with a score.
 
-    Of an object only the attributes in `KEYS` are read. Raises `NotAScore` for anything else.
+    Of an object only the attributes in `KEYS` are read. Raises `UserValueFault` for anything else, NaN and infinities.
     """
-    try:
-        if isinstance(value, Mapping):
-            return _reward(_checked(value))
-        score = _ABSENT if isinstance(value, type) else _attribute(value, "score")
-        if score is _ABSENT:
-            return Reward(number_of(value))
-        return _reward({"score": score, **{name: _attribute(value, name) for name in KEYS[1:]}})
-    except NotAScore:
-        raise
-    except UserValueFault as fault:
-        raise NotAScore(str(fault)) from None
-
-
-def _attribute(value: object, name: str) -> object:
-    return getattr(value, name, _ABSENT)
+    if isinstance(value, Mapping):
+        return _reward(_checked(value))
+    score = _ABSENT if isinstance(value, type) else getattr(value, "score", _ABSENT)
+    if score is _ABSENT:
+        return Reward(number_of(value))
+    return _reward({"score": score, **{name: getattr(value, name, None) for name in KEYS[1:]}})
 
 
 def _checked(value: Mapping[Any, Any]) -> Mapping[str, object]:
@@ -73,27 +52,22 @@ def _checked(value: Mapping[Any, Any]) -> Mapping[str, object]:
         if name not in KEYS:
             hint = suggestion(str.__str__(name), KEYS) if isinstance(name, str) else ""
             fix = hint or "; put further numbers into its metrics"
-            raise NotAScore(
+            raise UserValueFault(
                 f"returned a mapping with the unknown key {described(name)}{fix} (valid: {', '.join(KEYS)})"
             )
     if "score" not in names:
-        raise NotAScore(f"returned a mapping without a score; return a number, or {SHAPE}")
+        raise UserValueFault(f"returned a mapping without a score; return a number, or {SHAPE}")
     return {name: value[name] for name in names}
 
 
 def _reward(members: Mapping[str, object]) -> Reward:
     score = number_of(members["score"], "the returned score must be a")
-    metrics = members.get("metrics")
-    return Reward(
-        score,
-        _reason(members.get("reason")),
-        metrics_of(None if metrics is _ABSENT else metrics),
-    )
+    return Reward(score, _reason(members.get("reason")), metrics_of(members.get("metrics")))
 
 
 def _reason(value: object) -> str:
-    if value is None or value is _ABSENT:
+    if value is None:
         return ""
     if not isinstance(value, str):
-        raise NotAScore(f"the returned reason must be a text, got {type_name(value)}: {described(value)}")
+        raise UserValueFault(f"the returned reason must be a text, got {type_name(value)}: {described(value)}")
     return shortened(str.__str__(value).strip(), MOST_REASON_CHARS)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_osmosis.files import private
 from pytest_osmosis.models.base import own_copy
-from pytest_osmosis.rewards.graders import RolloutToGrade, no_reward, with_notes
-from pytest_osmosis.rewards.reward import NotAScore, Reward, score_of
+from pytest_osmosis.rewards.graders import GraderCode, RolloutToGrade, no_reward, with_notes
+from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.foreign_code import only_taken
 from pytest_osmosis.text.row_metadata import label_of, metadata_of
+from pytest_osmosis.text.user_values import UserValueFault, number_of
 
 UNGRADED = (
     "the row has neither a ground_truth (label) nor metadata, and osmosis_ai then calls no Grader; give the row one of "
@@ -27,17 +28,15 @@ UNGRADED = (
 
 
 @dataclass(frozen=True, slots=True)
-class SdkGraderCode:
+class SdkGraderCode(GraderCode):
     """Calls a Grader class of the SDK in `package`. All instances share the `config`, as in the SDK."""
 
-    grader: type[Any]
-    package: str
-    config: Any = None
+    package: str = field(kw_only=True)
 
     async def grade(self, rollout: RolloutToGrade) -> Reward:
         label, metadata = label_of(rollout.row), metadata_of(rollout.row)
         if label is None and metadata is None:
-            raise NotAScore(UNGRADED)
+            raise UserValueFault(UNGRADED)
         contexts = importlib.import_module(f"{self.package}.rollout.context")
         samples = self._samples(rollout, label)
         private.make_folders(rollout.artifacts)
@@ -63,11 +62,11 @@ class SdkGraderCode:
     def _reward(self, samples: Mapping[str, Any], rollout: RolloutToGrade) -> Reward:
         """Return the mean of the samples' rewards, without a score if all were removed."""
         if not samples:
-            raise NotAScore(f"{self.grader.__name__}.grade() left no sample, so there is no reward")
+            raise UserValueFault(f"{self.grader.__name__}.grade() left no sample, so there is no reward")
         kept = {name: sample for name, sample in samples.items() if not sample.remove_sample}
         if any(sample.reward is None for sample in kept.values()):
-            raise NotAScore(no_reward(self.grader))
-        scores = {name: score_of(sample.reward) for name, sample in kept.items()}
+            raise UserValueFault(no_reward(self.grader))
+        scores = {name: number_of(sample.reward) for name, sample in kept.items()}
         reward = Reward(sum(scores.values()) / len(scores) if scores else None)
         if len(samples) == 1:
             [sample] = samples.values()

@@ -26,7 +26,7 @@ from pytest_osmosis.text.foreign_code import only_taken
 from pytest_osmosis.text.json_line import dumps
 from pytest_osmosis.text.row_metadata import metadata_of
 from pytest_osmosis.text.user_objects import error_in_words, type_name
-from pytest_osmosis.text.user_values import UserValueFault, fields_of, metrics_of
+from pytest_osmosis.text.user_values import fields_of, metrics_and_fields, metrics_of
 
 NOTHING_TO_GRADE = (
     "returned None and registered no sample source, so there is nothing to grade; return the messages, or "
@@ -123,13 +123,11 @@ def _notes_of(samples: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, A
     fields: dict[str, Any] = {}
     for sample_name, sample in samples.items():
         before = f"{sample_name}." if len(samples) > 1 else ""
-        for name, value in sample.metrics.items():
-            try:
-                metrics |= metrics_of({f"{before}{name}": value})
-            except UserValueFault:
-                fields |= fields_of({f"{before}{name}": value}, "sample.metrics")
+        named = {f"{before}{name}": value for name, value in sample.metrics.items()}
+        numbers, others = metrics_and_fields(named, "sample.metrics")
+        metrics |= numbers
         more = {f"{before}{name}": value for name, value in sample.extra_fields.items()}
-        fields |= fields_of(more, "sample.extra_fields")
+        fields |= others | fields_of(more, "sample.extra_fields")
     return metrics_of(metrics), fields
 
 

@@ -86,11 +86,23 @@ def fields_of(value: object, title: str) -> dict[str, Any]:
     return fields
 
 
-def _items(value: object, title: str, kind: str, most: int) -> list[tuple[object, object]]:
+def metrics_and_fields(value: object, title: str) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return the numbers among values by name as metrics, and all others as fields."""
+    metrics: dict[str, float] = {}
+    fields: dict[str, Any] = {}
+    for name, each in _items(value, title, "numbers by name"):
+        try:
+            metrics |= metrics_of({name: each})
+        except UserValueFault:
+            fields |= fields_of({name: each}, title)
+    return metrics_of(metrics, title), fields
+
+
+def _items(value: object, title: str, kind: str, most: int | None = None) -> list[tuple[object, object]]:
     """Return the items of a mapping, at most one more than `most`."""
     if not isinstance(value, Mapping):
         raise UserValueFault(f"{title}: must be {kind}, got {type_name(value)}: {described(value)}")
-    return [(name, value[name]) for name in islice(iter(value), most + 1)]
+    return [(name, value[name]) for name in islice(iter(value), most and most + 1)]
 
 
 def _bounded(plain: Any, text: str) -> Any:

@@ -19,7 +19,7 @@ from pytest_osmosis.host.environment_code import EnvironmentCode
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import eval_function
-from pytest_osmosis.rewards.graders import GraderCode, OwnGraderCode
+from pytest_osmosis.rewards.graders import GraderCode
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.rewards.sdk_graders import SdkGraderCode
 from pytest_osmosis.rollouts.context import ChatContext
@@ -79,7 +79,7 @@ class Spoilers:
                 spoil(ctx.sample.metrics)
                 ctx.set_reward(1.0)
 
-        return OwnGraderCode(Spoils)
+        return GraderCode(Spoils)
 
     @property
     def sdk_grader(self) -> GraderCode:
@@ -91,7 +91,7 @@ class Spoilers:
                 self.note(ctx.metadata, ctx.sample.messages, *ctx.sample.extra_fields.values())
                 ctx.sample.reward = 1.0
 
-        return SdkGraderCode(Spoils, "pytest_osmosis.compat.osmosis_ai")
+        return SdkGraderCode(Spoils, package="pytest_osmosis.compat.osmosis_ai")
 
 
 FULL = (SCORED["ground_truth"], SCORED["record"], CONVERSATION)

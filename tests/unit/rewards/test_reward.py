@@ -13,9 +13,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pytest_osmosis.rewards.graders import GraderContext, OwnGraderCode, RolloutToGrade
-from pytest_osmosis.rewards.reward import MOST_REASON_CHARS, NotAScore, Reward, reward_of
-from pytest_osmosis.text.user_values import MOST_FIELD_CHARS, MOST_FIELDS, MOST_METRICS
+from pytest_osmosis.rewards.graders import GraderCode, GraderContext, RolloutToGrade
+from pytest_osmosis.rewards.reward import MOST_REASON_CHARS, Reward, reward_of
+from pytest_osmosis.text.user_values import MOST_FIELD_CHARS, MOST_FIELDS, MOST_METRICS, UserValueFault
 from tests.hostile.hostile_objects import VALUES
 
 
@@ -100,7 +100,7 @@ def test_a_reward_may_come_with_a_reason_and_metrics(returned: object, reward: R
     ],
 )
 def test_anything_else_is_refused_in_words_that_say_what_to_do(returned: object, fault: str) -> None:
-    with pytest.raises(NotAScore) as caught:
+    with pytest.raises(UserValueFault) as caught:
         reward_of(returned)
     assert str(caught.value).startswith(fault)
 
@@ -130,9 +130,9 @@ def test_a_mapping_without_end_is_refused() -> None:
         def __len__(self) -> int:
             return 10**12
 
-    with pytest.raises(NotAScore, match="unknown key '1'"):
+    with pytest.raises(UserValueFault, match="unknown key '1'"):
         reward_of(Endless())
-    with pytest.raises(NotAScore, match="holds more than 100 numbers"):
+    with pytest.raises(UserValueFault, match="holds more than 100 numbers"):
         reward_of({"score": 1.0, "metrics": Endless()})
 
 
@@ -154,7 +154,7 @@ def test_every_object_within_a_mapping_is_taken_or_refused_in_a_line(name: str, 
     reward, refused = Reward(1.0), ""
     try:
         reward = reward_of(returned)
-    except NotAScore as error:
+    except UserValueFault as error:
         refused = str(error)
     assert len(refused) < 300
     assert all(map(math.isfinite, reward.metrics.values()))
@@ -169,7 +169,7 @@ async def graded(grade: Any, **metrics: float) -> Reward:
         async def grade(self, ctx: GraderContext) -> None:
             grade(ctx)
 
-    return await OwnGraderCode(Judge).grade(RolloutToGrade([], "15", {}, metrics, (), Path(), Path()))
+    return await GraderCode(Judge).grade(RolloutToGrade([], "15", {}, metrics, (), Path(), Path()))
 
 
 async def test_a_grader_sees_the_rollouts_metrics_and_only_its_own_are_kept() -> None:
@@ -217,7 +217,7 @@ async def test_fields_that_cannot_be_kept_are_an_error(name: str, value: object,
         setattr(ctx.sample, name, value)
         ctx.set_reward(1.0)
 
-    with pytest.raises(NotAScore) as caught:
+    with pytest.raises(UserValueFault) as caught:
         await graded(grade)
     assert str(caught.value).startswith(fault)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.rewards.reward import NotAScore, score_of
 from pytest_osmosis.text.user_frames import MAX_CHARS, user_traceback
 from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, described, error_in_words, type_name
+from pytest_osmosis.text.user_values import UserValueFault, number_of
 from tests.hostile.hostile_objects import ERRORS, VALUES
 
 MOST_CHARS = 3 * MAX_ERROR_CHARS
@@ -26,10 +26,10 @@ def test_every_object_can_be_described(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(VALUES.keys() - HANGING - RAISING - {"exitrepr"}))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_every_object_is_a_number_or_none(name: str) -> None:
-    refused: NotAScore | None = None
+    refused: UserValueFault | None = None
     try:
-        assert type(score_of(VALUES[name])) is float
-    except NotAScore as error:
+        assert type(number_of(VALUES[name])) is float
+    except UserValueFault as error:
         refused = error
     assert refused is None or len(str(refused)) < 200
 
