@@ -97,7 +97,7 @@ class EnvironmentAgent:
         return state, state.get("error")
 
     async def _state(self, ctx: ChatContext, given: Mapping[str, Any]) -> Any:
-        client = client_for(self.environment, partial(self._ask, ctx), lambda: (ctx.base_url, ctx.api_key))
+        client = client_for(partial(self._ask, ctx), lambda: (ctx.base_url, ctx.api_key))
         environment, sampling = self.environment, _sampling(self.environment, ctx.sampling)
         try:
             if not rolls_groups(environment):

@@ -1,8 +1,8 @@
 """The client that an environment gets: every request that it sends goes to the eval's model.
 
 verifiers' own client is used where the environment has imported it, with one method replaced: conversions, checks and
-errors of verifiers stay its own, and no request passes HTTP twice. Environments of older versions get a client of
-OpenAI at the rollout's endpoint, and objects that are no environments of verifiers a `PlainClient`.
+errors of verifiers stay its own, and no request passes HTTP twice. Objects that are no environments of verifiers get a
+`PlainClient`.
 """
 
 from __future__ import annotations
@@ -38,34 +38,27 @@ Endpoint = Callable[[], tuple[str, str]]
 """Returns the URL and the key of the rollout's endpoint."""
 
 
-def client_for(environment: object, ask: Ask, endpoint: Endpoint) -> Any:
+def client_for(ask: Ask, endpoint: Endpoint) -> Any:
     """Return the client for a rollout."""
     base = getattr(imported(CHAT_CLIENT), "OpenAIChatCompletionsClient", None)
-    if base is not None:
-        return _client_type(base)(ask, endpoint)
-    if any(cls.__module__.partition(".")[0] == "verifiers" for cls in type(environment).__mro__):
-        return _openai_client(endpoint)
-    return PlainClient(ask, endpoint)
-
-
-def _openai_client(endpoint: Endpoint) -> Any:
-    import openai
-
-    url, key = endpoint()
-    return openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0)
+    return PlainClient(ask, endpoint) if base is None else _client_type(base)(ask, endpoint)
 
 
 class _WithOpenAI:
     """A client that has one of OpenAI at the rollout's endpoint, for environments that use that themselves."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, ask: Ask, endpoint: Endpoint) -> None:
+        self._ask = ask
         self._endpoint = endpoint
         self._openai: Any = None
 
     @property
     def client(self) -> Any:
         if self._openai is None:
-            self._openai = _openai_client(self._endpoint)
+            import openai
+
+            url, key = self._endpoint()
+            self._openai = openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0)
         return self._openai
 
     @property
@@ -91,9 +84,8 @@ def _client_type(base: Any) -> Any:
         """A client of verifiers that asks the eval's model."""
 
         def __init__(self, ask: Ask, endpoint: Endpoint) -> None:
-            _WithOpenAI.__init__(self, endpoint)
+            _WithOpenAI.__init__(self, ask, endpoint)
             base.__init__(self, None)
-            self._ask = ask
 
         async def get_native_response(
             self, prompt: Any, model: str, sampling_args: Any, tools: Any = None, **kwargs: Any
@@ -181,10 +173,6 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 class PlainClient(_WithOpenAI):
     """The client of an environment without verifiers: `get_response` returns a `PlainReply`."""
-
-    def __init__(self, ask: Ask, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._ask = ask
 
     async def get_response(
         self,

@@ -21,7 +21,7 @@ from pytest_osmosis.environments.concurrency import Concurrency
 from pytest_osmosis.environments.given_row import given_row
 from pytest_osmosis.environments.state import UnkeptState, remade
 from pytest_osmosis.environments.tasksets import has_taskset, rolls_groups, score_group
-from pytest_osmosis.models.base import ChatReply, Message
+from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.user_objects import described, error_in_words, type_name
 from pytest_osmosis.text.user_values import UserValueFault, number_of
@@ -149,7 +149,7 @@ class EnvironmentRubric:
         begin = getattr(self._environment, "init_state", None)
         state: Any = {}
         if callable(begin):
-            state = await begin(dict(given), client_for(self._environment, _refuse, _no_endpoint), "", {})
+            state = await begin(dict(given), client_for(_refuse, _refuse), "", {})
         return remade(state, given, messages, facts)
 
 
@@ -180,11 +180,7 @@ def _without_route(states: Sequence[Any]) -> Iterator[None]:
             state["info"] = info
 
 
-async def _refuse(*_: object) -> ChatReply:
-    raise RuntimeError("a stored rollout asks no model")
-
-
-def _no_endpoint() -> tuple[str, str]:
+def _refuse(*_: object) -> Any:
     raise RuntimeError("a stored rollout asks no model")
 
 

@@ -43,12 +43,12 @@ def legacy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("legacy")
 def test_classes_of_verifiers_are_found_in_the_folder_of_0_3() -> None:
-    assert isinstance(client_for(object(), ask, no_endpoint), TheirClient)
+    assert isinstance(client_for(ask, no_endpoint), TheirClient)
 
 
 @pytest.mark.usefixtures("legacy")
 def test_a_reply_has_what_each_release_of_verifiers_reads() -> None:
-    client = client_for(object(), ask, no_endpoint)
+    client = client_for(ask, no_endpoint)
     reply = asyncio.run(client.get_native_response([{"role": "user", "content": "hi"}], "m", {}))
     [choice] = reply.choices
     assert (choice.message.content, choice.message.refusal) == (None, "No.")
@@ -58,7 +58,7 @@ def test_a_reply_has_what_each_release_of_verifiers_reads() -> None:
 
 @pytest.mark.usefixtures("legacy")
 def test_a_client_of_verifiers_has_the_chat_completions_of_openai_too() -> None:
-    client = client_for(object(), ask, lambda: ("http://127.0.0.1:1/v1", "key"))
+    client = client_for(ask, lambda: ("http://127.0.0.1:1/v1", "key"))
     assert client.chat.completions is client.client.chat.completions
     assert str(client.client.base_url) == "http://127.0.0.1:1/v1/"
     asyncio.run(client.close())
