@@ -30,7 +30,8 @@ STREAMED = ("reasoning_content", "content", "refusal", "tool_calls")
 def read_request(body: Mapping[str, Any]) -> ServedRequest:
     """Return the request in a body. Raises `ApiError` for one that the API would refuse, or with `n` above 1."""
     rest = dict(body)
-    model, messages = fields.take_model(rest), fields.take_messages(rest)
+    fields.drop_model(rest)
+    messages = fields.take_messages(rest)
     for position, message in enumerate(messages):
         _check_calls(message, position)
     tools = fields.take_tools(rest, '{"type": "function", "function": {...}}')
@@ -39,7 +40,7 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
         raise fields.refuse(f"{fields.ONE_ANSWER}, got {n!r}")
     stream, options = fields.take_flag(rest, "stream"), fields.take_object(rest, "stream_options")
     chat = ChatRequest(messages, tools, _sampling(rest), seed)
-    return ServedRequest(chat, model, stream, include_usage=options.get("include_usage") is True)
+    return ServedRequest(chat, stream, include_usage=options.get("include_usage") is True)
 
 
 def _check_calls(message: Message, position: int) -> None:

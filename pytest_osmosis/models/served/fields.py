@@ -56,11 +56,11 @@ def take_seed(body: dict[str, Any]) -> int | None:
     return seed
 
 
-def take_model(body: dict[str, Any]) -> str | None:
+def drop_model(body: dict[str, Any]) -> None:
+    """Remove the name of a model: whoever serves the request knows which one answers."""
     model = body.pop("model", None)
     if not isinstance(model, str | None):
         raise refuse(f"model must be a string, got {shape(model)}")
-    return model
 
 
 def take_flag(body: dict[str, Any], name: str) -> bool:

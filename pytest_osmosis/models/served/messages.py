@@ -58,16 +58,15 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
     rest = dict(body)
     if rest.get("max_tokens") is None:
         raise fields.refuse("max_tokens: field required")
-    model, turns = fields.take_model(rest), fields.take_messages(rest)
+    fields.drop_model(rest)
+    turns = fields.take_messages(rest)
     tools = fields.take_tools(rest, '{"name": ..., "input_schema": {...}}')
     seed, stream = fields.take_seed(rest), fields.take_flag(rest, "stream")
     conversation = [
         *_system_messages(rest.pop("system", None)),
         *(message for position, turn in enumerate(turns) for message in _chat_messages(turn, position)),
     ]
-    return ServedRequest(
-        ChatRequest(conversation, [_function(tool) for tool in tools], _sampling(rest), seed), model, stream
-    )
+    return ServedRequest(ChatRequest(conversation, [_function(tool) for tool in tools], _sampling(rest), seed), stream)
 
 
 def _sampling(rest: Mapping[str, Any]) -> dict[str, Any]:

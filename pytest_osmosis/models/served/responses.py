@@ -29,7 +29,6 @@ from pytest_osmosis.models.responses import (
     thought_of,
 )
 from pytest_osmosis.models.served import completions, fields
-from pytest_osmosis.models.served.errors import ApiError
 from pytest_osmosis.models.served.shapes import AnswerLabel, ServedRequest, event, pieces
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
 
@@ -61,14 +60,15 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
     native = {name: value for name, value in rest.items() if name not in OF_DELIVERY}
     for name in WITHOUT_EFFECT:
         rest.pop(name, None)
-    model, stream, seed = fields.take_model(rest), fields.take_flag(rest, "stream"), fields.take_seed(rest)
+    fields.drop_model(rest)
+    stream, seed = fields.take_flag(rest, "stream"), fields.take_seed(rest)
     instructions = rest.pop("instructions", None)
     fields.check_content(instructions, "instructions")
     prompts = [{"role": "system", "content": _content(instructions, "instructions")}] if instructions else []
     conversation = [*prompts, *_messages(rest.pop("input", None))]
     tools = fields.take_tools(rest, '{"type": "function", "name": ..., "parameters": {...}}')
     functions = [_function(tool, position) for position, tool in enumerate(tools)]
-    return ServedRequest(ChatRequest(conversation, functions, _sampling(rest), seed, native=native), model, stream)
+    return ServedRequest(ChatRequest(conversation, functions, _sampling(rest), seed, native=native), stream)
 
 
 def _sampling(rest: dict[str, Any]) -> dict[str, Any]:
@@ -337,5 +337,4 @@ def _part_events(part: Item, at: Mapping[str, Any]) -> Iterator[tuple[str, dict[
 # -- errors -----------------------------------------------------------------------------------------------
 
 
-def write_error(error: ApiError) -> dict[str, Any]:
-    return completions.write_error(error)
+write_error = completions.write_error

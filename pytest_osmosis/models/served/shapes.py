@@ -27,7 +27,6 @@ class ServedRequest(NamedTuple):
     """A request as a client sent it. Every key of its body that has no place of its own is in `chat.sampling`."""
 
     chat: ChatRequest
-    model: str | None
     stream: bool = False
     include_usage: bool = True
     """False if a stream is to end without the tokens, which OpenAI's clients have to ask for."""
