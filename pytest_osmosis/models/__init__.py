@@ -51,9 +51,10 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
 
             return LiteLLMModel(target, api_key)
         case "completions":
-            from pytest_osmosis.models.text_completions import TextModel
+            from pytest_osmosis.models import text_completions
+            from pytest_osmosis.models.light import LightModel
 
-            return TextModel(target, api_key, max_in_flight=max_in_flight)
+            return LightModel(target, api_key, max_in_flight=max_in_flight, api=text_completions)
         case "tokens":
             from pytest_osmosis.models.token_completions import TokenModel
 

@@ -7,7 +7,7 @@ message: that is the answer, whatever its role is called, unless the role is tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
@@ -82,6 +82,22 @@ def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) 
     Raises `ModelError`: boundary "provider" if the body cannot be read, has other types or has too large a message,
     "model" if it has no message, and that of the error if the body reports one.
     """
+    return reply_in(status, text, target, failures, "message", _fault, _message)
+
+
+def reply_in(
+    status: int,
+    text: str,
+    target: ModelTarget,
+    failures: Failures,
+    key: str,
+    fault_of: Callable[[Any], str | None],
+    message_of: Callable[[Any], Message],
+) -> ChatReply:
+    """Return the reply in a body whose choices have the answer under a key, as `read_reply` does.
+
+    `fault_of` says what nobody could read in an answer, and `message_of` returns one without a fault as a message.
+    """
     body = json_object(status, text, failures)
     choices = body.get("choices")
     if choices is None or choices == []:
@@ -93,19 +109,20 @@ def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) 
     choice = first_choice(choices)
     if not isinstance(choice, dict):
         raise failures.misshapen(status, "a choice that is not an object", body)
-    message = choice.get("message")
-    if message is None:
-        raise failures.no_answer(status, "a choice without a message", choice, body)
-    fault = _fault(message)
+    answer = choice.get(key)
+    if answer is None:
+        raise failures.no_answer(status, f'a choice without "{key}"', choice, body)
+    fault = fault_of(answer)
     if fault is not None:
         raise failures.misshapen(status, fault, choice, body)
-    check_size(status, message, target, failures)
+    check_size(status, answer, target, failures)
+    message = message_of(answer)
     if error_in(choice) is not None or (error_in(body) is not None and not _says_something(message)):
         raise failures.no_answer(status, "an answer that the server broke off", choice, body)
     if choice.get("finish_reason") == "error":
         raise failures.broken_off(status)
     return ChatReply(
-        message=_message(message),
+        message,
         finish_reason=label(choice.get("finish_reason")),
         usage=usage_of(body.get("usage")),
         model=label(body.get("model")),

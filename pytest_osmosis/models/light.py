@@ -1,4 +1,4 @@
-"""Chat completions and Responses over bare aiohttp: the behaviour of the openai client, for a quarter of its CPU."""
+"""OpenAI's APIs over bare aiohttp: the behaviour of the openai client, for a quarter of its CPU."""
 
 from __future__ import annotations
 
@@ -14,20 +14,14 @@ from pytest_osmosis.models.targets import ModelTarget
 
 
 class LightModel:
-    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent. `path` follows the address."""
+    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
 
     def __init__(
-        self,
-        target: ModelTarget,
-        api_key: str | None,
-        *,
-        max_in_flight: int,
-        api: HttpApi = completions,
-        path: str | None = None,
+        self, target: ModelTarget, api_key: str | None, *, max_in_flight: int, api: HttpApi = completions
     ) -> None:
         assert target.base_url is not None
         self.target = target
-        self.url = f"{target.base_url.rstrip('/')}{api.PATH if path is None else path}"
+        self.url = f"{target.base_url.rstrip('/')}{api.PATH}"
         self.failures = Failures(target.base_url, self.url, api_key, target.address_key, target.responses_advice)
         self._api = api
         self._connections = Connections(target, self.failures, max_in_flight)

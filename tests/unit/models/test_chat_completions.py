@@ -188,8 +188,8 @@ async def test_numbers_beyond_any_use_become_null() -> None:
         ({}, "no choices"),
         ({"choices": []}, "no choices"),
         ({"choices": None}, "choices = null"),
-        ({"choices": [{}]}, "a choice without a message"),
-        ({"choices": [{"message": None}]}, "a choice without a message"),
+        ({"choices": [{}]}, 'a choice without "message"'),
+        ({"choices": [{"message": None}]}, 'a choice without "message"'),
     ],
 )
 async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str, Any], what: str) -> None:

@@ -78,7 +78,7 @@ async def test_what_is_no_text_is_the_callers_error_and_is_not_sent(request_: Ch
     ("behaviour", "boundary", "text"),
     [
         (servers.data({"choices": []}), "model", "no choices"),
-        (servers.data({"choices": [{"finish_reason": "stop"}]}), "model", "a choice without text"),
+        (servers.data({"choices": [{"finish_reason": "stop"}]}), "model", 'a choice without "text"'),
         (text_answer(5), "provider", "text = a number"),
         (text_answer("", finish_reason="error"), "provider", 'finish_reason "error"'),
         (servers.html(), "provider", "is not JSON"),
