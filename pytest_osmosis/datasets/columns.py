@@ -1,4 +1,7 @@
-"""The names of columns: ours, in any case and with surrounding blanks, or the dataset's own, as mapped."""
+"""The names of columns: ours, in any case and with surrounding blanks, or the dataset's own, as mapped.
+
+Also the faults of rows, headers and whole files.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,19 @@ class BadRow(Exception):
         super().__init__("; ".join(faults))
         self.faults = faults
         self.line = line
+
+
+class Unscannable(Exception):
+    """Rows cannot be separated from `line` on, or at all. `text` is the reason and the fix."""
+
+    def __init__(self, line: int | None, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        self.text = text
+
+
+class Damaged(Exception):
+    """A part of the file with many rows cannot be read, for a reason that no single row has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,15 +16,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pytest_osmosis.config.tables import EMPTY
-from pytest_osmosis.datasets.columns import BadRow, Columns, fold
+from pytest_osmosis.datasets.columns import BadRow, Columns, Damaged, Unscannable, fold
 from pytest_osmosis.datasets.human_scores import NO_HUMAN_SCORE, without_human_score
 from pytest_osmosis.datasets.location import check_suffix
-from pytest_osmosis.datasets.parquet import scan_parquet
+from pytest_osmosis.datasets.parquet import ParquetReader, scan_parquet
 from pytest_osmosis.datasets.parsing import shown_json
-from pytest_osmosis.datasets.row_readers import Damaged, RowReader, Unscannable
 from pytest_osmosis.datasets.row_warnings import notes_of
 from pytest_osmosis.datasets.rows import Content, Row, make_row
-from pytest_osmosis.datasets.text_rows import scan_csv, scan_json, scan_jsonl
+from pytest_osmosis.datasets.text_rows import TextRows, scan_csv, scan_json, scan_jsonl
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.files.formats import HEAD_BYTES, foreign_format, is_parquet
 from pytest_osmosis.files.reading import FileFault, open_file
@@ -37,11 +36,9 @@ NOTHING_ASKED = (
 )
 
 
-class _Stamp(NamedTuple):
-    """The size of a file, and the time of its last change."""
-
-    size: int
-    changed_ns: int
+RowReader = TextRows | ParquetReader
+Stamp = tuple[int, int]
+"""The size of a file, and the time of its last change in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class Dataset:
     display: str
     columns: Columns
     source: RowReader
-    stamp: _Stamp
+    stamp: Stamp
     recorded: bool = False
     human: str | None = None
     is_generated: bool = False
@@ -215,7 +212,7 @@ def check_rows(
                 listed.extend(error.problems[: _MOST_PROBLEMS - len(listed)])
             else:
                 unseen -= row.record.keys()
-                digests[row_index], contents[row_index] = row.digests
+                digests[row_index], contents[row_index] = row.digest, row.content
                 if row.human.score is not None:
                     human_scores[row_index] = row.human.score
                 has_human_scores = has_human_scores or row.human.has_column
@@ -281,6 +278,6 @@ def _open(path: Path, display: str) -> BufferedReader:
         raise DatasetError([Problem(display, str(fault))]) from fault
 
 
-def _stamp(file: BufferedReader) -> _Stamp:
+def _stamp(file: BufferedReader) -> Stamp:
     status = os.fstat(file.fileno())
-    return _Stamp(status.st_size, status.st_mtime_ns)
+    return status.st_size, status.st_mtime_ns

@@ -18,8 +18,7 @@ from itertools import accumulate
 from typing import Any, BinaryIO
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
-from pytest_osmosis.datasets.columns import BadRow, Columns
-from pytest_osmosis.datasets.row_readers import Damaged, Unscannable
+from pytest_osmosis.datasets.columns import BadRow, Columns, Damaged, Unscannable
 from pytest_osmosis.datasets.rows import check_header
 from pytest_osmosis.text.safe import one_line
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
-from typing import Any
 
-from pytest_osmosis.datasets.rows import Content, Row, as_text
+from pytest_osmosis.datasets.rows import Content, Row, digest_of
+from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.lists import listed
 
 SHORTEST_ANSWER = 3  # shorter ground truths appear in prompts by chance: "5" in "What is 5 - 0?"
@@ -23,7 +22,7 @@ def notes_of(rows: Iterable[tuple[Row, Content]]) -> tuple[str, ...]:
     """Return the warnings, one line each: prompts of several rows, and ground truths that appear in their prompt."""
     first_with: dict[str, int] = {}
     repeats: defaultdict[int, list[int]] = defaultdict(list)
-    truths: set[bytes] = set()
+    truths: set[str] = set()
     n_truths = 0
     revealed = []
     recorded = False
@@ -34,7 +33,7 @@ def notes_of(rows: Iterable[tuple[Row, Content]]) -> tuple[str, ...]:
             repeats[first].append(row.row_index)
         if row.ground_truth is not None:
             n_truths += 1
-            truths.add(_digest(row.ground_truth))
+            truths.add(digest_of(row.ground_truth))
             if row.conversation is None and _reveals_answer(row):
                 revealed.append(row.row_index)
     labels = len(truths) > 1 and len(truths) * ROWS_PER_LABEL <= n_truths
@@ -76,37 +75,12 @@ def _reveals_answer(row: Row) -> bool:
     if isinstance(truth, bool) or not isinstance(truth, str | int | float):
         return False
     answer = _plain(str(truth))
-    return len(answer) >= SHORTEST_ANSWER and _contains(_plain("\n".join(_texts(row.messages))), answer)
-
-
-def _contains(text: str, answer: str) -> bool:
-    """Return True if `text` contains `answer` as whole words, not as part of a longer word or number."""
-    at = text.find(answer)
-    while at >= 0:
-        before, after = text[max(at - 2, 0) : at], text[at + len(answer) : at + len(answer) + 2]
-        if not _CONTINUES_BEFORE.search(before) and not _CONTINUES_AFTER.match(after):
-            return True
-        at = text.find(answer, at + 1)
-    return False
-
-
-_CONTINUES_BEFORE = re.compile(r"\w$|\d[.,]$")
-_CONTINUES_AFTER = re.compile(r"\w|[.,]\d")
+    contents = (message.get("content") for message in row.messages)
+    parts = (part for content in contents for part in (content if isinstance(content, list) else [content]))
+    prompt = _plain("\n".join(text_of([part]) for part in parts))
+    whole = rf"(?<!\w)(?<!\d[.,]){re.escape(answer)}(?!\w|[.,]\d)"  # no part of a longer word or number
+    return len(answer) >= SHORTEST_ANSWER and answer in prompt and re.search(whole, prompt) is not None
 
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def _texts(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    for message in messages:
-        content = message.get("content")
-        if isinstance(content, str):
-            yield content
-        elif isinstance(content, list):
-            texts = (part.get("text") for part in content if isinstance(part, dict))
-            yield from (text for text in texts if isinstance(text, str))
-
-
-def _digest(value: object) -> bytes:
-    return blake2b(as_text(value).encode(), digest_size=16).digest()

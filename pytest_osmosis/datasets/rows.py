@@ -66,26 +66,17 @@ class Row:
     def digest(self) -> str:
         """The digest of prompt, metadata and ground truth, in 16 hexadecimal digits. It does not depend on the row's
         position, nor, if it has a prompt or an id, on a recorded answer."""
-        return self.digests[0]
+        parts = [*self.asked, self.ground_truth]
+        if self.own_messages is not None:
+            parts[0] = self.own_messages
+        if self.conversation is not None and not self.messages:
+            parts.insert(0, next((self.record[name] for name in IDS if self.record.get(name)), self.conversation))
+        return digest_of(parts)
 
     @property
     def content(self) -> Content:
-        return self.digests[1]
-
-    @property
-    def digests(self) -> tuple[str, Content]:
-        """`digest` and `content`, for which long prompts become text once."""
-        asked = [*map(as_text, self.asked)]
-        own = asked if self.own_messages is None else [as_text(self.own_messages), *asked[1:]]
-        parts = [*own, as_text(self.ground_truth)]
-        if self.conversation is None:
-            prompt = _list_text(asked) if len(asked) > 1 else asked[0]
-        else:
-            prompt = as_text(self.conversation)
-            if not self.messages:
-                id = next((as_text(self.record[name]) for name in IDS if self.record.get(name)), prompt)
-                parts = [id, *parts]
-        return _digest(_list_text(parts)), Content(_digest(prompt), _digest(as_text(self.record)))
+        prompt = self.conversation or (self.asked if len(self.asked) > 1 else self.messages)
+        return Content(digest_of(prompt), digest_of(self.record))
 
     @property
     def asked(self) -> list[object]:
@@ -99,17 +90,12 @@ class Row:
         return solution if isinstance(solution, str) and solution.strip() else None
 
 
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _list_text(texts: Iterable[str]) -> str:
-    """Return what `as_text` returns for a list, from the texts of its items."""
-    return f"[{', '.join(texts)}]"
-
-
 as_text = json.JSONEncoder(sort_keys=True, default=str).encode
 """Returns the text that digests are made of: the same text for the same content."""
+
+
+def digest_of(value: object) -> str:
+    return blake2b(as_text(value).encode(), digest_size=8).hexdigest()
 
 
 IDS = ("id", "conversation_id")
@@ -124,29 +110,27 @@ def make_row(
     With `recorded`, the row holds a conversation that is only scored.
     """
     record = columns.canonical(raw)
+    if text_cells and not _is_blank(record.get("messages")):
+        record["messages"] = _parsed_messages(record["messages"], columns)
     if recorded:
-        return _recorded_row(row_index, line, record, columns, text_cells=text_cells)
+        return _recorded_row(row_index, line, record, columns)
     if METADATA in record and _is_blank(record.get("messages")) and _is_blank(record.get("user_prompt")):
         record[METADATA] = _checked_metadata(record, columns)
         messages = _system_messages(record, columns)
     elif _is_blank(record.get("messages")):
         messages = _prompt_messages(record, columns)
     else:
-        if text_cells:
-            record["messages"] = _parsed_messages(record["messages"], columns)
         messages = _checked_messages(record, columns)
     return Row(row_index, messages, record.get("ground_truth"), record, line)
 
 
-def _recorded_row(row_index: int, line: int, record: dict[str, Any], columns: Columns, *, text_cells: bool) -> Row:
+def _recorded_row(row_index: int, line: int, record: dict[str, Any], columns: Columns) -> Row:
     if _is_blank(record.get("messages")) or record["messages"] == []:
         record.pop("messages", None)
         if not isinstance(record.get(SOLUTION), str):
             raise BadRow(_missing_answer(columns, record))
         prompt = _prompt_of_answer(record, columns)
     else:
-        if text_cells:
-            record["messages"] = _parsed_messages(record["messages"], columns)
         record["messages"] = _checked_chat(columns.titled("messages"), record["messages"], _recorded_fault)
         prompt = [dict(message) for message in prompt_of(record["messages"])]
         if len(prompt) == len(record["messages"]):
@@ -167,21 +151,17 @@ def _missing_answer(columns: Columns, record: Mapping[str, Any]) -> str:
     if record.get(SOLUTION) is not None:
         text = f"must be a string, got {shown_json(record[SOLUTION])}; write the answer there or remove the row"
         return f"{columns.titled(SOLUTION)}: {text}"
-    return missing_conversation(columns, record)
+    return missing(columns, record, recorded=True)
 
 
-def missing_conversation(columns: Columns, names: Iterable[str]) -> str:
-    """Return the fault of a row, or of a header, without a conversation to score."""
+def missing(columns: Columns, names: Iterable[str], *, recorded: bool) -> str:
+    """Return the fault of a row, or of a header, with nothing to ask a model; if `recorded`, with nothing to score."""
     present = ", ".join(shown_json(name) for name in names) or "none"
-    fix = 'add one of them, or name the column with the answer in [data] columns = {solution_str = "..."}'
-    return f'{columns.titled("messages")}: missing, and no "{SOLUTION}" either; the columns are {present}; {fix}'
-
-
-def missing_prompt(columns: Columns, names: Iterable[str]) -> str:
-    """Return the fault of a row, or of a header, with neither a user prompt nor messages nor metadata."""
-    present = ", ".join(shown_json(name) for name in names) or "none"
-    fix = 'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
-    return f'{columns.titled("user_prompt")}: missing, and no "messages" either; the columns are {present}; {fix}'
+    one, other, add, what, example = "user_prompt", "messages", "it", "prompt", "user_prompt"
+    if recorded:
+        one, other, add, what, example = "messages", SOLUTION, "one of them", "answer", SOLUTION
+    fix = f'add {add}, or name the column with the {what} in [data] columns = {{{example} = "..."}}'
+    return f'{columns.titled(one)}: missing, and no "{other}" either; the columns are {present}; {fix}'
 
 
 def check_header(names: Iterable[str], columns: Columns, *, recorded: bool = False) -> None:
@@ -196,18 +176,16 @@ def check_header(names: Iterable[str], columns: Columns, *, recorded: bool = Fal
     if duplicates:
         raise BadRow(*duplicates)
     ours = columns.ours(names)
-    needed, missing = ({"user_prompt", "messages", METADATA}, missing_prompt)
-    if recorded:
-        needed, missing = {"messages", SOLUTION}, missing_conversation
-    if not needed & set(ours):
-        raise BadRow(otherwise_separated(names) or missing(columns, names))
+    needed = {"messages", SOLUTION} if recorded else {"user_prompt", "messages", METADATA}
+    if needed.isdisjoint(ours):
+        raise BadRow(otherwise_separated(names) or missing(columns, names, recorded=recorded))
 
 
 def _prompt_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
     faults = []
     user_prompt = record.get("user_prompt")
     if "user_prompt" not in record:
-        faults.append(missing_prompt(columns, record))
+        faults.append(missing(columns, record, recorded=False))
     elif not isinstance(user_prompt, str) or _is_blank(user_prompt):
         text = f"must be a non-blank string, got {shown_json(user_prompt)}"
         faults.append(f"{columns.titled('user_prompt')}: {text}; write the prompt there or remove the row")

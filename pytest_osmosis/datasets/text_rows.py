@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, BinaryIO
 
-from pytest_osmosis.datasets.columns import BadRow, Columns
+from pytest_osmosis.datasets.columns import BadRow, Columns, Unscannable
 from pytest_osmosis.datasets.parsing import cells_of_any_size, otherwise_separated, parse_cells, parse_csv, parse_object
-from pytest_osmosis.datasets.row_readers import Unscannable
 from pytest_osmosis.datasets.rows import check_header
 
 _BOM = b"\xef\xbb\xbf"
