@@ -7,6 +7,7 @@ order in which requests arrive. So an eval that runs again, against a server sta
 from __future__ import annotations
 
 import math
+from argparse import ArgumentTypeError
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -96,7 +97,7 @@ _SPANS = {"s": 1.0, "m": 60.0}
 
 
 def latency(text: str) -> Latency:
-    """Return the latency in an argument: seconds, or a range of seconds. Raises `ValueError`.
+    """Return the latency in an argument: seconds, or a range of seconds. Raises `ArgumentTypeError`.
 
     >>> latency("0.2"), latency("0.2-1.5")
     (Latency(least=0.2, most=0.2), Latency(least=0.2, most=1.5))
@@ -105,7 +106,7 @@ def latency(text: str) -> Latency:
     least = _seconds(first, text)
     most = _seconds(last, text) if dash else least
     if most < least:
-        raise ValueError(f"the second number of {text} must be at least the first")
+        raise ArgumentTypeError(f"the second number of {text} must be at least the first")
     return Latency(least, most)
 
 
@@ -115,35 +116,35 @@ def _seconds(part: str, text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise ValueError(f"must be seconds like 0.2, or a range like 0.2-1.5, got {text}")
+        raise ArgumentTypeError(f"must be seconds like 0.2, or a range like 0.2-1.5, got {text}")
     return seconds
 
 
 def rate(text: str) -> RequestRate:
-    """Return the rate in an argument: requests per minute, or per second with "/s". Raises `ValueError`.
+    """Return the rate in an argument: requests per minute, or per second with "/s". Raises `ArgumentTypeError`.
 
     >>> rate("60"), rate("5/s")
     (RequestRate(requests=60, span_s=60.0), RequestRate(requests=5, span_s=1.0))
     """
     number, slash, span = text.partition("/")
     if not number.isdecimal() or int(number) < 1 or (slash and span not in _SPANS):
-        raise ValueError(f"must be requests per minute like 60, or per second like 5/s, got {text}")
+        raise ArgumentTypeError(f"must be requests per minute like 60, or per second like 5/s, got {text}")
     return RequestRate(int(number), _SPANS[span or "m"])
 
 
 def share(text: str) -> float:
-    """Return the share in an argument, from 0 to 1. Raises `ValueError`."""
+    """Return the share in an argument, from 0 to 1. Raises `ArgumentTypeError`."""
     try:
         found = float(text)
     except ValueError:
         found = math.nan
     if not 0 <= found <= 1:
-        raise ValueError(f"must be a share from 0 to 1, like 0.1, got {text}")
+        raise ArgumentTypeError(f"must be a share from 0 to 1, like 0.1, got {text}")
     return found
 
 
 def error_status(text: str) -> int:
-    """Return the HTTP status of an error in an argument. Raises `ValueError`."""
+    """Return the HTTP status of an error in an argument. Raises `ArgumentTypeError`."""
     if not text.isdecimal() or not 400 <= int(text) <= 599:
-        raise ValueError(f"must be an HTTP status from 400 to 599, like 502, got {text}")
+        raise ArgumentTypeError(f"must be an HTTP status from 400 to 599, like 502, got {text}")
     return int(text)

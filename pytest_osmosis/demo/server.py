@@ -13,13 +13,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hmac
+import json
 import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,7 +37,6 @@ from pytest_osmosis.demo.disturbances import (
     rate,
     share,
 )
-from pytest_osmosis.demo.request_log import RequestLog
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, Usage
 from pytest_osmosis.models.embedded import JUDGE, NAME, reply_to
@@ -91,14 +92,15 @@ def application(
     disturbances: Disturbances = UNDISTURBED,
     api_key: str | None = None,
     names: Sequence[str] = (),
-    log: RequestLog | None = None,
+    log: TextIO | None = None,
     *,
     chat_tools: bool = True,
 ) -> web.Application:
     """Return a server application with counts of its own.
 
-    `names` are further names of the model, so that the config of another model can be tried offline. Without
-    `chat_tools` it refuses tools on chat completions, as OpenAI does for its current models.
+    `names` are further names of the model, so that the config of another model can be tried offline. `log` gets a line
+    of JSON for each chat request, without content and key. Without `chat_tools` it refuses tools on chat completions,
+    as OpenAI does for its current models.
     """
     stats = Stats()
     served_names = (*SERVED, *names)
@@ -181,21 +183,20 @@ async def _admitted(
 
 
 @contextmanager
-def _logged(log: RequestLog | None, request: web.Request, number: int) -> Iterator[Entry]:
-    """Log a request when the body is done, with the status of its error if it raises one."""
+def _logged(log: TextIO | None, request: web.Request, number: int) -> Iterator[Entry]:
+    """Log a request when it is answered, or when its client has left."""
     entry: Entry = {"request": number, "path": request.path, "status": None}
     began = time.monotonic()
     try:
         yield entry
-    except ApiError as error:
-        entry |= {"status": error.status, "error": error.message}
-        raise
-    except ModelError as error:
+    except (ApiError, ModelError) as error:
         entry |= {"status": api_error(error).status, "error": str(error)}
         raise
     finally:
         if log is not None:
-            log.write({**entry, "ms": round((time.monotonic() - began) * 1000, 1)})
+            at, ms = datetime.now(UTC).isoformat(timespec="milliseconds"), (time.monotonic() - began) * 1000
+            log.write(json.dumps({"at": at, **entry, "ms": round(ms, 1)}) + "\n")
+            log.flush()
 
 
 def _note_answer(reply: ChatReply, stats: Stats, entry: Entry) -> None:
@@ -208,22 +209,16 @@ def _note_answer(reply: ChatReply, stats: Stats, entry: Entry) -> None:
 # -- errors -----------------------------------------------------------------------------------------------
 
 
-def _error_answer(error: ApiError, path: str) -> web.Response:
-    shape = SHAPES.get(path, completions)
-    return web.json_response(shape.write_error(error), status=error.status, headers=error.headers)
-
-
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except ApiError as error:
-        return _error_answer(error, request.path)
-    except ModelError as error:
-        return _error_answer(api_error(error), request.path)
+    except (ApiError, ModelError) as error:
+        problem = api_error(error)
     except web.HTTPClientError as error:
-        text = f"{request.method} {request.path}: {error.reason}"
-        return _error_answer(ApiError(error.status, text), request.path)
+        problem = ApiError(error.status, f"{request.method} {request.path}: {error.reason}")
+    body = SHAPES.get(request.path, completions).write_error(problem)
+    return web.json_response(body, status=problem.status, headers=problem.headers)
 
 
 def _key_check(api_key: str | None) -> Middleware:
@@ -253,8 +248,7 @@ def main(arguments: list[str] | None = None, program: str = PROGRAM) -> int:
         options.latency, options.error_rate, options.error_status, options.rate_limit, options.seed
     )
     try:
-        with _log_file(options.log) as file:
-            log = None if file is None else RequestLog(file)
+        with _log_file(options.log) as log:
             app = application(disturbances, options.api_key, options.model, log, chat_tools=not options.no_chat_tools)
             try:
                 asyncio.run(_serve(options.host, options.port, app))
@@ -286,40 +280,40 @@ def argument_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic. "
         "With --latency, --error-rate and --rate-limit it rehearses an outage, the same one for the same --seed.",
     )
-    parser.add_argument("--port", type=_checked(_port), default=8123, help="0 picks a free one (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=8123, help="0 picks a free one (default: %(default)s)")
     parser.add_argument(
         "--host", type=filled, default="127.0.0.1", help="the address to listen on (default: %(default)s)"
     )
     parser.add_argument(
         "--latency",
-        type=_checked(latency),
+        type=latency,
         default=UNDISTURBED.latency,
         metavar="SECONDS",
         help="wait before each answer, like 0.5, or a range like 0.2-1.5 (default: 0)",
     )
     parser.add_argument(
         "--error-rate",
-        type=_checked(share),
+        type=share,
         default=UNDISTURBED.error_rate,
         metavar="SHARE",
         help="let this share of the requests fail, from 0 to 1 (default: 0)",
     )
     parser.add_argument(
         "--error-status",
-        type=_checked(error_status),
+        type=error_status,
         default=UNDISTURBED.error_status,
         metavar="STATUS",
         help="the HTTP status of those errors (default: %(default)s)",
     )
     parser.add_argument(
         "--rate-limit",
-        type=_checked(rate),
+        type=rate,
         metavar="N[/s]",
         help="answer 429 to all requests but N per minute, or per second (default: no limit)",
     )
     parser.add_argument(
         "--seed",
-        type=_checked(_integer),
+        type=_integer,
         default=UNDISTURBED.seed,
         metavar="N",
         help="decides which requests fail, and how slow each is (default: %(default)s)",
@@ -345,28 +339,16 @@ def argument_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     return parser
 
 
-def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the type of an argument that `read` reads, which raises `ValueError` with what is valid."""
-
-    def checked(text: str) -> Any:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return checked
-
-
 def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"must be an integer, got {text}") from None
+        raise argparse.ArgumentTypeError(f"must be an integer, got {text}") from None
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise ValueError(f"must be from 0 to 65535, got {text}")
+        raise argparse.ArgumentTypeError(f"must be from 0 to 65535, got {text}")
     return int(text)
 
 

@@ -118,7 +118,7 @@ async def answered(
 def failed(error: ApiError | ModelError, request: EndpointRequest) -> EndpointAnswer:
     """Return the answer for an error, in the shape of the API that was asked."""
     shape = SHAPES.get(request.below, messages if _is_anthropic(request) else completions)
-    problem = api_error(error) if isinstance(error, ModelError) else error
+    problem = api_error(error)
     headers = {"Content-Type": JSON, **NO_RETRY, **problem.headers}
     return EndpointAnswer(encoded(shape.write_error(problem)), problem.status, headers)
 

@@ -27,11 +27,14 @@ class ApiError(Exception):
         return self.status >= 500 or client_error(self.status) == "retried"
 
 
-def api_error(error: ModelError) -> ApiError:
+def api_error(error: ApiError | ModelError) -> ApiError:
     """Return a model's error as the error of a request to it, with the status and the text of the server behind.
 
+    An error of a request stays what it is.
     Without a status of an error, the request is at fault (400) if the model refused it, and else the server (502).
     """
+    if isinstance(error, ApiError):
+        return error
     status = error.status
     if status is None or not 400 <= status < 600:
         status = 400 if error.boundary == "model" else 502

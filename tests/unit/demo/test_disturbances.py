@@ -15,7 +15,6 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from pytest_osmosis.demo.disturbances import Disturbances, Fates, Latency, RateLimiter, RequestRate
-from pytest_osmosis.demo.request_log import RequestLog
 from pytest_osmosis.demo.server import application
 
 BODIES = [f"body {number}".encode() for number in range(1000)]
@@ -104,7 +103,7 @@ CLIENTS = pytest.mark.parametrize(
 
 
 @asynccontextmanager
-async def served(disturbances: Disturbances, log: RequestLog | None = None) -> AsyncIterator[str]:
+async def served(disturbances: Disturbances, log: io.StringIO | None = None) -> AsyncIterator[str]:
     async with TestServer(application(disturbances, log=log)) as server:
         yield str(server.make_url("")).rstrip("/")
 
@@ -128,7 +127,7 @@ async def test_a_client_that_tries_again_gets_its_answer(
 
     monkeypatch.setattr("pytest_osmosis.demo.server.RateLimiter", lambda rate, _now: RateLimiter(rate, clock))
     failing_first = Disturbances(rate_limit=RequestRate(1, 0.02))
-    async with served(failing_first, RequestLog(printed)) as url, client(url, 5) as ask:
+    async with served(failing_first, printed) as url, client(url, 5) as ask:
         answers = [await ask("1 + 1"), await ask("1 + 2")]
 
     entries = [json.loads(line) for line in printed.getvalue().splitlines()]
