@@ -53,12 +53,11 @@ class Connections:
     async def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
         """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""
         try:
-            check_headers(headers)
             async with self._opened().request(
                 method,
                 url,
                 data=body,
-                headers=headers,
+                headers=sendable_headers(headers),
                 timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S),
                 proxy=self._proxy,
                 allow_redirects=False,
@@ -143,13 +142,20 @@ def coding_of(headers: Mapping[str, str]) -> str:
     return "" if coding == "identity" else coding
 
 
-def check_headers(headers: Mapping[str, Any]) -> None:
-    """Raise `UnicodeError` for a value that no header can have; some clients would say that the connection broke."""
+def sendable_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return headers without blanks around their values, which some clients would send.
+
+    Raises `UnicodeError` for a value that no header can have; some clients would say that the connection broke.
+
+    >>> sendable_headers({"X-Team": " evals\\t"})
+    {'X-Team': 'evals'}
+    """
     for name, value in headers.items():
         if isinstance(value, str):
             value.encode("ascii")
             if _CONTROL.search(value):
                 raise UnicodeError(f"the value of the header {name} has a control character")
+    return {name: value.strip() if isinstance(value, str) else value for name, value in headers.items()}
 
 
 def certificates() -> SSLContext:

@@ -21,7 +21,7 @@ import aiohttp
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.completions import read_reply, sendable
-from pytest_osmosis.models.connections import MB, SilentConnector, answer_of, check_headers
+from pytest_osmosis.models.connections import MB, SilentConnector, answer_of, sendable_headers
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures, causes_of
 from pytest_osmosis.models.json_bodies import encoded, json_object
@@ -59,13 +59,13 @@ class LiteLLMModel:
         exchange = WatchedExchange(self._target.max_response_mb * MB // SHARE)
         EXCHANGE.set(exchange)
         try:
-            check_headers({**headers, "key": self._api_key})
+            sendable_headers({"key": self._api_key})
             response = await self._litellm.acompletion(
                 model=self._target.model,
                 timeout=A_DAY_S,
                 num_retries=0,
                 max_retries=0,
-                extra_headers=headers or None,
+                extra_headers=sendable_headers(headers) or None,
                 **self._options,
                 **arguments,
             )

@@ -19,9 +19,9 @@ from pytest_osmosis.models.connections import (
     CONNECT_TIMEOUT_S,
     MB,
     answer_of,
-    check_headers,
     coding_of,
     read_body,
+    sendable_headers,
 )
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.headers import headers_in
@@ -69,10 +69,9 @@ class Transport:
         `send` is the client's `post` or `get`.
         """
         try:
-            check_headers(headers)
+            options = {"headers": sendable_headers(headers)}
             _BODY.set(body)
-            stripped = {name: value.strip() if isinstance(value, str) else value for name, value in headers.items()}
-            response = await send(path, cast_to=self._http.Response, options={"headers": stripped})
+            response = await send(path, cast_to=self._http.Response, options=options)
         except Exception as error:
             raise self._failures.of_exception(error) from None
         answer: tuple[int, str] = response.extensions.pop(ANSWER)

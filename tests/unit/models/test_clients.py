@@ -842,6 +842,7 @@ async def test_a_header_that_cannot_be_sent_is_no_broken_connection(value: str) 
 
 async def test_blanks_around_a_header_are_not_sent() -> None:
     with ChatServer() as server:
-        async with model_at(server.base_url) as model:
+        async with model_at(server.base_url, headers={"X-Team": "\tevals "}) as model:
             await model.chat(ChatRequest(messages=PROMPT, headers={"X-Session-ID": " a "}))
-    assert server.requests[0].headers["x-session-id"] == "a"
+    headers = server.requests[0].headers
+    assert (headers["x-session-id"], headers["x-team"]) == ("a", "evals")
