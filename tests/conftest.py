@@ -7,6 +7,7 @@ start are not xdist workers, even if the tests run in one.
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
@@ -26,6 +27,7 @@ else:
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]
+asyncio.set_event_loop(None)  # or pytest-asyncio 1.3 lets Python make one, which nobody closes
 os.environ.pop("PYTHONUNBUFFERED", None)  # users' output is buffered
 for of_ci in ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS"):
     os.environ.pop(of_ci, None)  # pytest cuts no summaries in CI
