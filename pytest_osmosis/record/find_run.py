@@ -23,7 +23,7 @@ from pytest_osmosis.text.paths import shown
 LATEST = "latest"
 MOST_BYTES = 1 << 30
 NO_RUNS = "pytest --osmosis-config=CONFIG makes one"
-"""What to do where no eval has run."""
+"""Advice where no eval has run."""
 _MOST_LISTED = 5
 
 
