@@ -21,7 +21,6 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.engine.actor import LoadedCode
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.environments import facts_to_json, keep_rows
-from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.rollout_inputs import rollout_inputs
 from pytest_osmosis.files import private
 from pytest_osmosis.git.state import GitState
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 READ_BACK = (
     *("eval", "entry", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets", "input_salt"),
-    *("baseline_results", "columns"),
+    "columns",
 )
 """Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
 
@@ -166,7 +165,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
 
     config, description, other = prepared.config, prepared.description, prepared.baseline_model
     typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
-    salt, baseline = randomness.token_hex(16), baseline_path(config)
+    salt = randomness.token_hex(16)
     return {
         "schema_version": MANIFEST_VERSION,
         "eval": config.name,
@@ -187,7 +186,6 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
         "smoke": prepared.smoke is not None,
         "shard": None if prepared.shard is None else prepared.shard.to_json(),
-        "baseline_results": None if baseline is None else str(absolute(baseline)),
         "inputs": rollout_inputs(prepared, salt),
         "input_salt": salt,
         "dataset_sha256": prepared.dataset.digest(),

@@ -103,7 +103,6 @@ SHAPE = members(
         "prices": table(nullable(PRICE)),
         "smoke": flag,
         "shard": nullable(members({"index": whole(1), "of": whole(1)})),
-        "baseline_results": nullable(text),
         "inputs": table(table(anything)),
         "cassette": nullable(members({"mode": one_of("record", "new", "replay", "cache"), "path": text})),
         "input_salt": _check_salt,
@@ -151,8 +150,7 @@ class Manifest:
 
     `pass_rule` holds the thresholds, without the functions. `shard` is the shard to which the eval run was limited; the
     plan is that of the whole all the same.
-    `gates` are the gates in words, `prices` those of each model's tokens, None if unknown. `baseline_results` is the
-    path of the results that it was compared with.
+    `gates` are the gates in words, `prices` those of each model's tokens, None if unknown.
 
     `inputs` are those of the rollouts, by table and key; `input_salt` is that of digests among them, in hexadecimal
     digits. `timeouts` are in seconds, by their keys, and `versions` those of Python and of the packages that matter,
@@ -181,7 +179,6 @@ class Manifest:
     prices: Mapping[str, Any]
     smoke: bool
     shard: Shard | None
-    baseline_results: str | None
     cassette: Mapping[str, Any] | None
     inputs: Mapping[str, Mapping[str, Any]]
     input_salt: str

@@ -165,7 +165,6 @@ MANIFEST: Mapping[str, Any] = {
     "prices": {"primary": None},
     "smoke": False,
     "shard": None,
-    "baseline_results": None,
     "inputs": {},
     "cassette": None,
     "input_salt": "00",
