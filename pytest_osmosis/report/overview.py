@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress
+from os.path import commonprefix
 
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.columns import fitted_tables, table_width
@@ -18,7 +18,7 @@ from pytest_osmosis.results.results import ModelResults, Results
 from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import count, difference, money, p_value, plural, score, seconds
-from pytest_osmosis.text.safe import fitted_middle, one_line, width
+from pytest_osmosis.text.safe import fitted_middle, one_line
 from pytest_osmosis.verdicts.gates import State, Verdict
 
 HEAD = ("eval", "model", "pass rate (95% interval)", "mean", "gate", "cost", "time")
@@ -26,14 +26,10 @@ RUNS = "runs"
 DIFFERENCE = ("to the first (95% interval)", "p")
 """The columns of entries, which come after the model and after the mean."""
 MODEL, MEAN = HEAD.index("model"), HEAD.index("mean")
-NAMES: tuple[int, ...] = (HEAD.index("eval"), MODEL)
-"""The columns that hold names, which may be shortened."""
 LEFT = ("eval", "model", "gate")
 """The columns that are aligned to the left."""
-LEAST_NAME = 8
-"""Names are not shortened to fewer columns of the terminal. Those of entries, which are alike, stay longer."""
-NAME_OF_A_PART = 20
-"""The columns of names in a table that does not fit even so and is split."""
+LEAST_NAME, NAME_OF_A_PART = 8, 20
+"""The fewest columns of the terminal to which names are shortened, and those that they have in a table in parts."""
 WORST_FIRST: Mapping[State, int] = {"fails": 0, "not measured": 1, "partial": 2, "not decided": 2, "holds": 3}
 """The order in which states of gates speak for their eval."""
 
@@ -43,20 +39,17 @@ def overview_lines(evals: Sequence[Results], columns: int | None = None) -> list
 
     If the table is too wide, a model that all evals share is named below it only, and names lose their middles.
     """
-    rows, names = overview_rows(evals), NAMES
+    rows = overview_rows(evals)
     models, model = {row[MODEL] for row in rows[1:]}, None
     if columns is not None and table_width(rows) > columns and len(models) == 1:
         model = models.pop()
         rows = [[*row[:MODEL], *row[MODEL + 1 :]] for row in rows]
-        names = names[:1]
     words = [column for column, title in enumerate(rows[0]) if title in LEFT]
-    several = RUNS in rows[0]
-    together = (
-        [1] * len(rows[0])
-        if not several
-        else [2 if title in (DIFFERENCE[0], "cost") else 1 for title in rows[0] if title not in (DIFFERENCE[1], "time")]
-    )
-    tables = fitted_tables(_with_short_names(rows, names, columns), together, columns, left=words)
+    together = [
+        2 if title in (DIFFERENCE[0], "cost") else 1 for title in rows[0] if title not in (DIFFERENCE[1], "time")
+    ]
+    named = _with_short_names(rows, 2 if model is None else 1, columns)
+    tables = fitted_tables(named, together, columns, left=words)
     return [*tables, *footnotes(evals), "", total_line(evals, model)]
 
 
@@ -290,43 +283,19 @@ def _cost(records: Sequence[RunRecord], usd: float | None, n_unknown: int) -> st
     return f">= {money(usd)}" if n_unknown else money(usd)
 
 
-def _with_short_names(rows: Sequence[Sequence[str]], names: Sequence[int], columns: int | None) -> list[list[str]]:
-    """Return the rows with shorter names, the longest column first, if the table would be wider than `columns`.
+def _with_short_names(rows: Sequence[Sequence[str]], n_names: int, columns: int | None) -> Sequence[Sequence[str]]:
+    """Return the rows with shorter names in their first columns, if the table would be wider than `columns`.
 
-    Those of a sweep then lose what all of them have in common, and no names become the same.
+    Those of a sweep lose their common beginning. Then all lose their middles, but no two evals get the same name. A
+    table that does not fit even so is split, which leaves room for names.
     """
-    over = 0 if columns is None else table_width(rows) - columns
-    if over <= 0:
-        return [list(row) for row in rows]
-    shorter = _parts_that_differ([row[0] for row in rows[1:]])
-    rows = [rows[0], *([name, *row[1:]] for name, row in zip(shorter, rows[1:], strict=True))]
-    over = table_width(rows) - (columns or 0)
-    widths = [max(width(row[column]) for row in rows) for column in names]
-    least = NAME_OF_A_PART if RUNS in rows[0] else LEAST_NAME
-    while over > 0 and max(widths) > least:
-        widths[widths.index(max(widths))] -= 1
-        over -= 1
-    if over > 0:  # the table is split, which leaves room for names
-        widths = [NAME_OF_A_PART] * len(names)
+    if columns is None or table_width(rows) <= columns:
+        return rows
+    shared = len(commonprefix([row[0] for row in rows[1:]]).rpartition("~")[0])  # noqa: RUF071 (no paths)
+    rows = [rows[0], *([row[0][shared:], *row[1:]] for row in rows[1:])]
+    room = (columns - table_width([row[n_names:] for row in rows])) // n_names - 2
+    most = room if room >= LEAST_NAME else NAME_OF_A_PART
     evals = {row[0] for row in rows}
-    while len({fitted_middle(name, widths[0]) for name in evals}) < len(evals):
-        widths[0] += 1
-    return [[*map(fitted_middle, row, widths), *row[len(names) :]] for row in rows]
-
-
-def _parts_that_differ(names: Sequence[str]) -> list[str]:
-    """Return names of entries without the values that all have in common, if the names are those of one sweep.
-
-    >>> _parts_that_differ(["sums~t=0~k=5", "sums~t=1~k=5"]), _parts_that_differ(["sums", "sums~t=1"])
-    (['~t=0', '~t=1'], ['sums', 'sums~t=1'])
-    """
-    parts = [name.split("~") for name in names if name != BASELINE]
-    if len(parts) < 2 or len(set(map(len, parts))) > 1:
-        return list(names)
-    differs = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
-    if differs[0] or not any(differs):
-        return list(names)
-    return [
-        name if name == BASELINE else "".join(f"~{part}" for part in compress(name.split("~"), differs))
-        for name in names
-    ]
+    while len({fitted_middle(name, most) for name in evals}) < len(evals):
+        most += 1
+    return [[*(fitted_middle(cell, most) for cell in row[:n_names]), *row[n_names:]] for row in rows]
