@@ -21,7 +21,7 @@ def changed_rows_lines(compared: RowComparison, results: Results) -> list[str]:
     changed = compared.changed_rows
     if not changed:
         return []
-    return [*_named("worse", changed), *_named("better", changed), *_commands(compared, changed[0], results)]
+    return [*named_rows(changed), *_commands(compared, changed[0], results)]
 
 
 def better_and_worse(better: int, worse: int) -> str:
@@ -46,15 +46,20 @@ def passes_text(passes: Passes) -> str:
     return f"{passes.passed}/{passes.measured}"
 
 
-def _named(change: str, changed: Sequence[ChangedRow]) -> list[str]:
-    """Return the line on the rows that are worse, or better. Rows of several runs come with how many passed."""
-    rows = [row for row in changed if row.is_worse == (change == "worse")]
+def named_rows(changed: Sequence[ChangedRow], most: int = MOST_NAMED) -> Iterator[str]:
+    """Yield a line on the rows that are worse, and one on those that are better, each with the first `most`.
+
+    Rows of several runs come with how many passed.
+    """
     several = any(max(row.new.measured, row.old.measured) > 1 for row in changed)
-    names = [
-        f"{row_name(row)} {passes_text(row.old)} -> {passes_text(row.new)}" if several else row_name(row)
-        for row in rows
-    ]
-    return [f"  {change}: {listed(names, MOST_NAMED)}"] if names else []
+    for change in ("worse", "better"):
+        names = [
+            f"{row_name(row)} {passes_text(row.old)} -> {passes_text(row.new)}" if several else row_name(row)
+            for row in changed
+            if row.is_worse == (change == "worse")
+        ]
+        if names:
+            yield f"  {change}: {listed(names, most)}"
 
 
 def _commands(compared: RowComparison, row: ChangedRow, results: Results) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.comparison_page import scored_answer
+from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Side
 from pytest_osmosis.results.run_differences import config_diff, run_differences
 from pytest_osmosis.text.paths import shown
@@ -95,7 +95,10 @@ def _row_of(side: Side, index: int, passes: Passes) -> dict[str, Any]:
 
 
 def _run(side: Side, record: RunRecord) -> dict[str, Any]:
-    answer = None if side.stored is None or not record.rolled else scored_answer(side, record).text
+    answer = None
+    if side.stored is not None and record.rolled:
+        rollout = side.stored.rollout(record)
+        answer = ScoredAnswer.of(rollout.get("messages", ()), rollout.get("n_prompt", 0), None).text
     return {
         "run": str(record.run),
         "outcome": kind_of(record, side.rule) if record.status != "pending" else "pending",

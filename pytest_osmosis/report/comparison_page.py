@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
-from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.answers import ScoredAnswer
-from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
+from pytest_osmosis.report.changed_rows import MOST_NAMED, better_and_worse, named_rows
 from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.report.comparison_texts import (
     end_texts,
@@ -15,42 +13,29 @@ from pytest_osmosis.report.comparison_texts import (
     meaning_text,
     power_text,
 )
-from pytest_osmosis.report.failure_text import answer_line
 from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
 from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Side
 from pytest_osmosis.results.run_differences import RunDifference, config_diff, run_differences
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
-from pytest_osmosis.text.safe import fitted, one_line, width
-from pytest_osmosis.verdicts.matching import ChangedRow, Passes
-from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
+from pytest_osmosis.text.safe import one_line
 
-MOST_ROWS = 10
-"""The rows that got worse, and those that got better, that a page lists unless it lists all."""
-MOST_RUNS = 4
-"""The runs of a listed row on each side."""
 MOST_DIFF_LINES = 20
-LEAST_COLUMNS = 40
 
 
-def comparison_lines(compared: ComparedRuns, *, every_row: bool, columns: int | None) -> Iterator[str]:
-    """Yield the lines of the page. None `columns` means that no line is too wide."""
+def comparison_lines(compared: ComparedRuns, *, every_row: bool) -> Iterator[str]:
+    """Yield the lines of the page. The first rows that changed are named unless `every_row` is."""
     yield from _sides(compared)
     yield ""
     yield from _verdict(compared)
     yield from _differences(compared, whole=every_row)
-    for title, is_worse in (("worse in B", True), ("better in B", False)):
-        rows = [row for row in compared.changed if row.is_worse == is_worse]
-        if rows:
-            listed = rows if every_row else rows[:MOST_ROWS]
-            yield ""
-            yield bold(
-                f"{plural(len(rows), 'row')} {title}{f' (the first {MOST_ROWS})' if len(listed) < len(rows) else ''}:"
-            )
-            for row in listed:
-                yield from _row(compared, row, None if every_row else MOST_RUNS, columns)
-    yield from _commands(compared, every_row)
+    if changed := compared.changed:
+        yield from ("", bold("rows that changed:"), *named_rows(changed, len(changed) if every_row else MOST_NAMED))
+        for side, index in ((compared.a, changed[0].old_index), (compared.b, changed[0].row_index)):
+            if side.stored is not None:
+                command = show_command(side.stored.run.directory.path)
+                yield dim(f"  row{index} in {side.letter}: {command} row{index}")
 
 
 # -- what they came to -------------------------------------------------------------------------------------
@@ -169,71 +154,3 @@ def _values(found: RunDifference) -> list[str]:
 
 def _value(text: str | None) -> str:
     return "-" if text is None else one_line(text)
-
-
-# -- rows --------------------------------------------------------------------------------------------------
-
-
-def _row(compared: ComparedRuns, row: ChangedRow, most_runs: int | None, columns: int | None) -> Iterator[str]:
-    yield f"  {row_name(row)}: {_passes(row.old)} passed, then {_passes(row.new)}"
-    for side, index in ((compared.a, row.old_index), (compared.b, row.row_index)):
-        records = side.records[index]
-        for record in records[:most_runs]:
-            begin = f"    {side.letter} run{record.run.index} "
-            outcome, style = _outcome(side, record)
-            answer = _answer(side, record)
-            text = f"{outcome}: {answer}" if answer else outcome
-            if columns is None or len(begin) + width(text) <= columns:
-                yield joined(begin, style(text))
-                continue
-            room = max(columns - len(begin), LEAST_COLUMNS)
-            yield joined(begin, style(fitted(outcome, room)))
-            if answer:
-                yield " " * len(begin) + fitted(answer, room)
-        if most_runs is not None and len(records) > most_runs:
-            yield f"    {side.letter} and {plural(len(records) - most_runs, 'more run')}"
-
-
-def _passes(passes: Passes) -> str:
-    return passes_text(passes).replace("/", " of ")
-
-
-def _outcome(side: Side, record: RunRecord) -> tuple[str, Callable[[str], StyledText]]:
-    """Return the outcome of a run in one line, and its style."""
-    kind, reason = kind_of(record, side.rule), one_line(reason_of(record, side.rule))
-    if kind == "passed":
-        return "passed", good
-    return (reason, bad if kind == "failed" else warning)
-
-
-def _answer(side: Side, record: RunRecord) -> str:
-    if side.stored is None or record.status != "finished":
-        return ""
-    return answer_line(record, side.rule, scored_answer(side, record))
-
-
-def scored_answer(side: Side, record: RunRecord) -> ScoredAnswer:
-    """Return the answer of a run, empty if it is not known."""
-    if side.stored is None:
-        return ScoredAnswer("", True)
-    rollout, event = side.stored.rollout(record), side.stored.score(record)
-    return ScoredAnswer.of(rollout.get("messages", ()), rollout.get("n_prompt", 0), event.get("ground_truth"))
-
-
-def _commands(compared: ComparedRuns, every_row: bool) -> Iterator[str]:
-    changed: Sequence[ChangedRow] = compared.changed
-    if not changed:
-        return
-    n_worse = sum(row.is_worse for row in changed)
-    first = changed[0]
-    commands = []
-    if not every_row and max(n_worse, len(changed) - n_worse) > MOST_ROWS:
-        commands.append(("every row:", "the same command with --all"))
-    for side, index in ((compared.a, first.old_index), (compared.b, first.row_index)):
-        if side.stored is not None:
-            show = show_command(side.stored.run.directory.path)
-            commands.append((f"row{index} in {side.letter}:", f"{show} row{index}"))
-    if commands:
-        longest = max(len(title) for title, _ in commands)
-        yield ""
-        yield from (dim(f"{title:<{longest}}  {text}") for title, text in commands)

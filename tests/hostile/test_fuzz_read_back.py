@@ -142,7 +142,7 @@ def managed() -> list[Callable[[], object]]:
 
     def compared() -> None:
         found = compare_runs(read_side("A", folder, "x-1"), read_side("B", folder, "intact"))
-        for line in comparison_lines(found, every_row=True, columns=80):
+        for line in comparison_lines(found, every_row=True):
             assert "\n" not in line
             painted(line, outlet.shown, ansi)
         json.loads(outlet.json(comparison_json(found)))

@@ -49,7 +49,7 @@ def add_parser(commands: Commands) -> None:
         "evals",
     )
     parser.add_argument("--table", action="store_true", help="print the table also for two runs")
-    parser.add_argument("--all", action="store_true", help="list every row that changed, with all its runs")
+    parser.add_argument("--all", action="store_true", help="name every row that changed")
     add_page_options(parser)
     parser.set_defaults(perform=run)
 
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
     if options.json:
         output.json(comparison_json(compared))
     else:
-        output.page(comparison_lines(compared, every_row=options.all, columns=terminal_columns()))
+        output.page(comparison_lines(compared, every_row=options.all))
     return 0
 
 
