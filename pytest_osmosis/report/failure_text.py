@@ -9,7 +9,7 @@ from typing import Any
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
-from pytest_osmosis.report.conversation import parts_of
+from pytest_osmosis.report.message_layout import short_text
 from pytest_osmosis.report.notes import note_lines, reason_in_a_line
 from pytest_osmosis.text.framework_messages import as_chat_messages
 from pytest_osmosis.text.numbers import plural
@@ -96,8 +96,8 @@ def conversation_lines(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 def _message(message: object) -> str:
     if not isinstance(message, Mapping):
         return one_line(json.dumps(message))
-    text = escaped(shortened(" ".join(parts_of(message)) or "(no text)", MESSAGE_CHARS))
-    return f"{one_line(str(message.get('role')))}: " + text.replace("\n", "\n    ")
+    text = escaped(short_text(message, MESSAGE_CHARS)).replace("\n", "\n    ")
+    return f"{one_line(str(message.get('role')))}: {text}"
 
 
 def lost_text(n: int) -> str:

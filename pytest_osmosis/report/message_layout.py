@@ -70,6 +70,18 @@ def message_lines(messages: Sequence[object], cut: Shortener) -> Iterator[str]:
         yield from _body(message, results.get(index, {}), cut)
 
 
+def short_text(message: Mapping[str, Any], most: int) -> str:
+    """Return a message as one text without its middle if it has more than `most` characters.
+
+    >>> short_text({"content": [{"type": "text", "text": "What is this?"}, {"type": "image_url"}]}, 100)
+    'What is this?\\n[image_url]'
+    """
+    parts = ["\n".join(_texts_of(message.get("content")))]
+    parts += [f"(refused: {refusal})" for refusal in [refusal_of(message)] if refusal]
+    parts += [f"-> {call.name}({_arguments(call)})" for call in _calls(message)]
+    return shortened(" ".join(filter(None, parts)) or "(no text)", most)
+
+
 def text_lines(text: str, cut: Shortener, indent: str = INDENT) -> list[str]:
     """Return the indented lines of a text, without its middle if it is long."""
     lines = cut(text.rstrip("\n")).split("\n") if text else []
@@ -194,9 +206,12 @@ def _call(call: object) -> _Call:
 
 
 def _call_text(call: _Call, cut: Shortener) -> str:
-    arguments = call.arguments
-    text = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
-    return f"{one_line(call.name)}({cut(_laid_out(text, width(call.name) + 2))})"
+    return f"{one_line(call.name)}({cut(_laid_out(_arguments(call), width(call.name) + 2))})"
+
+
+def _arguments(call: _Call) -> str:
+    sent = call.arguments
+    return sent if isinstance(sent, str) else "" if sent is None else _json(sent)
 
 
 def _laid_out(text: str, besides: int = 0) -> str:

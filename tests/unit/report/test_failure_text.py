@@ -133,10 +133,18 @@ def test_a_long_message_is_shortened_in_its_middle() -> None:
             ["  user: 42"],
         ),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, ["  user: [image_url]"]),
+        (
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR"}}]},
+            ["  user: [image_url: image/png, 5 characters]"],
+        ),
         ({"role": "assistant", "content": None}, ["  assistant: (no text)"]),
         ({"role": "assistant", "content": None, "refusal": "I will not"}, ["  assistant: (refused: I will not)"]),
+        (
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not"}]},
+            ["  assistant: (refused: I will not)"],
+        ),
     ],
-    ids=["lines", "control", "surrogate", "role", "parts", "image", "null", "refusal"],
+    ids=["lines", "control", "surrogate", "role", "parts", "image", "image with data", "null", "refusal", "part"],
 )
 def test_a_message_is_shown_on_its_lines(message: Mapping[str, Any], lines: Sequence[str]) -> None:
     assert conversation(message) == ["conversation:", *lines]
