@@ -15,7 +15,7 @@ from pytest_osmosis.report.comparison_texts import (
 )
 from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.statistics import interval_text
-from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
+from pytest_osmosis.report.style import Style, StyledText, bold, dim, joined, warning
 from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Side
 from pytest_osmosis.results.run_differences import RunDifference, config_diff, run_differences
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
@@ -118,9 +118,8 @@ def _rate(rate: ComparedRate) -> str:
 
 
 def _meaning(compared: ComparedRuns) -> StyledText:
-    styles: dict[str | None, Callable[[str], StyledText]] = {"better": good, "worse": bad, None: warning}
-    text = meaning_text(compared)
-    return styles[compared.meaning](text) if compared.meaning in styles else StyledText((text, None))
+    styles: Mapping[str | None, Style] = {"better": "good", "worse": "bad", None: "warning"}
+    return StyledText((meaning_text(compared), styles.get(compared.meaning)))
 
 
 # -- differences -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections import Counter
 
 from pytest_osmosis.record.events import ROLLOUT
 from pytest_osmosis.report.columns import fitted_tables
+from pytest_osmosis.report.statistics import model_names
 from pytest_osmosis.results.metrics import MetricSummaries
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.numbers import count, plural, score
@@ -17,10 +18,8 @@ NAME_COLUMNS = 60
 
 def metric_rows(results: Results) -> list[list[str]]:
     """Return the cells of the table, head first; no rows if no run reported a metric."""
-    models = [(results.description.model, results.metrics)]
-    if results.baseline is not None:
-        alike = " (baseline)" if results.baseline.model == results.description.model else ""
-        models.append((results.baseline.model + alike, results.baseline.metrics(results.pass_rule)))
+    baseline = [] if results.baseline is None else [results.baseline.metrics(results.pass_rule)]
+    models = list(zip(model_names(results), (results.metrics, *baseline), strict=True))
     names = {(source, name): None for _, metrics in models for source, named in metrics.items() for name in named}
     if not names:
         return []

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.lifecycle import Lifecycle, Status
+from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.code_version import code_version
 from pytest_osmosis.report.failure_text import answer_line, lost_text
 from pytest_osmosis.report.show_command import show_command
-from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
+from pytest_osmosis.report.style import STATUSES, StyledText, bad, bold, dim, good, joined, warning
 from pytest_osmosis.report.summary import summary_lines
 from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.results import Results
@@ -24,19 +24,17 @@ from pytest_osmosis.text.numbers import count, moment, plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import fitted, one_line
 from pytest_osmosis.text.safe import width as width_of
-from pytest_osmosis.verdicts.pass_rule import UNMEASURED, kind_of, reason_of
+from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, kind_of, reason_of
 
 Listing = Literal["first", "failed", "all"]
 """The runs that a page lists: the first ones that did not pass, all of them, or every run."""
 MOST_LISTED = 20
 LEAST_COLUMNS = 40
 """The room for a run's outcome on a narrow terminal."""
-"""The end of the name of an eval from which tests request rollouts."""
 
 
 def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> Iterator[str]:
     """Yield the lines of the page. None `columns` means that no line is too wide."""
-    command = show_command(stored.run.directory.path)
     yield joined(bold(stored.run.directory.name), ": ", _state(stored))
     yield from (dim(f"  {line}") for line in circumstances(stored))
     yield from (warning(f"  {line}") for line in remarks(stored))
@@ -45,7 +43,7 @@ def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> 
     yield from verdict_lines(results)
     yield ""
     yield from summary_lines(results, columns=columns)
-    yield from _runs(stored, results, command, listing, columns)
+    yield from _runs(stored, listing, columns)
 
 
 # -- what became of it -------------------------------------------------------------------------------------
@@ -53,7 +51,7 @@ def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> 
 
 def _state(stored: StoredResults) -> StyledText:
     results, n_planned = stored.results, stored.run.manifest.selected.n_rollouts
-    status = joined(STATUSES[stored.status](stored.status))
+    status = StyledText((stored.status, STATUSES.get(stored.status)))
     if stored.is_from_journal:
         ended = f"{count(len(stored.records))} of {plural(n_planned, 'planned run')} ended"
         more = "in flight" if stored.status == "running" else "had begun"
@@ -61,16 +59,6 @@ def _state(stored: StoredResults) -> StyledText:
         return joined(status, f", {ended}{begun}")
     early = " early" if results.decided and stored.status == "finished" else ""
     return joined(status, early, ", a part of the plan" if results.partial else "")
-
-
-STATUSES: Mapping[Status, Callable[[str], StyledText]] = {
-    "pending": bold,
-    "running": bold,
-    "finished": lambda text: StyledText((text, None)),
-    "failed": bad,
-    "stopped": warning,
-}
-"""The style of each status."""
 
 
 def circumstances(stored: StoredResults) -> Iterator[str]:
@@ -151,14 +139,13 @@ def _is_filled(path: Path) -> bool:
 # -- its runs ----------------------------------------------------------------------------------------------
 
 
-def _runs(
-    stored: StoredResults, results: Results, command: str, listing: Listing, columns: int | None
-) -> Iterator[str]:
+def _runs(stored: StoredResults, listing: Listing, columns: int | None) -> Iterator[str]:
+    results = stored.results
     judged = [record for record in results.records if record.status not in ("pending", "skipped")]
     lost = [record for record in judged if kind_of(record, results.pass_rule) != "passed"]
     if listing == "all" and results.all_records:
         yield from ("", bold(f"all {plural(len(results.all_records), 'run')}:"))
-        yield from _listed(stored, results, results.all_records, columns)
+        yield from _listed(stored, results.all_records, columns)
     elif lost:
         yield ""
         listed_runs = lost if listing == "failed" else lost[:MOST_LISTED]
@@ -166,10 +153,10 @@ def _runs(
         yield bold(
             f"{count(len(lost))} of {plural(len(judged), 'run')} did not pass{_unmeasured(results, lost)}{first}:"
         )
-        yield from _listed(stored, results, listed_runs, columns)
+        yield from _listed(stored, listed_runs, columns)
     elif listing != "first":
         yield from ("", f"no run failed: {plural(len(judged), 'run')} passed" if judged else "no run ended")
-    yield from _commands(stored, results, lost, command, listing)
+    yield from _commands(stored, lost, listing)
 
 
 def _unmeasured(results: Results, lost: Sequence[RunRecord]) -> str:
@@ -180,11 +167,9 @@ def _unmeasured(results: Results, lost: Sequence[RunRecord]) -> str:
     return f", {'all' if n == len(lost) else count(n)} of them not measured"
 
 
-def _commands(
-    stored: StoredResults, results: Results, lost: Sequence[RunRecord], command: str, listing: Listing
-) -> Iterator[str]:
+def _commands(stored: StoredResults, lost: Sequence[RunRecord], listing: Listing) -> Iterator[str]:
     """Yield the commands with which to look further, or to stop what is running."""
-    commands = []
+    results, command, commands = stored.results, show_command(stored.run.directory.path), []
     if listing == "first" and len(lost) > MOST_LISTED:
         commands.append((f"all {count(len(lost))}:", f"{command} --failed"))
     example = next(iter([*lost, *(record for record in results.records if record.rolled)]), None)
@@ -202,16 +187,15 @@ def _commands(
         yield from (dim(f"{title:<{width}}  {text}") for title, text in commands)
 
 
-def _listed(
-    stored: StoredResults, results: Results, records: Sequence[RunRecord], columns: int | None
-) -> Iterator[str]:
+def _listed(stored: StoredResults, records: Sequence[RunRecord], columns: int | None) -> Iterator[str]:
     """Yield a line on each run, or two if one would be wider than the terminal."""
+    rule = stored.results.pass_rule
     width = max((len(str(record.run)) for record in records), default=0)
     for record in records:
-        style, outcome = _outcome(results, record)
+        style, outcome = _outcome(rule, record)
         answer = ""
         if record.status == "finished":
-            answer = answer_line(record, results.pass_rule, ScoredAnswer.of(*_answered(stored, record)))
+            answer = answer_line(record, rule, ScoredAnswer.of(*_answered(stored, record)))
         begin = joined("  ", style(f"{record.run}"), " " * (width - len(str(record.run)) + 2))
         line = f"{outcome}: {answer}" if answer else outcome
         if columns is None or len(begin) + width_of(line) <= columns:
@@ -223,9 +207,8 @@ def _listed(
                 yield " " * len(begin) + fitted(answer, room)
 
 
-def _outcome(results: Results, record: RunRecord) -> tuple[Callable[[str], StyledText], str]:
+def _outcome(rule: PassRule, record: RunRecord) -> tuple[Callable[[str], StyledText], str]:
     """Return the style of a run's name, and its outcome in one line."""
-    rule = results.pass_rule
     kind = kind_of(record, rule)
     reason = one_line(reason_of(record, rule))
     if kind == "skipped":

@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_osmosis.report.columns import aligned
-from pytest_osmosis.report.style import Style, StyledText, bold
+from pytest_osmosis.report.style import STATUSES, Style, StyledText, bold
 from pytest_osmosis.results.run_entry import RunEntry
 from pytest_osmosis.text.numbers import count, money, score
 
 _HEAD = ["run", "started (UTC)", "status", "pass rate", "passed", "gates", "tokens", "cost"]
-_STATUSES: dict[str, Style] = {
-    "pending": "bold",
-    "running": "bold",
-    "stopped": "warning",
-    "failed": "bad",
-    "unreadable": "bad",
-}
 
 
 def table_lines(entries: Sequence[RunEntry]) -> list[str]:
     """Return a line on each eval run, under a head."""
-    rows = [_cells(entry) for entry in entries]
-    head, *lines = aligned([_HEAD, *rows])
-    return [bold(head), *map(_styled, lines, rows)]
+    head, *lines = aligned([_HEAD, *map(_cells, entries)])
+    return [bold(head), *lines]
 
 
 def _cells(entry: RunEntry) -> list[str]:
@@ -31,10 +23,10 @@ def _cells(entry: RunEntry) -> list[str]:
     return [
         entry.name,
         "-" if entry.started_at is None else entry.started_at[:19].replace("T", " "),
-        status,
+        StyledText((status, STATUSES.get(entry.status))),
         "-" if entry.partial else score(entry.pass_rate),
         _passed(entry),
-        gates_text(entry),
+        StyledText((gates := gates_text(entry), _gate_style(gates))),
         "-" if entry.tokens is None else count(entry.tokens),
         _cost(entry),
     ]
@@ -75,19 +67,6 @@ def _cost(entry: RunEntry) -> str:
     if entry.cost_usd is None:
         return "unknown"
     return f">= {money(entry.cost_usd)}" if entry.n_cost_unknown else money(entry.cost_usd)
-
-
-def _styled(line: str, cells: Sequence[str]) -> str:
-    """Return a line with colours for its status and its gates."""
-    pieces: list[tuple[str, Style | None]] = []
-    at = 0
-    for index, style in ((2, _STATUSES.get(cells[2].partition(",")[0])), (5, _gate_style(cells[5]))):
-        found = line.find(cells[index], at)
-        if style is None or found < 0:
-            continue
-        pieces += [(line[at:found], None), (cells[index], style)]
-        at = found + len(cells[index])
-    return StyledText(*pieces, (line[at:], None))
 
 
 def _gate_style(text: str) -> Style | None:

@@ -23,7 +23,7 @@ def statistics_lines(results: Results, *, verbose: bool = False, columns: int | 
     if not results.by_function:
         return []
     rows = statistics_rows(results)
-    names = _n_names(results)
+    names = len(model_names(results))
     together = [names, 3, 2, len(rows[0]) - names - 5]  # each interval stays next to its estimate
     lines = fitted_tables(rows, [names, 3] if results.is_fragment else together, columns)
     if not verbose or results.is_fragment:
@@ -78,7 +78,10 @@ def _verbose_lines(results: Results, summaries: Sequence[Summary], columns: int 
     lines = []
     for table in (spread, noise, [_pass_at(k) for k in ks], [_pass_hat(k) for k in ks[1:]]):
         if table:
-            lines += ["", *fitted_tables(_rows(results, table), [_n_names(results), *(1 for _ in table)], columns)]
+            lines += [
+                "",
+                *fitted_tables(_rows(results, table), [len(model_names(results)), *(1 for _ in table)], columns),
+            ]
     return lines
 
 
@@ -94,26 +97,25 @@ def _pass_hat(k: int) -> Column:
     return f"pass^{k}", lambda summary: score(summary.pass_hat.get(k))
 
 
-def _n_names(results: Results) -> int:
-    return 1 if results.baseline is None else 2
-
-
 def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = False) -> list[list[str]]:
     """Return the cells of each function and model, dashes if it scored no run."""
-    baseline = results.baseline
-    models = ["model"] if baseline is not None else []
-    rows = [["eval function", *models, *(["threshold"] if thresholds else []), *(title for title, _ in columns)]]
+    baseline, models = results.baseline, model_names(results)
+    head = ["model"] if len(models) > 1 else []
+    rows = [["eval function", *head, *(["threshold"] if thresholds else []), *(title for title, _ in columns)]]
     for name, own in results.by_function.items():
         threshold = [f">= {results.pass_rule.threshold(name):.12g}"] if thresholds else []
-        model = results.description.model
-        summaries = [(model, own)]
-        if baseline is not None:
-            alike = " (baseline)" if baseline.model == model else ""
-            summaries.append((baseline.model + alike, baseline.by_function[name]))
-        for model, summary in summaries:
+        for model, summary in zip(
+            models, (own, *([] if baseline is None else [baseline.by_function[name]])), strict=True
+        ):
             cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
-            rows.append([_tail(name), *([_tail(model)] if models else []), *threshold, *cells])
+            rows.append([_tail(name), *([_tail(model)] if head else []), *threshold, *cells])
     return rows
+
+
+def model_names(results: Results) -> list[str]:
+    """Return the name of the model, and that of the baseline's model if there is one, which is not the same."""
+    own, baseline = results.description.model, results.baseline
+    return [own] if baseline is None else [own, baseline.model + " (baseline)" * (baseline.model == own)]
 
 
 def _tail(name: str) -> str:

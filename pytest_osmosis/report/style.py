@@ -9,12 +9,21 @@ then paints it. So no text that somebody else wrote can colour anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 Style = Literal["good", "bad", "warning", "dim", "bold"]
 Painter = Callable[[str, Style], str]
 """Returns a text in the colour of a style."""
+
+STATUSES: Mapping[str, Style] = {
+    "pending": "bold",
+    "running": "bold",
+    "stopped": "warning",
+    "failed": "bad",
+    "unreadable": "bad",
+}
+"""The style of each status of an eval run; one that is finished has none."""
 
 _CODES: dict[Style, int] = {"good": 32, "bad": 31, "warning": 33, "dim": 2, "bold": 1}
 

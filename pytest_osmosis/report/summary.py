@@ -55,7 +55,7 @@ def account_lines(results: Results) -> list[str]:
         *_judges(results),
         *_votes(results),
         *_throttled(results.throttling),
-        *_replicas(results),
+        *map(_replica, results.replicas),
         *(_reused(results, results.rescored) if results.rescored is not None else []),
         *(line for compared in results.comparisons for line in comparison_lines(compared, results)),
     ]
@@ -140,12 +140,8 @@ def _throttled(throttling: Throttling) -> list[str]:
     return lines
 
 
-def _replicas(results: Results) -> list[str]:
-    """Return a line on each replica of the model: its requests, and when it was left out."""
-    return [_replica(each) for each in results.replicas]
-
-
 def _replica(replica: ReplicaRequests) -> str:
+    """Return a line on a replica of the model: its requests, and when it was left out."""
     failed = f", {count(replica.errors)} failed" if replica.errors else ""
     line = f"replica {replica.name}: {plural(replica.requests, 'request')}{failed}"
     if not replica.left_out:
