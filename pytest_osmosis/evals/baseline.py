@@ -6,7 +6,7 @@ the runs of its own model are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,8 +42,7 @@ def baseline_target(
     baseline, model = config.baseline, config.model
     if baseline.model_path is None:
         return None
-    table = replace(model, base_url=baseline.base_url, api_key_env=baseline.api_key_env)
-    table = replace(table, endpoint_id=None)
+    table = replace(model, base_url=baseline.base_url, api_key_env=baseline.api_key_env, endpoint_id=None)
     if baseline.base_url is None or baseline.base_url != model.base_url:
         table = replace(table, client="auto", api_client_type=None, headers={})
     of_environment = config.environment.env_id is not None
@@ -52,12 +51,14 @@ def baseline_target(
             baseline.model_path, table, environ, where=where, registry=registry, of_environment=of_environment
         )
     except ConfigError as error:
-        raise ConfigError(Problem(each.where, _for_baseline(each.text)) for each in error.problems) from None
+        raise ConfigError(of_table(error.problems, "[baseline]")) from None
 
 
-def _for_baseline(text: str) -> str:
-    """Return the text of a problem with `[experiment] model_path` or `[model]` as one with `[baseline]`."""
-    return text.replace("[experiment] model_path", "[baseline] model_path").replace("[model]", "[baseline]")
+def of_table(problems: Iterable[Problem], table: str) -> Iterator[Problem]:
+    """Yield problems with the eval's own model as those with the model of another table."""
+    for each in problems:
+        text = each.text.replace("[experiment] model_path", f"{table} model_path").replace("[model]", table)
+        yield Problem(each.where, text)
 
 
 ANOTHER = "name the results.json of a whole run, or write one with --osmosis-update-baseline"

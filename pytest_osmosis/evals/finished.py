@@ -182,8 +182,8 @@ class FinishedEval:
             self._write(self._place(output))
         if baseline is not None and self.run.updates_baseline and self.not_updated is None:
             self._write_baseline(baseline)
-        if (config.output.save_results or hub.is_pushed(self.run.prepared)) and self.run.began:
-            self._write_prime_files()
+        if (base := hub.prime_folder(self.run.prepared)) is not None and self.run.began:
+            self._write_prime_files(base)
         if config.output.save_to_hf_hub:
             self._push()
 
@@ -195,12 +195,10 @@ class FinishedEval:
             self.pushed = hub.push(self.run.prepared, self.prime_folder)
             self.run.notices.add(self.pushed)
 
-    def _write_prime_files(self) -> None:
+    def _write_prime_files(self, base: Path) -> None:
         """Write the files of `prime eval` about all that the journal holds, also of earlier sessions."""
-        config, directory = self.run.prepared.config, self.run.directory
-        base = config.workspace / config.output.output_dir
         try:
-            run = stored(directory)
+            run = stored(self.run.directory)
             folder = folder_of(run, base)
             write_prime_files(run, folder, self.run.prepared.redaction)
             self.prime_folder = folder

@@ -33,6 +33,13 @@ def is_pushed(prepared: Prepared) -> bool:
     return asked and prepared.config.output.save_to_hf_hub
 
 
+def prime_folder(prepared: Prepared) -> Path | None:
+    """Return the folder for the files of `prime eval`, None if none are requested."""
+    config = prepared.config
+    requested = config.output.save_results or is_pushed(prepared)
+    return config.workspace / config.output.output_dir if requested else None
+
+
 def problems_of_push(prepared: Prepared) -> list[Problem]:
     """Return why nothing can be pushed, before anything is paid for."""
     if not is_pushed(prepared) or find_spec(LIBRARY) is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from pytest_osmosis.config.endpoints import Registry
 from pytest_osmosis.config.tables import EvalConfig, JudgeTable, ModelTable, TokenPrices
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.evals.baseline import of_table
 from pytest_osmosis.evals.texts import text_or_file
 from pytest_osmosis.host.judge_setup import JudgeSetup, judge_digest
 from pytest_osmosis.models.endpoint_targets import resolve_model
@@ -73,15 +74,14 @@ def eval_judge(
     try:
         target = resolve_model(table.model_path, table.model_table, environ, where=where, registry=registry)
     except ConfigError as error:
-        raise ConfigError(Problem(each.where, _for_judge(each.text)) for each in error.problems) from None
+        raise ConfigError(of_table(error.problems, "[judge]")) from None
     return EvalJudge(table.model_path, target, text_or_file(config.workspace, rubric, where, "[scoring] rubric"), table)
 
 
 def problems_of_judge(judge: EvalJudge, environ: Mapping[str, str], where: str) -> Iterator[Problem]:
-    """Yield what the judge's client lacks: a library, or variables by which it logs in."""
-    for problem in (missing_extra(judge.target, where=where), missing_login(judge.target, environ, where=where)):
-        if problem is not None:
-            yield Problem(problem.where, _for_judge(problem.text))
+    """Return what the judge's client lacks: a library, or variables by which it logs in."""
+    problems = (missing_extra(judge.target, where=where), missing_login(judge.target, environ, where=where))
+    return of_table(filter(None, problems), "[judge]")
 
 
 def judge_prices(judge: EvalJudge | None, own: Mapping[str, TokenPrices], at: datetime) -> PriceOf:
@@ -103,7 +103,3 @@ def judge_prices(judge: EvalJudge | None, own: Mapping[str, TokenPrices], at: da
 def _unless_implied(target: ModelTarget) -> str | None:
     service = SERVICES.get(target.provider)
     return None if service is not None and target.base_url == service.base_url else target.base_url
-
-
-def _for_judge(text: str) -> str:
-    return text.replace("[experiment] model_path", "[judge] model_path").replace("[model]", "[judge]")

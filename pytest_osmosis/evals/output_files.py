@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals.cassettes import is_cassette
-from pytest_osmosis.evals.hub import is_pushed
+from pytest_osmosis.evals.hub import prime_folder
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
 from pytest_osmosis.files.reading import something_at
@@ -76,12 +76,9 @@ def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
 
 def problems_of_saving(prepared: Prepared) -> Iterator[Problem]:
     """Yield why the files of `prime eval` cannot be written."""
-    output = prepared.config.output
-    if output.save_results or is_pushed(prepared):
-        folder = prepared.config.workspace / output.output_dir
-        reason = why_not_writable(folder / "evals" / RESULTS)
-        if reason is not None:
-            yield Problem(f"output_dir {shown(folder)}", f"cannot be written: {reason}")
+    folder = prime_folder(prepared)
+    if folder is not None and (reason := why_not_writable(folder / "evals" / RESULTS)) is not None:
+        yield Problem(f"output_dir {shown(folder)}", f"cannot be written: {reason}")
 
 
 def inputs_of(prepared: Prepared) -> Iterator[InputFile]:

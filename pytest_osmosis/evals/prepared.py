@@ -159,9 +159,7 @@ def identity(prepared: Prepared) -> dict[str, Any]:
     other = prepared.baseline_model
     return {
         "eval": [os.path.relpath(config.path, config.workspace), config.name],
-        "rows": sorted(
-            digests.get(row, "") for span in plan.spans for row in range(span.first, span.first + span.n_rows)
-        ),
+        "rows": sorted(digests.get(row, "") for span in plan.spans for row in span.rows),
         "n": config.evaluation.n,
         "model": [config.experiment.model_path, target.base_url if target.endpoint is None else None],
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *_mcp(config)],

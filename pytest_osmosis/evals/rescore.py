@@ -41,6 +41,7 @@ from pytest_osmosis.evals.prepare import (
     with_threshold,
 )
 from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.evals.rollout_inputs import rows_text
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.files.shapes import (
@@ -68,7 +69,6 @@ from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import EvalDescription
-from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.recorded import RECORDED
@@ -367,7 +367,7 @@ def _typed_override(typed: Mapping[str, Any]) -> Override:
 def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
     """Return the plan of the rollouts, with the present names, and the present lines if the dataset has all rows."""
     lacks_rows = any(row >= len(dataset) for row, _ in planned.rows())
-    rows = (row for span in planned.spans for row in range(span.first, span.first + span.n_rows))
+    rows = (row for span in planned.spans for row in span.rows)
     return replace(
         planned,
         name=config.name,
@@ -388,10 +388,10 @@ def change_notes(then: Mapping[int, Content], now: Mapping[int, Content], *, rec
     one = "conversation" if recorded else "prompt"
     if prompts:
         what, they = (f"{one}s", "they are") if len(prompts) > 1 else (one, "it is")
-        notes.append(f"{_rows(prompts)}: the {what} changed after the rollout, so {they} not scored")
+        notes.append(f"{rows_text(prompts, _MOST_LISTED)}: the {what} changed after the rollout, so {they} not scored")
     if others:
-        they = "they are" if len(others) > 1 else "it is"
-        notes.append(f"{_rows(others)}: changed after the rollout, except in the {one}, so {they} scored as now")
+        rows, they = rows_text(others, _MOST_LISTED), "they are" if len(others) > 1 else "it is"
+        notes.append(f"{rows}: changed after the rollout, except in the {one}, so {they} scored as now")
     return notes
 
 
@@ -402,7 +402,3 @@ def _part_notes(run: StoredEvalRun, results: PublishedResults | None) -> list[st
     whole = previous_run(run.directory.path.parent, results.plan_digest).head
     other = "" if whole is None else f"; --osmosis-from={whole.path.parent.name} scores the last whole run"
     return [f"that run was a part of the plan (-k, --lf or node ids), so it decides no gate{other}"]
-
-
-def _rows(rows: Sequence[int]) -> str:
-    return f"{'row' if len(rows) == 1 else 'rows'} {listed(rows, _MOST_LISTED)}"

@@ -181,13 +181,9 @@ def changed_value(name: str, then: object, now: object) -> str:
 def _shrunk(then: Plan, n_then: int, now: Plan) -> Iterator[str]:
     if now.n < n_then:
         yield f"[evaluation] n: {n_then:,} -> {now.n:,}, and it may only grow"
-    lost = _planned_rows(then) - {row for row, _ in now.rows()}
+    lost = {row for span in then.spans for row in span.rows} - {row for row, _ in now.rows()}
     if lost:
-        yield f"the selected rows: {then.selection} -> {now.selection}, without {_rows(sorted(lost))}"
-
-
-def _planned_rows(plan: Plan) -> set[int]:
-    return {row for span in plan.spans for row in range(span.first, span.first + span.n_rows)}
+        yield f"the selected rows: {then.selection} -> {now.selection}, without {rows_text(sorted(lost))}"
 
 
 def _changed_prompts(progress: StoredProgress, prepared: Prepared) -> Iterator[str]:
@@ -195,11 +191,12 @@ def _changed_prompts(progress: StoredProgress, prepared: Prepared) -> Iterator[s
     now, then = prepared.contents, progress.contents
     rolled = {run.row for run in progress.records if run in progress and run.row in now}
     if changed := sorted(row for row in rolled if now[row].prompt != then[row].prompt):
-        yield f"the prompt or metadata of {_rows(changed)}: changed"
+        yield f"the prompt or metadata of {rows_text(changed)}: changed"
 
 
-def _rows(rows: Sequence[int]) -> str:
-    return f"{'row' if len(rows) == 1 else 'rows'} {listed(rows, MOST_ROWS_LISTED)}"
+def rows_text(rows: Sequence[int], most: int = MOST_ROWS_LISTED) -> str:
+    """Return rows in words."""
+    return f"{'row' if len(rows) == 1 else 'rows'} {listed(rows, most)}"
 
 
 def check_same_code(directory: RunDirectory, then: Mapping[str, str], now: Mapping[str, str]) -> None:

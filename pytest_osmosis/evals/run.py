@@ -23,7 +23,7 @@ from pytest_osmosis.evals.cassettes import (
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of
 from pytest_osmosis.evals.heartbeat import Heartbeat
-from pytest_osmosis.evals.hub import is_pushed
+from pytest_osmosis.evals.hub import prime_folder
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_facts import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text
@@ -129,8 +129,7 @@ class EvalRun:
         url = prepared.config.output.heartbeat_url
         heartbeat = None if url is None or not prepared.source.asks_models else Heartbeat(url, runs)
         saved = None
-        if prepared.source.asks_models and (prepared.config.output.save_results or is_pushed(prepared)):
-            base = prepared.config.workspace / prepared.config.output.output_dir
+        if prepared.source.asks_models and (base := prime_folder(prepared)) is not None:
             saved = GrowingPrimeFiles(directory, base, runs, lambda: engine.pass_rule, prepared.redaction)
 
         def done(run: RunId, outcome: Outcome) -> None:

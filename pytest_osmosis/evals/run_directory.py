@@ -88,7 +88,7 @@ def complete_manifest(directory: RunDirectory, code: LoadedCode, state: GitState
     if code.rollouts:
         rollouts = blake2b(json.dumps(sorted(code.rollouts.items())).encode(), digest_size=16).hexdigest()
     try:
-        manifest = json.loads(directory.manifest.read_text(encoding="utf-8"))
+        manifest = _read(directory)
         manifest["code"] = {"rollouts": rollouts, "rewards": dict(code.rewards)}
         if None in manifest.get("git", {"": None}).values():
             manifest["git"] = state.to_json()
@@ -102,9 +102,12 @@ def add_facts_at_end(directory: RunDirectory, session: str, facts: Mapping[str, 
 
     Raises `OSError`.
     """
-    manifest = json.loads(directory.manifest.read_text(encoding="utf-8"))
-    manifest["result_facts"] = {"session": session, **redacted(dict(facts), redaction)}
-    _write(directory, manifest)
+    _write(directory, {**_read(directory), "result_facts": {"session": session, **redacted(dict(facts), redaction)}})
+
+
+def _read(directory: RunDirectory) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads(directory.manifest.read_text(encoding="utf-8"))
+    return manifest
 
 
 def _write(directory: RunDirectory, manifest: Mapping[str, Any]) -> None:
@@ -145,8 +148,8 @@ def renew_manifest(directory: RunDirectory, prepared: Prepared, began_at: dateti
 
     Raises `OSError`.
     """
-    then = json.loads(directory.manifest.read_text(encoding="utf-8"))
-    kept = {key: then[key] for key in ("code", "git", "imported") if key in then}
+    then = _read(directory)
+    kept: dict[str, Any] = {key: then[key] for key in ("code", "git", "imported") if key in then}
     if prepared.environment is not None:
         keep_rows(directory, prepared.environment, prepared.redaction)
     _write(directory, {**manifest_of(directory, prepared, began_at), **kept})

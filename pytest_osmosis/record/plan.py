@@ -26,6 +26,10 @@ class Span(NamedTuple):
     n_rows: int
     line: int
 
+    @property
+    def rows(self) -> range:
+        return range(self.first, self.first + self.n_rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -111,7 +115,7 @@ class Plan:
     def runs(self) -> Iterator[RunId]:
         """Yield every planned run, row by row, each followed by the baseline's run."""
         for span in self.spans:
-            for row in range(span.first, span.first + span.n_rows):
+            for row in span.rows:
                 yield from self._runs_of_row(row)
 
     def _runs_of_row(self, row: int) -> Iterator[RunId]:
@@ -140,7 +144,7 @@ class Plan:
         >>> [row for row, _ in plan.of_shard(Shard(2, 2)).rows()]
         [1, 7]
         """
-        named = {row for span in self.named for row in range(span.first, span.first + span.n_rows)}
+        named = {row for span in self.named for row in span.rows}
         chosen = dict(islice(self.rows(), shard.number - 1, None, shard.of))
         spans, others = ([row for row in chosen if (row in named) == is_named] for is_named in (False, True))
         return replace(self, spans=spans_of(spans, chosen.__getitem__), named=spans_of(others, chosen.__getitem__))

@@ -49,15 +49,9 @@ class RunNotes(NamedTuple):
         return self._filtered(lambda source: source == ROLLOUT)
 
     def _filtered(self, keeps: Callable[[str], bool]) -> RunNotes:
-        if self is NO_NOTES:
+        if self is NO_NOTES or all(map(keeps, {*self.metrics, *self.reasons, *self.fields})):
             return self
-        if all(map(keeps, {*self.metrics, *self.reasons, *self.fields})):
-            return self
-        kept = RunNotes(
-            {source: metrics for source, metrics in self.metrics.items() if keeps(source)},
-            {source: reason for source, reason in self.reasons.items() if keeps(source)},
-            {source: fields for source, fields in self.fields.items() if keeps(source)},
-        )
+        kept = RunNotes._make({source: found[source] for source in found if keeps(source)} for found in self)
         return kept if any(kept) else NO_NOTES
 
     def to_json(self) -> NoteFields:

@@ -468,9 +468,9 @@ def judge_use(use: Mapping[str, Any]) -> JudgeUse:
     """Return the requests to one judge, from an event or from published results."""
     usage = tuple((use.get("usage") or NOTHING).items())
     stored = _stored_use(use.get("stored"))
-    return _shared_use(
-        JudgeUse(use["model"], use["base_url"], use["calls"], use["retries"], use.get("uncounted", 0), usage, stored)
-    )
+    counts = (use["calls"], use["retries"], use.get("uncounted", 0))
+    shared: JudgeUse = _same(JudgeUse(use["model"], use["base_url"], *counts, usage, stored))
+    return shared
 
 
 def _stored_use(stored: Mapping[str, Any] | None) -> StoredUse:
@@ -481,27 +481,18 @@ def _stored_use(stored: Mapping[str, Any] | None) -> StoredUse:
 
 
 def _imported(imported: Mapping[str, Any] | None) -> Imported | None:
-    return None if imported is None else _shared_origin(imported["folder"], tuple(imported["scores"]))
-
-
-@functools.lru_cache(maxsize=1024)
-def _shared_origin(folder: str, scores: tuple[str, ...]) -> Imported:
-    return Imported(folder, scores)
+    return None if imported is None else _same(Imported(imported["folder"], tuple(imported["scores"])))
 
 
 def replicas_of(uses: Mapping[str, Mapping[str, Any]] | None) -> tuple[ReplicaRequests, ...]:
     """Return the requests to replicas, from an event or from published results."""
-    return _shared_replicas(tuple(ReplicaRequests.of(name, use) for name, use in uses.items())) if uses else ()
+    return _same(tuple(ReplicaRequests.of(name, use) for name, use in uses.items())) if uses else ()
 
 
-@functools.lru_cache(maxsize=1024)
-def _shared_replicas(replicas: tuple[ReplicaRequests, ...]) -> tuple[ReplicaRequests, ...]:
-    return replicas
-
-
-@functools.lru_cache(maxsize=1024)
-def _shared_use(use: JudgeUse) -> JudgeUse:
-    return use
+@functools.lru_cache(maxsize=3072, typed=True)
+def _same(value: T) -> T:
+    """Return the value that equal records share."""
+    return value
 
 
 @functools.lru_cache(maxsize=1024)
