@@ -142,7 +142,6 @@ def check(
         names = _secret_names(config, [each for each, _ in targets], judge)
         secrets = checks.made(lambda: resolve_secrets(names, secrets_file, environ, read_stdin, needed=not replays))
         missing = [name for name in config.secrets if name not in (secrets or {})]
-    if not listing:
         checks.add([missing_ray(config, overrides)])
     if not listing and not replays:
         checks.add(missing_extra(each, where=at) for each, at in targets)

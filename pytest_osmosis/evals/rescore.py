@@ -68,7 +68,7 @@ from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
-from pytest_osmosis.results.results import EvalDescription
+from pytest_osmosis.results.stored_results import description_of
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.recorded import RECORDED
@@ -210,7 +210,7 @@ def prepare_rescore(
     source = RescoreSource(
         run=run,
         rollouts=rollouts,
-        description_then=_description(run),
+        description_then=description_of(run),
         results_then=results_then,
         lifecycle=lifecycle_of(run.directory),
         without_rollout=without_rollout,
@@ -296,11 +296,6 @@ def _results(run: StoredEvalRun) -> PublishedResults | None:
     except ResultsError as error:
         fix = "move the file away to score the rollouts without a comparison"
         raise ProblemsError([Problem(f"run {run.directory.name}", f"{error}; {fix}")]) from None
-
-
-def _description(run: StoredEvalRun) -> EvalDescription:
-    then = run.manifest.subject
-    return EvalDescription(name=run.manifest.eval, model=then.model, n=then.n, extra=then.extra)
 
 
 def _target(run: StoredEvalRun, stored: Mapping[str, Any]) -> ModelTarget:

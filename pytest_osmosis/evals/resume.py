@@ -137,8 +137,9 @@ def _why_none(prepared: Prepared, request: ResumeRequest, others: Mapping[str, s
     """Return why no run goes on. `others` are the runs of the eval, newest first, with what is against each."""
     config = prepared.config
     if not others:
+        prefix = "" if prepared.shard is None else f"{prepared.shard} of "
         text = (
-            f"no run of {_prefix(prepared.shard)}{config.name} is stored in {shown(runs_folder(config))}, so there is "
+            f"no run of {prefix}{config.name} is stored in {shown(runs_folder(config))}, so there is "
             "nothing to resume; leave out --osmosis-resume to begin one"
         )
         of_shards = [run for run in _runs_of(prepared, any_shard=True) if not _is_of_shard(run, prepared)]
@@ -188,10 +189,6 @@ def _is_of(run: StoredEvalRun, prepared: Prepared) -> bool:
 
 def _is_of_shard(run: StoredEvalRun, prepared: Prepared) -> bool:
     return run.manifest.shard == prepared.shard
-
-
-def _prefix(shard: Shard | None) -> str:
-    return "" if shard is None else f"{shard} of "
 
 
 def _of_shard(shard: Shard | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
@@ -71,52 +71,56 @@ def lifecycle_of(directory: RunDirectory) -> Lifecycle:
     holder = holder_of(directory)
     if holder is not None and holder.purpose == "rollouts":
         return Lifecycle("running" if size_of(directory.journal) > holder.journal_bytes else "pending", holder=holder)
+    return replace(_without_holder(directory), holder=holder)
+
+
+def _without_holder(directory: RunDirectory) -> Lifecycle:
     try:
         with open_file(directory.journal) as journal:
-            return _ended(journal, directory, holder)
+            return _ended(journal, directory)
     except (FileFault, OSError):
-        return _published(directory, holder) or _without_session(directory, holder)
+        return _published(directory) or _without_session(directory)
     except JournalError:
         reason = f"{directory.journal.name} was damaged; pytest-osmosis show {directory.name} says where"
-        return Lifecycle("failed", reason, holder)
+        return Lifecycle("failed", reason)
 
 
-def _ended(journal: IO[bytes], directory: RunDirectory, holder: Holder | None) -> Lifecycle:
+def _ended(journal: IO[bytes], directory: RunDirectory) -> Lifecycle:
     """Return the status of an eval run that nobody rolls out. Raises `JournalError` for a line that was changed."""
     last = _event(last_line(journal))
     if last.get("ev") == "ended":
-        return _of_event(last, directory, holder)
-    published = _published(directory, holder)
+        return _of_event(last, directory)
+    published = _published(directory)
     if published is not None and last.get("ev") == "rescored":
         return published
     session = _event(last_line_with(journal, SESSION_LINES))
     if session.get("ev") == "ended":
-        return _of_event(session, directory, holder)
+        return _of_event(session, directory)
     if published is not None and (published.ended_at or "") >= session.get("at", ""):
         return published
-    return _killed(session, holder) if session else _without_session(directory, holder)
+    return _killed(session) if session else _without_session(directory)
 
 
-def _of_event(event: Event, directory: RunDirectory, holder: Holder | None) -> Lifecycle:
+def _of_event(event: Event, directory: RunDirectory) -> Lifecycle:
     status, reason = event["status"], event["reason"]
-    published = None if status == "finished" else _published(directory, holder)
+    published = None if status == "finished" else _published(directory)
     by = None
     if published is not None and published.status == status:  # else its process was killed before it wrote results
         by = published.stopped_by if published.reason == reason or published.stopped_by == "max_errors" else None
-    return Lifecycle(status, reason, holder, ended_at=event["at"], stopped_by=by)
+    return Lifecycle(status, reason, ended_at=event["at"], stopped_by=by)
 
 
-def _without_session(directory: RunDirectory, holder: Holder | None) -> Lifecycle:
+def _without_session(directory: RunDirectory) -> Lifecycle:
     """Return the status of an eval run that left no session in its journal, and no results."""
     if submitted_process(directory) is None or size_of(directory.journal):
-        return _killed(None, holder)
+        return _killed(None)
     return Lifecycle("failed", f"it ended before its code was loaded; see pytest-osmosis runs logs {directory.name}")
 
 
-def _killed(session: Event | None, holder: Holder | None) -> Lifecycle:
+def _killed(session: Event | None) -> Lifecycle:
     """Return the status of an eval run whose last session, if any is known, did not end by itself."""
     process = f"its process, {session['pid']} on {session['machine']}," if session else "its process"
-    return Lifecycle("failed", f"{process} {WAS_KILLED}", holder, was_killed=True, stopped_by="killed")
+    return Lifecycle("failed", f"{process} {WAS_KILLED}", was_killed=True, stopped_by="killed")
 
 
 WAS_KILLED = "was killed, or its machine failed"
@@ -144,14 +148,14 @@ _ENDINGS: dict[object, Ending] = {ending: ending for ending in get_args(Ending)}
 _REASONS: dict[object, StopReason] = {reason: reason for reason in get_args(StopReason)}
 
 
-def _published(directory: RunDirectory, holder: Holder | None) -> Lifecycle | None:
+def _published(directory: RunDirectory) -> Lifecycle | None:
     """Return the status in results.json, None if there is none that could be read."""
     members = {key: value for key, value in _head(directory.results).items() if isinstance(value, str)}
     status, by = _ENDINGS.get(members.get("status")), _REASONS.get(members.get("stopped_by"))
     if status is None:
         return None
     reason, by = (None, None) if status == "finished" else (members.get("stop_reason"), by)
-    return Lifecycle(status, reason, holder, ended_at=_moment(members.get("finished_at")), stopped_by=by)
+    return Lifecycle(status, reason, ended_at=_moment(members.get("finished_at")), stopped_by=by)
 
 
 def _moment(text: str | None) -> str | None:

@@ -8,7 +8,7 @@ runs that ended.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,9 +51,9 @@ class StoredResults:
     results: Results
     document: Mapping[str, Any]
     costs_usd: Mapping[RunId, float]
+    replayed: Replayed
     begun: Sequence[RunId] = ()
     is_from_journal: bool = False
-    replayed: Replayed = field(default_factory=lambda: Replayed(Ledger(), {}))
 
     @property
     def status(self) -> Status:
@@ -78,8 +78,8 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None, *, with_rows:
     The `document` is without its rows, and what else may be very long, unless `with_rows`.
     """
     lifecycle = lifecycle_of(run.directory)
-    has_results = run.results is not None and lifecycle.results_are_current
-    published_results = read_results(run.results) if has_results and run.results is not None else None
+    path = run.results if lifecycle.results_are_current else None
+    published_results = None if path is None else read_results(path)
     found = replayed(run.directory.journal) if found is None else found
     if published_results is None:
         return _from_journal(run, lifecycle, found, with_rows=with_rows)
@@ -100,7 +100,7 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None, *, with_rows:
         made,
         document if with_rows else {key: each for key, each in document.items() if key not in MANY},
         costs,
-        replayed=found,
+        found,
     )
 
 
@@ -114,11 +114,11 @@ class Replayed(NamedTuple):
 
     ledger: Ledger
     positions: Positions
-    loaded: Event = NOTHING
-    digests: Mapping[str, str] = NOTHING
-    ended: Event = NOTHING
-    facts: Event = NOTHING
-    session_ms: Sequence[float] = ()
+    loaded: Event
+    digests: Mapping[str, str]
+    ended: Event
+    facts: Event
+    session_ms: Sequence[float]
 
     @property
     def row_digests(self) -> Mapping[int, str]:
@@ -199,7 +199,7 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed, *, 
     reason = {} if lifecycle.reason is None else {"stop_reason": lifecycle.reason}
     end = {"status": lifecycle.status, **reason, "stopped_by": lifecycle.stopped_by}
     publish = published if with_rows else published_head
-    return StoredResults(run, lifecycle, ended, made, {**publish(made), **end}, made.costs_usd, begun, True, found)
+    return StoredResults(run, lifecycle, ended, made, {**publish(made), **end}, made.costs_usd, found, begun, True)
 
 
 def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed, why: str) -> Results:
@@ -210,7 +210,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Repla
     by_function, overall = results.summarize(own, pass_rule, manifest.subject.n)
     other = manifest.baseline
     return Results(
-        description=EvalDescription(manifest.eval, manifest.subject.model, manifest.subject.n, manifest.subject.extra),
+        description=description_of(run),
         pass_rule=pass_rule,
         records=own,
         partial=True,
@@ -245,6 +245,12 @@ def _digests_of(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed)
         if record.run.row not in digests:
             raise JournalError(f"{run.directory.journal}: the rollout of {record.run} is stored, but not its row")
     return digests
+
+
+def description_of(run: StoredEvalRun) -> EvalDescription:
+    """Return the description of an eval run that its manifest holds."""
+    subject = run.manifest.subject
+    return EvalDescription(run.manifest.eval, subject.model, subject.n, subject.extra)
 
 
 def pass_rule_of(
