@@ -188,9 +188,16 @@ class EventReader:
 
     def at(self, position: int) -> Event:
         """Return the event that begins at a position. Raises `JournalError`."""
+        return _event(*self._line(position))
+
+    def json_at(self, position: int) -> bytes:
+        """Return the JSON of the event that begins at a position, which is not parsed. Raises `JournalError`."""
+        return checked(*self._line(position))
+
+    def _line(self, position: int) -> tuple[bytes, str]:
         where = f"{self._path}, byte {position}"
         self._file.seek(position)
-        return _event(_line(self._file, where) or b"", where)
+        return _line(self._file, where) or b"", where
 
 
 def _line(file: IO[bytes], where: str) -> bytes | None:

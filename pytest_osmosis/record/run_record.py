@@ -260,6 +260,10 @@ class Ledger:
         """The most rollouts that are lost if nothing is in flight."""
         return self.unended + self.unheard
 
+    def in_flight(self, record: RunRecord) -> bool:
+        """Return True for a run that began in the last session and has not ended."""
+        return record.started and record.status == "pending" and record.attempt > self.attempts.get(record.run, 0)
+
     def apply(self, event: Event) -> RunRecord | None:
         """Apply an event. Return the record that it changed, None for events that belong to no run."""
         kind = event["ev"]

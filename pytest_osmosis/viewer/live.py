@@ -81,10 +81,6 @@ class LiveRun:
             self._read()
             return ComparedRun(row_of(self._open.stored), self._open.stored, dict(self._open.prompts))
 
-    def close(self) -> None:
-        with self._journal:
-            self._open.close()
-
     def _read_once(self) -> None:
         if not self._page:
             with self._lock:
@@ -96,7 +92,7 @@ class LiveRun:
             return
         self._version = None  # what cannot be read now is read again at the next look
         with self._journal:
-            self._open.read_journal()
+            self._open.index.read()
         began = thread_time()
         self._open.take()
         self._page = encoded(self._open.page())
@@ -117,10 +113,9 @@ class LiveRuns:
             key = str(directory.path)
             run = self._runs.pop(key, None) or LiveRun(directory)
             self._runs[key] = run
-            left_out = [self._runs.popitem(last=False)[1]] if len(self._runs) > MOST_OPEN else []
-        for each in left_out:
-            each.close()
-        return run
+            if len(self._runs) > MOST_OPEN:
+                self._runs.popitem(last=False)
+            return run
 
 
 def encoded(page: Any) -> bytes:

@@ -9,7 +9,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
-from pytest_osmosis.viewer.journal_index import JournalIndex, JournalSlices
+from pytest_osmosis.viewer.journal_index import JournalIndex
 from pytest_osmosis.viewer.run_page import run_page, runs_of
 from pytest_osmosis.viewer.shapes import RunPage
 
@@ -27,26 +27,20 @@ class OpenRun:
         self.stored: StoredResults
         self.runs: Sequence[RunId] = ()
         self._dataset: DatasetRows | None = None
-        self._slices_of_journal = JournalSlices(directory.journal)
 
     def read(self) -> None:
         """Read what is new."""
-        self.read_journal()
+        self.index.read()
         self.take()
 
-    def read_journal(self) -> None:
-        """Read what is new in the journal."""
-        self.index.read()
-        self.close()  # it may be another file than the one that conversations were cut out of
-
     def take(self) -> None:
-        """Take what `read_journal` has read, and read the other files."""
+        """Take what the index has read, and read the other files."""
         self.stored = read_stored(stored(self.directory), self.index.found, with_rows=False)
         self.runs = runs_of(self.stored)
 
     def page(self) -> RunPage:
         """Return the page on all that was read."""
-        return run_page(self.stored, self.runs, self.prompts, self.dataset, self.index.begun)
+        return run_page(self.stored, self.runs, self.prompts, self.dataset)
 
     @property
     def dataset(self) -> DatasetRows:
@@ -62,8 +56,4 @@ class OpenRun:
 
     def conversation(self, at: int) -> bytes | None:
         """Return the JSON of a `Conversation` by the position of its run, None if nothing of it is stored."""
-        places = self.index.places(self.runs[at])
-        return None if places is None else self._slices_of_journal.conversation(places)
-
-    def close(self) -> None:
-        self._slices_of_journal.close()
+        return self.index.conversation(self.runs[at])

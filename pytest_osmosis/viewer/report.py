@@ -6,7 +6,6 @@ Up to `ALL_PAIRS` eval runs are each compared with every other, the earlier one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -58,14 +57,13 @@ def report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redaction) 
 
     Raises `OsmosisError` if files of an eval run cannot be read, and `OSError` if the report cannot be written.
     """
-    with ExitStack() as stack:
-        read = [_read(stack, directory, kept) for directory, kept in runs.items()]
-        read.sort(key=lambda each: (each.page["head"]["row"]["started_at"] or "", each.name))
-        pages = ReportPages(
-            _list(read), {each.name: each.page for each in read}, dict(_comparisons(read)), _histories(read)
-        )
-        reported = [ReportedRun(each.page, each.open.conversation, each.kept) for each in read]
-        return write_report(path, pages, reported, redaction)
+    read = [_read(directory, kept) for directory, kept in runs.items()]
+    read.sort(key=lambda each: (each.page["head"]["row"]["started_at"] or "", each.name))
+    pages = ReportPages(
+        _list(read), {each.name: each.page for each in read}, dict(_comparisons(read)), _histories(read)
+    )
+    reported = [ReportedRun(each.page, each.open.conversation, each.kept) for each in read]
+    return write_report(path, pages, reported, redaction)
 
 
 def report_lines(written: WrittenReport, option: str) -> Iterator[str | StyledText]:
@@ -79,8 +77,8 @@ def report_lines(written: WrittenReport, option: str) -> Iterator[str | StyledTe
         )
 
 
-def _read(stack: ExitStack, directory: RunDirectory, kept: Kept) -> _Read:
-    opened = stack.enter_context(closing(OpenRun(directory)))
+def _read(directory: RunDirectory, kept: Kept) -> _Read:
+    opened = OpenRun(directory)
     opened.read()
     return _Read(opened, opened.page(), kept)
 

@@ -5,7 +5,7 @@ All numbers are those of `results`, so they are those of results.json where ther
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from pytest_osmosis.files.shapes import ShapeFault
@@ -45,9 +45,8 @@ def run_page(
     runs: Sequence[RunId],
     prompts: Mapping[int, str],
     dataset: DatasetRows,
-    begun: Collection[RunId],
 ) -> RunPage:
-    """Return the page of an eval run. `prompts` are by row, `begun` are runs of the last session."""
+    """Return the page of an eval run. `prompts` are by row."""
     places = {row: place for place, row in enumerate(dict.fromkeys(run.row for run in runs))}
     known = {record.run: record for record in stored.records}
     others = stored.replayed.ledger.records
@@ -61,7 +60,7 @@ def run_page(
             digest=[stored.results.row_digests.get(row, "") for row in places],
             prompt=[prompts.get(row, "") for row in places],
         ),
-        runs=_columns(stored, records, places, begun, errors.places, finish_reasons.places),
+        runs=_columns(stored, records, places, errors.places, finish_reasons.places),
     )
 
 
@@ -104,19 +103,18 @@ def _columns(
     stored: StoredResults,
     records: Sequence[RunRecord],
     rows: Mapping[int, int],
-    begun: Collection[RunId],
     errors: Sequence[int],
     finish_reasons: Sequence[int],
 ) -> RunColumns:
     """Return runs in columns. `rows` are the places of rows by their index."""
     rule = stored.results.pass_rule
-    in_flight = begun if stored.status == "running" else set()
+    ledger, is_running = stored.replayed.ledger, stored.status == "running"
     finished = [record.scores if record.status == "finished" else {} for record in records]
     return RunColumns(
         row=[rows[record.run.row] for record in records],
         run=[record.run.index for record in records],
         model=[int(record.run.is_baseline) for record in records],
-        outcome=[OUTCOMES.index(_outcome(record, rule, record.run in in_flight)) for record in records],
+        outcome=[OUTCOMES.index(_outcome(record, rule, is_running and ledger.in_flight(record))) for record in records],
         boundary=[_boundary(record, rule) for record in records],
         error=errors,
         scores={name: [scores.get(name) for scores in finished] for name in rule.scorers},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,10 +62,10 @@ def write_run_report(folder: Path, run: SyntheticRun, kept: Kept = "all") -> Run
     directory = write_run(folder, run)
     path = folder / "report.html"
     report(path, {directory: kept}, Redaction({}))
-    with closing(OpenRun(directory)) as opened:
-        opened.read()
-        page = opened.page()
-        return RunReport(path, directory.name, page, tuple(_runs(opened, page)))
+    opened = OpenRun(directory)
+    opened.read()
+    page = opened.page()
+    return RunReport(path, directory.name, page, tuple(_runs(opened, page)))
 
 
 def _runs(opened: OpenRun, page: RunPage) -> Iterator[Run]:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.journal import encode, event_at, replay
+from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event, fold
 from pytest_osmosis.results.stored_results import replayed
-from pytest_osmosis.viewer.journal_index import JournalIndex, JournalSlices
+from pytest_osmosis.viewer.journal_index import JournalIndex
 
 AT = "2026-01-01T00:00:00+00:00"
 A, B = "rewards:a", "rewards:b"
@@ -103,8 +103,8 @@ def test_an_index_follows_a_journal_that_grows_in_any_pieces(journal: Path) -> N
     whole.read()
 
     runs = [RunId(row, 0) for row in range(4)]
-    assert [index.places(run) for run in runs] == [whole.places(run) for run in runs]
-    assert (index.prompts, index.begun) == (whole.prompts, whole.begun)
+    assert [index.conversation(run) for run in runs] == [whole.conversation(run) for run in runs]
+    assert index.prompts == whole.prompts
 
 
 def test_a_conversation_has_the_last_rollout_and_the_scores_that_count(journal: Path) -> None:
@@ -113,9 +113,7 @@ def test_a_conversation_has_the_last_rollout_and_the_scores_that_count(journal: 
     index.read()
 
     def conversation(row: int) -> Any:
-        places = index.places(RunId(row, 0))
-        with JournalSlices(journal) as slices:
-            return places and json.loads(slices.conversation(places))
+        return json.loads(index.conversation(RunId(row, 0)) or b"null")
 
     first, second = conversation(0), conversation(1)
     assert first["rollout"] == STORY[5]
@@ -133,11 +131,15 @@ def test_the_scores_of_a_conversation_are_those_of_its_record(journal: Path, len
     index.read()
 
     for run, record in index.found.ledger.records.items():
-        places = index.places(run)
-        events = [event_at(journal, at) for at in places.scores] if places is not None else []
+        events = json.loads(index.conversation(run) or b'{"scores":[]}')["scores"]
         scores = {name: value for event in events for name, value in event["scores"].items()}
         errors = {name for event in events for name in event["errors"]}
         assert (scores, errors) == (dict(record.scores), {*record.scorer_errors}), run
+
+
+def in_flight(index: JournalIndex) -> list[int]:
+    ledger = index.found.ledger
+    return sorted(run.row for run, record in ledger.records.items() if ledger.in_flight(record))
 
 
 def test_a_run_is_in_flight_from_its_start_to_its_last_score(journal: Path) -> None:
@@ -148,7 +150,7 @@ def test_a_run_is_in_flight_from_its_start_to_its_last_score(journal: Path) -> N
         with journal.open("ab") as file:
             file.write(b"".join(map(encode, events)))
         index.read()
-        begun.append(sorted(run.row for run in index.begun))
+        begun.append(in_flight(index))
 
     assert begun == [[], [0, 1], [0, 1], [0, 1], [0]]
 
@@ -158,7 +160,7 @@ def test_runs_that_a_killed_session_left_are_not_in_flight_in_the_next(journal: 
     index = JournalIndex(journal)
     index.read()
 
-    assert {run.row for run in index.begun} == {1}
+    assert in_flight(index) == [1]
 
 
 def test_another_journal_at_the_path_is_read_from_its_begin(journal: Path) -> None:
@@ -204,17 +206,12 @@ def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> 
     journal.write_bytes(b"".join(map(encode, (began(), loaded(), rollout(0)))))
     index = JournalIndex(journal)
     index.read()
-    with JournalSlices(journal) as slices:
-        first, one_place = index.places(RunId(0, 0)), []
-        assert first is not None
-        one_place.append(slices.conversation(first))
-        with journal.open("ab") as file:
-            file.write(encode(rollout(1)))
-        index.read()
-        second = index.places(RunId(1, 0))
-        assert second is not None
-        assert json.loads(slices.conversation(second))["rollout"] == rollout(1)
-        assert slices.conversation(first) == one_place[0]
+    first = index.conversation(RunId(0, 0))
+    with journal.open("ab") as file:
+        file.write(encode(rollout(1)))
+    index.read()
+    assert json.loads(index.conversation(RunId(1, 0)) or b"")["rollout"] == rollout(1)
+    assert index.conversation(RunId(0, 0)) == first
 
 
 @pytest.mark.parametrize("content", [b"", b"{}\n" * 9, b" " * 10_000, b"\n".join([b"x" * 30] * 99)])
@@ -223,13 +220,10 @@ def test_a_journal_that_is_changed_in_place_has_no_conversation(journal: Path, c
     journal.write_bytes(b"".join(map(encode, (began(), loaded(), rollout(0), rollout(1)))))
     index = JournalIndex(journal)
     index.read()
-    places = index.places(RunId(1, 0))
-    assert places is not None
-    with JournalSlices(journal) as slices:
-        assert slices.conversation(places)
-        journal.write_bytes(content)
-        with pytest.raises(JournalError, match="the file was changed while it was read"):
-            slices.conversation(places)
+    assert index.conversation(RunId(1, 0))
+    journal.write_bytes(content)
+    with pytest.raises(JournalError, match="the file was changed while it was read"):
+        index.conversation(RunId(1, 0))
 
 
 def test_a_conversation_of_which_a_byte_was_changed_is_not_shown(journal: Path) -> None:
@@ -237,14 +231,11 @@ def test_a_conversation_of_which_a_byte_was_changed_is_not_shown(journal: Path) 
     journal.write_bytes(lines)
     index = JournalIndex(journal)
     index.read()
-    places = index.places(RunId(0, 0))
-    assert places is not None
-    with JournalSlices(journal) as slices:
-        assert b'"crc"' not in slices.conversation(places)
-        for old, new in ((b'"content":"42"', b'"content":"43"'), (b'{"rewards:a":1.0', b'{"rewards:a":0.0')):
-            journal.write_bytes(lines.replace(old, new))
-            with pytest.raises(JournalError, match="the file was changed while it was read; open the eval run again"):
-                slices.conversation(places)
+    assert b'"crc"' not in (index.conversation(RunId(0, 0)) or b"")
+    for old, new in ((b'"content":"42"', b'"content":"43"'), (b'{"rewards:a":1.0', b'{"rewards:a":0.0')):
+        journal.write_bytes(lines.replace(old, new))
+        with pytest.raises(JournalError, match="the file was changed while it was read; open the eval run again"):
+            index.conversation(RunId(0, 0))
 
 
 def test_a_damaged_line_that_may_be_deleted_concerns_its_own_run_alone(journal: Path) -> None:
@@ -268,18 +259,12 @@ def test_a_line_that_replaces_a_torn_one_is_read_as_it_is_now(journal: Path) -> 
     journal.write_bytes(whole + encode(rollout(1))[:99])
     index = JournalIndex(journal)
     index.read()
-    first = index.places(RunId(0, 0))
-    assert first is not None
-    with JournalSlices(journal) as slices:
-        slices.conversation(first)
-        with journal.open("r+b") as file:
-            file.truncate(len(whole))
-            file.seek(len(whole))
-            file.write(encode(rollout(2, text="other")))
-        index.read()
-        second = index.places(RunId(2, 0))
-        assert second is not None
-        assert json.loads(slices.conversation(second))["rollout"] == rollout(2, text="other")
+    with journal.open("r+b") as file:
+        file.truncate(len(whole))
+        file.seek(len(whole))
+        file.write(encode(rollout(2, text="other")))
+    index.read()
+    assert json.loads(index.conversation(RunId(2, 0)) or b"")["rollout"] == rollout(2, text="other")
 
 
 @pytest.mark.parametrize("fields", [{"run": 0}, {"row": 0, "run": {}}, {"row": 0, "run": 0, "attempt": "x", "at": ""}])
