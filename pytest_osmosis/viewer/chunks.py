@@ -59,8 +59,8 @@ class Chunk(NamedTuple):
         return b"\n".join(lines)
 
 
-def placed(run: ReportedRun, first: int) -> tuple[ReportedRun, list[Chunk]]:
-    """Return the chunks of an eval run, the first of which has the number `first`, and the run with their places."""
+def placed(run: ReportedRun, first: int) -> tuple[RunPage, list[Chunk]]:
+    """Return the chunks of an eval run, the first of which has the number `first`, and its page with their places."""
     n_runs = len(run.page["runs"]["row"])
     chunk, line = [-1] * n_runs, [-1] * n_runs
     chunks: list[Chunk] = []
@@ -78,7 +78,7 @@ def placed(run: ReportedRun, first: int) -> tuple[ReportedRun, list[Chunk]]:
         n_bytes += len(conversation) + 1
     page: RunPage = {**run.page, "runs": {**run.page["runs"], "chunk": chunk, "line": line}}
     page["head"] = {**page["head"], "html_conversations": run.kept}
-    return run._replace(page=page), chunks
+    return page, chunks
 
 
 def packed(text: bytes) -> bytes:

@@ -17,7 +17,8 @@ from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.viewer.comparing import comparison_page
 from pytest_osmosis.viewer.history import MOST_RUNS, PastRun, history_page, past_run
-from pytest_osmosis.viewer.live import LiveRun, LiveRuns, encoded
+from pytest_osmosis.viewer.live import LiveRun, LiveRuns
+from pytest_osmosis.viewer.report_file import encoded
 from pytest_osmosis.viewer.run_list import RunList
 
 

@@ -7,15 +7,14 @@ is for a while.
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from threading import Lock
 from time import monotonic, thread_time
-from typing import Any
 
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.viewer.comparing import ComparedRun
 from pytest_osmosis.viewer.open_run import OpenRun
+from pytest_osmosis.viewer.report_file import encoded
 from pytest_osmosis.viewer.run_row import row_of
 from pytest_osmosis.viewer.run_version import RunVersion, run_version
 from pytest_osmosis.viewer.search import is_seen
@@ -116,8 +115,3 @@ class LiveRuns:
             if len(self._runs) > MOST_OPEN:
                 self._runs.popitem(last=False)
             return run
-
-
-def encoded(page: Any) -> bytes:
-    """Return a page as JSON, in ASCII."""
-    return json.dumps(page, separators=(",", ":"), allow_nan=False).encode("ascii")

@@ -25,7 +25,6 @@ from pytest_osmosis.viewer.entries import entry_rows
 from pytest_osmosis.viewer.history import history_page, past_run_of
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.report_file import WrittenReport, write_report
-from pytest_osmosis.viewer.report_pages import ReportPages
 from pytest_osmosis.viewer.shapes import ComparisonPage, EntryRow, HistoryPage, RunPage, RunsPage
 
 ALL_PAIRS = 6
@@ -59,11 +58,8 @@ def report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redaction) 
     """
     read = [_read(directory, kept) for directory, kept in runs.items()]
     read.sort(key=lambda each: (each.page["head"]["row"]["started_at"] or "", each.name))
-    pages = ReportPages(
-        _list(read), {each.name: each.page for each in read}, dict(_comparisons(read)), _histories(read)
-    )
     reported = [ReportedRun(each.page, each.open.conversation, each.kept) for each in read]
-    return write_report(path, pages, reported, redaction)
+    return write_report(path, _list(read), reported, dict(_comparisons(read)), _histories(read), redaction)
 
 
 def report_lines(written: WrittenReport, option: str) -> Iterator[str | StyledText]:
@@ -121,11 +117,11 @@ def _comparable(stored: StoredResults) -> Results | None:
     return replace(named, stopped="its run did not end") if stored.is_from_journal else named
 
 
-def _comparisons(read: Sequence[_Read]) -> Iterator[tuple[tuple[str, str], ComparisonPage]]:
+def _comparisons(read: Sequence[_Read]) -> Iterator[tuple[str, ComparisonPage]]:
     sides = [ComparedRun(each.page["head"]["row"], each.stored, each.prompts_of()) for each in read]
     pairs = combinations(sides, 2) if len(sides) <= ALL_PAIRS else ((sides[0], other) for other in sides[1:])
     for a, b in pairs:
-        yield (a.row["name"], b.row["name"]), comparison_page(a, b)
+        yield f"{a.row['name']} {b.row['name']}", comparison_page(a, b)
 
 
 def _histories(read: Sequence[_Read]) -> dict[str, HistoryPage]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +23,7 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import escaped
 from pytest_osmosis.viewer.bundle import Bundle, read_bundle
 from pytest_osmosis.viewer.chunks import Chunk, ReportedRun, packed, placed
-from pytest_osmosis.viewer.report_pages import ReportPages
-from pytest_osmosis.viewer.shapes import ReportIndex, RunPage
+from pytest_osmosis.viewer.shapes import ComparisonPage, HistoryPage, RunPage, RunsPage
 
 MARK = "<!doctype html>\n<!-- Written by pytest-osmosis, which replaces this file. -->\n"
 """The beginning of a report, by which it is recognised."""
@@ -52,36 +50,37 @@ class WrittenReport(NamedTuple):
 
 def write_report(
     path: Path,
-    pages: ReportPages,
+    listed: RunsPage,
     runs: Sequence[ReportedRun],
+    comparisons: Mapping[str, ComparisonPage],
+    histories: Mapping[str, HistoryPage],
     redaction: Redaction,
-    bundle: Bundle | None = None,
 ) -> WrittenReport:
-    """Write a report atomically, readable by its owner only. `runs` are those of `pages`, in the order of the chunks.
+    """Write a report atomically, readable by its owner only. Its pages are found by the names in `ReportIndex`.
 
     Raises `OsmosisError` if the front end is missing, and `OSError` if the file cannot be written.
     """
-    bundle = bundle or read_bundle()
+    bundle = read_bundle()
     chunks: list[Chunk] = []
-    placed_runs: dict[str, ReportedRun] = {}
-    for each in runs:
-        run, more = placed(each, len(chunks))
+    pages: dict[str, RunPage] = {}
+    for run in runs:
+        page, more = placed(run, len(chunks))
         chunks += more
-        placed_runs[run.name] = run
-    pages = _redacted(replace(pages, runs={name: run.page for name, run in placed_runs.items()}), redaction)
-    index, elements = _elements(pages)
-    n_first = len(pages.runs) if len(pages.runs) == 1 else 0
+        pages[run.name] = page
+    index: dict[str, Any] = {"list": _clean(listed, redaction)}
+    elements: dict[str, Any] = {"index": index}
+    for kind, named in {"pages": pages, "comparisons": comparisons, "histories": histories}.items():
+        index[kind] = {name: f"{kind}-{number}" for number, name in enumerate(named)}
+        elements |= {index[kind][name]: _clean(page, redaction) for name, page in named.items()}
+    n_first = 2 if len(pages) == 1 else 1
     with replacing(path) as scratch, open(scratch, "wb", opener=private.opener) as file:
-        file.write(_head(bundle, ", ".join(pages.runs)).encode())
-        summaries = "".join(map(_summary, pages.runs.values()))
+        file.write(_head(bundle, ", ".join(pages)).encode())
+        summaries = "".join(_summary(elements[id]) for id in index["pages"].values())
         file.write(f'<div id="static">\n{summaries}</div>\n<div id="app"></div>\n'.encode())
-        file.writelines(_element("index", _json(index)))
-        for number, (id, page) in enumerate(elements.items()):
+        for number, (id, page) in enumerate(elements.items(), 1):
+            file.writelines(_element(id, encoded(page)))
             if number == n_first:
-                file.write(_script(bundle))
-            file.writelines(_element(id, _json(page)))
-        if len(elements) == n_first:
-            file.write(_script(bundle))
+                file.write(f"<script>{bundle.js}</script>\n".encode())
         begin = file.tell()
         for number, chunk in enumerate(chunks):
             file.writelines(_element(f"chunk-{number}", chunk.text(redaction)))
@@ -99,40 +98,14 @@ def is_report(path: Path) -> bool:
         return False
 
 
-def _redacted(pages: ReportPages, redaction: Redaction) -> ReportPages:
-    """Return pages without secrets. The names by which they are found stay."""
-
-    def clean(page: Any) -> Any:
-        return redaction.value(page, unchanged=OWN_KEYS) if redaction.may_be_in(_json(page)) else page
-
-    return ReportPages(
-        clean(pages.list),
-        {name: clean(page) for name, page in pages.runs.items()},
-        {pair: clean(page) for pair, page in pages.comparisons.items()},
-        {name: clean(page) for name, page in pages.histories.items()},
-    )
+def encoded(page: Any) -> bytes:
+    """Return a page as JSON, in ASCII."""
+    return json.dumps(page, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def _elements(pages: ReportPages) -> tuple[ReportIndex, Mapping[str, Any]]:
-    """Return the index, and the pages by the ids of their elements: those of eval runs first."""
-    ids = {name: f"page-{number}" for number, name in enumerate(pages.runs)}
-    pairs = {pair: f"comparison-{number}" for number, pair in enumerate(pages.comparisons)}
-    histories = {name: f"history-{number}" for number, name in enumerate(pages.histories)}
-    index: ReportIndex = {
-        "list": pages.list,
-        "pages": ids,
-        "comparisons": {f"{a} {b}": id for (a, b), id in pairs.items()},
-        "histories": histories,
-    }
-    return index, {
-        **{ids[name]: page for name, page in pages.runs.items()},
-        **{pairs[pair]: page for pair, page in pages.comparisons.items()},
-        **{histories[name]: page for name, page in pages.histories.items()},
-    }
-
-
-def _json(page: Any) -> bytes:
-    return json.dumps(page, separators=(",", ":"), allow_nan=False).encode()
+def _clean(page: Any, redaction: Redaction) -> Any:
+    """Return a page without secrets."""
+    return redaction.value(page, unchanged=OWN_KEYS) if redaction.may_be_in(encoded(page)) else page
 
 
 def _summary(page: RunPage) -> str:
@@ -164,10 +137,6 @@ def _head(bundle: Bundle, title: str) -> str:
 </head>
 <body>
 """
-
-
-def _script(bundle: Bundle) -> bytes:
-    return f"<script>{bundle.js}</script>\n".encode()
 
 
 def _element(id: str, text: bytes) -> Iterator[bytes]:

@@ -27,8 +27,7 @@ from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.viewer.access import TOKEN_PATH, Access
 from pytest_osmosis.viewer.bundle import read_bundle
 from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError
-from pytest_osmosis.viewer.live import encoded
-from pytest_osmosis.viewer.report_file import OWN_KEYS
+from pytest_osmosis.viewer.report_file import OWN_KEYS, encoded
 
 THREADS = 16
 """More than read at once: requests for an eval run wait while it is read, and must delay no other one."""

@@ -23,12 +23,11 @@ from pytest_osmosis.viewer.history import history_page, past_run_of
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.report import report as written_report
 from pytest_osmosis.viewer.report_file import write_report
-from pytest_osmosis.viewer.report_pages import ReportPages
 from pytest_osmosis.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage, RunRow
 from tests.browser.dashboards import Dashboard
 from tests.browser.growing import NAME, growing
 from tests.browser.pages import DEADLINE_MS, Pages, settled
-from tests.unit.viewer.made_pages import pages_of, run_page
+from tests.unit.viewer.made_pages import list_of, run_page
 
 ROWS, N = 24, 2
 SHARES: Mapping[str, float] = {"good": 0.95, "bad": 0.2, "again": 0.95, "alike": 0.9}
@@ -222,11 +221,10 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
         a=both[0]["head"]["row"], b=both[1]["head"]["row"], problem="made by hand", meaning=None,
         sentence="", caveats=[], remarks=[], differs=[], config_diff=[], numbers=None, rows=rows, only_a=[], only_b=[1],
     )  # fmt: skip
-    listed = pages_of(*both)
     lines = [[json.dumps(talk(pair[side], 1.0 - side)).encode() for pair in pairs] for side in (0, 1)]
     reported = [ReportedRun(each, made.__getitem__) for each, made in zip(both, lines, strict=True)]
     path = tmp_path_factory.mktemp("words") / "report.html"
-    write_report(path, ReportPages(listed.list, listed.runs, {("a", "b"): page}), reported, Redaction())
+    write_report(path, list_of(*both), reported, {"a b": page}, {}, Redaction())
     return path
 
 

@@ -15,7 +15,7 @@ from pytest_osmosis.viewer.chunks import Kept, ReportedRun
 from pytest_osmosis.viewer.report_file import write_report
 from pytest_osmosis.viewer.shapes import RunPage
 from tests.browser.pages import Pages
-from tests.unit.viewer.made_pages import pages_of, run_page
+from tests.unit.viewer.made_pages import list_of, run_page
 
 RUN = "talks"
 N_MESSAGES = 2_000
@@ -103,7 +103,7 @@ def _written(path: Path, kept: Kept) -> Path:
     scored = [each["scores"][0]["scores"]["reward"] if each["scores"] else None for each in CONVERSATIONS]
     page["runs"]["scores"] = {"reward": scored}
     lines = [json.dumps(each).encode() for each in CONVERSATIONS]
-    write_report(path, pages_of(page), [ReportedRun(page, lines.__getitem__, kept)], Redaction())
+    write_report(path, list_of(page), [ReportedRun(page, lines.__getitem__, kept)], {}, {}, Redaction())
     return path
 
 

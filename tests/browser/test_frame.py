@@ -15,7 +15,6 @@ from pytest_osmosis.text.numbers import count, money, score, seconds
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.viewer.chunks import ReportedRun
 from pytest_osmosis.viewer.report_file import write_report
-from pytest_osmosis.viewer.report_pages import ReportPages
 from pytest_osmosis.viewer.shapes import RunPage, RunRow
 from tests.browser.pages import Pages, Theme
 from tests.cli.dashboards import dashboard
@@ -29,9 +28,8 @@ def row(name: str, **values: Any) -> RunRow:
 
 def report(path: Path, rows: Sequence[RunRow], pages: Mapping[str, RunPage] | None = None) -> str:
     """Write a report with a list of eval runs, and return its address."""
-    made = pages or {}
-    listed = ReportPages({"workspace": "w", "runs": rows, "tables": []}, made)
-    write_report(path, listed, [ReportedRun(page, lambda _: None) for page in made.values()], Redaction())
+    reported = [ReportedRun(page, lambda _: None) for page in (pages or {}).values()]
+    write_report(path, {"workspace": "w", "runs": rows, "tables": []}, reported, {}, {}, Redaction())
     return path.as_uri()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_osmosis.viewer.report_pages import ReportPages
 from pytest_osmosis.viewer.shapes import Outcome, RunPage, RunRow, RunsPage
 
 OUTCOMES: Sequence[Outcome] = ("passed", "failed", "unmeasured", "removed", "running", "pending")
@@ -46,7 +45,5 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
     }  # fmt: skip
 
 
-def pages_of(*pages: RunPage) -> ReportPages:
-    rows = [page["head"]["row"] for page in pages]
-    listed: RunsPage = {"workspace": "w", "runs": rows, "tables": []}
-    return ReportPages(listed, {page["head"]["row"]["name"]: page for page in pages})
+def list_of(*pages: RunPage) -> RunsPage:
+    return {"workspace": "w", "runs": [page["head"]["row"] for page in pages], "tables": []}

@@ -14,12 +14,11 @@ import pytest
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.bundle import Bundle, read_bundle
+from pytest_osmosis.viewer.bundle import read_bundle
 from pytest_osmosis.viewer.chunks import CHUNK_BYTES, Kept, ReportedRun
 from pytest_osmosis.viewer.report_file import WrittenReport, is_report, write_report
-from tests.unit.viewer.made_pages import pages_of, run_page
+from tests.unit.viewer.made_pages import list_of, run_page
 
-BUNDLE = Bundle("/* app */", "#app { margin: 0 }", "0" * 64)
 SECRET = "sk-live-9f8e7d6c5b4a"
 
 
@@ -62,7 +61,7 @@ def written(
     *runs: ReportedRun,
     redaction: Redaction | None = None,
 ) -> tuple[WrittenReport, Elements]:
-    report = write_report(path, pages_of(*(run.page for run in runs)), runs, redaction or Redaction(), BUNDLE)
+    report = write_report(path, list_of(*(run.page for run in runs)), runs, {}, {}, redaction or Redaction())
     return report, Elements(path.read_text(encoding="utf-8"))
 
 
@@ -145,7 +144,7 @@ def test_secrets_that_became_known_later_are_redacted_everywhere(tmp_path: Path)
     run = ReportedRun(page, lambda at: conversation(at, f"it is {SECRET}, {SECRET}"))
     _, elements = written(tmp_path / "report.html", run, redaction=Redaction({"API_KEY": SECRET}))
 
-    whole = (tmp_path / "report.html").read_text() + elements.unpacked("page-0") + elements.unpacked("chunk-0")
+    whole = (tmp_path / "report.html").read_text() + elements.unpacked("pages-0") + elements.unpacked("chunk-0")
     assert SECRET not in whole
     assert opened(elements, "sums", 1)["rollout"]["messages"][0]["content"] == "it is [API_KEY], [API_KEY]"
     assert page_of(elements, "sums")["rows"]["prompt"][0] == "the key is [API_KEY]"
