@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pytest_osmosis.config.kinds import (
     MOST,
@@ -36,32 +36,19 @@ _CONDITION = re.compile(r"(>=|<=|==|!=|[=<>])?\s*([^<>=!\s]+)")
 _RATIO = number(" between 0 and 1", minimum=0, maximum=1)
 
 
-class _Bound(NamedTuple):
-    kind: ValueKind
-    text: str
-
-    @property
-    def expects(self) -> str:
-        return f'">= X" or {{min = X, rule = "lower"}} with X {self.text}, like ">= 0.7"'
-
-
-_SHARE = _Bound(_RATIO, "between 0 and 1")
-_ANY_SCORE = _Bound(number(), "a finite number")
-
-
 def condition(metric: str) -> ValueKind:
     """A condition on a metric ("pass_rate", "mean", "pass_at_3", ...), or an array of them, kept as `GateRule`s."""
-    bound = _ANY_SCORE if metric == "mean" else _SHARE
-
-    table = record_of(bound.expects, {"min": bound.kind, "rule": choice(*RULES)}, required=("min",))
+    bound, text = (number(), "a finite number") if metric == "mean" else (_RATIO, "between 0 and 1")
+    expects = f'">= X" or {{min = X, rule = "lower"}} with X {text}, like ">= 0.7"'
+    table = record_of(expects, {"min": bound, "rule": choice(*RULES)}, required=("min",))
 
     def read_one(value: Any) -> GateRule:
         if isinstance(value, str):
-            return _rule(metric, _minimum(bound, value))
+            return _rule(metric, _minimum(bound, expects, value))
         fields = table.read(value)
         return _rule(metric, fields["min"], fields.get("rule", "point"))
 
-    one = ValueKind(bound.expects, read_one)
+    one = ValueKind(expects, read_one)
 
     def read(value: Any) -> tuple[GateRule, ...]:
         entries = value if isinstance(value, list) and value else [value]
@@ -72,7 +59,7 @@ def condition(metric: str) -> ValueKind:
 
     either = {"anyOf": [{"type": "string"}, table.schema]}
     schema = {"anyOf": [*either["anyOf"], {"type": "array", "items": either, "minItems": 1}]}
-    return ValueKind(bound.expects, read, typed_condition, schema)
+    return ValueKind(expects, read, typed_condition, schema)
 
 
 def conditions_of_function() -> ValueKind:
@@ -149,19 +136,19 @@ def _rule(metric: str, minimum: float, rule: str = "point") -> GateRule:
     return GateRule(cast("Metric", metric), minimum, cast("Rule", rule))
 
 
-def _minimum(bound: _Bound, text: str) -> float:
+def _minimum(bound: ValueKind, expects: str, text: str) -> float:
     match = _CONDITION.fullmatch(text.strip())
     if match is None:
-        raise refuse(f"must be {bound.expects}")
+        raise refuse(f"must be {expects}")
     operator, number_text = match.groups()
     if operator != ">=":
         wrong = 'only the operator ">=" is supported' if operator else 'the operator ">=" is missing'
-        raise refuse(f"must be {bound.expects}; {wrong}")
+        raise refuse(f"must be {expects}; {wrong}")
     try:
-        return float(bound.kind.read(float(number_text)))
+        return float(bound.read(float(number_text)))
     except (ValueError, Unfit):
         hint = "; write a share as 0.7, not 70%" if number_text.endswith("%") else ""
-        raise refuse(f"must be {bound.expects}{hint}") from None
+        raise refuse(f"must be {expects}{hint}") from None
 
 
 def loss() -> ValueKind:

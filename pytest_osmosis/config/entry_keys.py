@@ -81,14 +81,10 @@ def settings_of(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
         yield from (EntrySetting(("sampling", name), item, key, at) for name, item in sampling.items())
     elif key in PRIME_KEYS:
         yield from _prime_settings(key, value, at)
-    elif key in _OF_TABLES:
-        yield EntrySetting(_OF_TABLES[key], value, key, at)
-    elif key in EVAL_TABLES:
+    elif key in EVAL_TABLES and key not in _OF_TABLES:
         raise KeyFault(at, f"must be a table, got {toml(value)}")
-    elif (path := _dotted(key)) is not None:
-        yield EntrySetting(path, value, ".".join(path), at)
     else:
-        raise UnknownKey(at, unknown(key, value))
+        yield EntrySetting(_path(key, value, at), value, key, at)
 
 
 def _prime_settings(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
@@ -110,21 +106,17 @@ def swept_settings(key: str, inner: tuple[str, ...], value: Any, at: Place) -> I
             path = setting.path if setting.path[1] != "extra_body" else (*setting.path, *below)
             yield setting._replace(path=path, value=value, source=f"{key}.{'.'.join(inner)}")
     else:
-        path = (key, *inner) if key in EVAL_TABLES else (*_home(key, at), *inner)
+        path = (key, *inner) if key in EVAL_TABLES else (*_path(key, {}, at), *inner)
         yield EntrySetting(path, value, f"{key}.{'.'.join(inner)}", at)
 
 
-def _home(key: str, at: Place) -> TableKey:
-    """Return the table and the key of a bare key whose value is a table."""
+def _path(key: str, value: Any, at: Place) -> tuple[str, ...]:
+    """Return the table and the key that a bare key sets, or those that a dotted one names. Raises `UnknownKey`."""
     prime = PRIME_KEYS.get(key)
-    if prime is not None:
-        return prime.table, prime.key
-    if key in _OF_TABLES:
-        return _OF_TABLES[key]
-    path = _dotted(key)
+    path = _OF_TABLES.get(key) or _dotted(key) if prime is None else (prime.table, prime.key)
     if path is None:
-        raise UnknownKey(at, unknown(key, {}))
-    return path[0], path[1]
+        raise UnknownKey(at, unknown(key, value))
+    return path
 
 
 def _nested(keys: tuple[str, ...], value: Any) -> Any:

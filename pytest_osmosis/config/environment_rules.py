@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -21,21 +22,19 @@ _OF_PACKAGE: dict[str, TableKey] = {
     "num_examples": ("evaluation", "limit"),
     "rollouts_per_example": ("evaluation", "n"),
 }
-_INSTEAD: tuple[tuple[TableKey, str], ...] = (
-    (("experiment", "rollout"), "the environment rolls out"),
-    (("experiment", "entrypoint"), "the environment rolls out"),
-    (("experiment", "dataset"), "the environment has the rows"),
-    (("experiment", "commit_sha"), "the environment's package has the code; name its version as owner/name@version"),
-    (("experiment", "branch"), "the environment's package has the code; name its version as owner/name@version"),
-    (("agent", "agent"), "the environment rolls out"),
-    (("agent", "mcp"), "the environment has its own tools"),
-    (("agent", "prompt"), "the environment writes the prompt"),
-    (("data", "path"), "the environment has the rows"),
-    (("data", "columns"), "the environment has the rows"),
-    (("scoring", "grader"), 'the environment scores as "reward" itself; eval_fns may score besides'),
-    (("scoring", "calibrate"), "the rows of an environment have no scores by humans"),
-)
-"""Keys that contradict an environment, and why."""
+_INSTEAD: Mapping[str, tuple[TableKey, ...]] = {
+    "the environment rolls out": (("experiment", "rollout"), ("experiment", "entrypoint"), ("agent", "agent")),
+    "the environment has the rows": (("experiment", "dataset"), ("data", "path"), ("data", "columns")),
+    "the environment's package has the code; name its version as owner/name@version": (
+        ("experiment", "commit_sha"),
+        ("experiment", "branch"),
+    ),
+    "the environment has its own tools": (("agent", "mcp"),),
+    "the environment writes the prompt": (("agent", "prompt"),),
+    'the environment scores as "reward" itself; eval_fns may score besides': (("scoring", "grader"),),
+    "the rows of an environment have no scores by humans": (("scoring", "calibrate"),),
+}
+"""The keys that contradict an environment, by the reason."""
 
 
 def is_environment(draft: Draft) -> bool:
@@ -99,9 +98,10 @@ def check_environment(draft: Draft) -> None:
                 draft.fail("environment", key, _needs_environment(draft, key))
         return
     named = "--osmosis-env" if draft.is_typed("environment", "env_id") else "[environment] env_id"
-    for (table, key), why in _INSTEAD:
-        if draft.is_set(table, key) and not draft.is_shared(table, key):
-            draft.fail(table, key, f"cannot be used with {named}: {why}")
+    for why, places in _INSTEAD.items():
+        for table, key in places:
+            if draft.is_set(table, key) and not draft.is_shared(table, key):
+                draft.fail(table, key, f"cannot be used with {named}: {why}")
 
 
 def _needs_environment(draft: Draft, key: str) -> str:

@@ -45,8 +45,7 @@ from pytest_osmosis.config.kinds import (
     array_of,
     choice,
     integer,
-    integer_or_all,
-    integer_or_auto,
+    integer_or,
     name,
     number,
     record_of,
@@ -128,7 +127,7 @@ EVALUATION = Table(
             "limit",
             integer(1),
             "Number of rows, counted from the first one or from [data] offset.",
-            override=integer_or_all(1),
+            override=integer_or("all", "all", integer(1)),
             replaces=("data.rows",),
         ),
         Field("n", integer(1), "Runs per row.", default=1),
@@ -446,7 +445,7 @@ EXECUTION = Table(
         ),
         Field(
             "hosts",
-            integer_or_auto(1, MOST_HOSTS_OF_CLUSTER),
+            integer_or("auto", None, integer(1, MOST_HOSTS_OF_CLUSTER)),
             "Number of processes for rollouts, and the same number for scoring. batch_size applies to all of them "
             f"together. At most {MOST_HOSTS} on this machine. "
             '"auto", the default: the number given to xdist\'s -n, or 1; on a cluster, as many as it has room for.',

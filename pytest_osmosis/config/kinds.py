@@ -160,17 +160,8 @@ def integer(minimum: int | None = None, maximum: int = MOST) -> ValueKind:
     return ValueKind(expects, read, typed_integer, schema)
 
 
-def integer_or_all(minimum: int) -> ValueKind:
-    """An integer of at least `minimum`, or "all"."""
-    return _integer_or("all", "all", integer(minimum))
-
-
-def integer_or_auto(minimum: int, maximum: int) -> ValueKind:
-    """An integer between `minimum` and `maximum`, or "auto", kept as None."""
-    return _integer_or("auto", None, integer(minimum, maximum))
-
-
-def _integer_or(word: str, meaning: Any, whole: ValueKind) -> ValueKind:
+def integer_or(word: str, meaning: str | None, whole: ValueKind) -> ValueKind:
+    """An integer of the kind `whole`, or a word, which is kept as its `meaning`."""
     expects = f'{whole.expects}, or "{word}"'
 
     def read(value: Any) -> Any:

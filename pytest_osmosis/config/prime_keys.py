@@ -7,7 +7,7 @@ evaluation of verifiers 0.1.13.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.config.kinds import refuse
@@ -111,28 +111,26 @@ def typed_json(text: str) -> Any:
         raise refuse(f"must be JSON: {error}") from None
 
 
+def _same(table: str, *names: str) -> Iterator[PrimeKey]:
+    """Yield the settings that set the keys of their names."""
+    return (PrimeKey(name, table, name) for name in names)
+
+
 PRIME_KEYS: Mapping[str, PrimeKey] = {
     each.name: each
     for each in (
-        PrimeKey("env_id", "environment", "env_id"),
-        PrimeKey("env_args", "environment", "env_args"),
-        PrimeKey("extra_env_kwargs", "environment", "extra_env_kwargs"),
-        PrimeKey("env_dir_path", "environment", "env_dir_path"),
-        PrimeKey("independent_scoring", "environment", "independent_scoring"),
+        *_same("environment", "env_id", "env_args", "extra_env_kwargs", "env_dir_path", "independent_scoring"),
         PrimeKey("max_retries", "environment", "rollout_retries"),
         PrimeKey("state_columns", "environment", "state_columns", _columns),
         PrimeKey("model", "experiment", "model_path"),
-        PrimeKey("endpoint_id", "model", "endpoint_id"),
-        PrimeKey("endpoints_path", "model", "endpoints_path"),
-        PrimeKey("api_client_type", "model", "api_client_type"),
+        *_same("model", "endpoint_id", "endpoints_path", "api_client_type"),
         PrimeKey("api_key_var", "model", "api_key_env"),
         PrimeKey("api_base_url", "model", "base_url"),
         PrimeKey("headers", "model", "headers"),
         PrimeKey("header", "model", "headers", _header_table),
         PrimeKey("headers_from_state", "model", "headers_from_state"),
         PrimeKey("header_from_state", "model", "headers_from_state", _header_table),
-        PrimeKey("max_tokens", "sampling", "max_tokens"),
-        PrimeKey("temperature", "sampling", "temperature"),
+        *_same("sampling", "max_tokens", "temperature"),
         PrimeKey("num_examples", "evaluation", "limit", _all_if_minus_1),
         PrimeKey("rollouts_per_example", "evaluation", "n"),
         PrimeKey("timeout", "evaluation", "agent_workflow_timeout_s"),
@@ -141,12 +139,15 @@ PRIME_KEYS: Mapping[str, PrimeKey] = {
         PrimeKey("max_concurrent_scoring", "execution", "max_concurrent_scoring", _unlimited_if_minus_1),
         PrimeKey("no_interleave_scoring", "execution", "interleave_scoring", _negated),
         PrimeKey("num_workers", "execution", "hosts"),
-        PrimeKey("output_dir", "output", "output_dir"),
-        PrimeKey("save_results", "output", "save_results"),
-        PrimeKey("save_to_hf_hub", "output", "save_to_hf_hub"),
-        PrimeKey("hf_hub_dataset_name", "output", "hf_hub_dataset_name"),
-        PrimeKey("heartbeat_url", "output", "heartbeat_url"),
-        PrimeKey("abbreviated_summary", "output", "abbreviated_summary"),
+        *_same(
+            "output",
+            "output_dir",
+            "save_results",
+            "save_to_hf_hub",
+            "hf_hub_dataset_name",
+            "heartbeat_url",
+            "abbreviated_summary",
+        ),
     )
 }
 """The settings that set one key each. `sampling_args` sets several (`sampling_keys`), and `resume` none."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable
 from dataclasses import replace
 
 from pytest_osmosis.evals import EvalRun
@@ -34,18 +33,14 @@ class Outcomes:
                 return
             del self._rows[key]
             outcome = outcome_of_row(done, [each for each in done if eval_run.record(each).status == "pending"])
+        self.set(key, outcome)
+
+    def set(self, key: UnitKey, outcome: Outcome) -> None:
+        """Set the outcome of a unit."""
         with self._added:
             self._outcomes[key] = outcome
             self._added.notify_all()
         self.completed.put(key)
-
-    def add_all(self, keys: Iterable[UnitKey], outcome: Outcome) -> None:
-        """Add one outcome of several units, none of which was begun."""
-        for key in keys:
-            with self._added:
-                self._outcomes[key] = outcome
-                self._added.notify_all()
-            self.completed.put(key)
 
     def wait(self, key: UnitKey) -> Outcome:
         """Wait for an outcome. Only the first caller gets its `sections`, which pytest's report keeps from then on."""

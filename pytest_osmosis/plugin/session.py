@@ -219,7 +219,8 @@ class EvalSession:
             if error_text:
                 raise pytest.UsageError(f"{each.prepared.config.name}: {error_text}")
             outcome = Outcome("skipped", WITHOUT_MODEL, WITHOUT_MODEL)
-            self.outcomes.add_all((UnitKey(each.id, run) for run in selected.runs), outcome)
+            for run_id in selected.runs:
+                self.outcomes.set(UnitKey(each.id, run_id), outcome)
         return notes
 
     def _open_clusters(self) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.eval_kinds import at_least_0
-from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, integer_or_all, toml
+from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, integer_or, toml
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.errors import Problem
@@ -216,7 +216,7 @@ def _show_failures(config: pytest.Config, value: OptionValue, problems: list[Pro
     """Return the number of failed runs that pytest shows, None for all of them."""
     if value.text is None:
         return None if config.get_verbosity() > 1 else SHOW_FAILURES
-    n: int | Literal["all"] | None = _number(value, integer_or_all(0), problems)
+    n: int | Literal["all"] | None = _number(value, integer_or("all", "all", integer(0)), problems)
     return None if n == "all" else n
 
 
