@@ -22,6 +22,7 @@ Place = tuple[str | int, ...]
 """Keys that lead to a value, with the positions of elements in arrays: `("eval", 1, "temperature")`."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
+_EQUALS = re.compile("=")
 _SPACE = re.compile(r"[ \t]*")
 _REST_OF_LINE = re.compile(r"[^\n]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -129,7 +130,7 @@ class _Scanner:
     def header(self) -> Keys:
         brackets = 0
         while self.peek() == "[":
-            self.step()
+            self.at += 1
             brackets += 1
         line = self.line
         keys = self.key()
@@ -157,7 +158,7 @@ class _Scanner:
             self.record(table, keys, line)
         for size in range(1, len(keys) + 1):
             self.record_element((*place, *keys[:size]), line)
-        self.expect("=")
+        self.match(_EQUALS)
         self.match(_SPACE)
         self.value(None if table is None else table + keys, (*place, *keys))
 
@@ -177,22 +178,22 @@ class _Scanner:
         self.value(None, at)
 
     def items(self, end: str, item: Callable[[], None]) -> None:
-        self.step()
+        self.at += 1
         self.match(_BLANK)
         while self.peek() != end:
             item()
             self.match(_BLANK)
             if self.peek() == ",":
-                self.step()
+                self.at += 1
                 self.match(_BLANK)
             elif self.peek() != end:
                 raise _Unknown
-        self.step()
+        self.at += 1
 
     def key(self) -> Keys:
         parts = [self.key_part()]
         while self.peek() == ".":
-            self.step()
+            self.at += 1
             parts.append(self.key_part())
         return tuple(parts)
 
@@ -218,14 +219,6 @@ class _Scanner:
         if self.at >= len(self.text):
             raise _Unknown
         return self.text[self.at]
-
-    def step(self) -> None:
-        self.at += 1
-
-    def expect(self, char: str) -> None:
-        if self.peek() != char:
-            raise _Unknown
-        self.step()
 
     def match(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self.text, self.at)

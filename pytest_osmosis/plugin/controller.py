@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import gc
 from collections.abc import Generator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +18,8 @@ from pytest_osmosis.plugin.command.named_evals import NamedEvals, not_started_li
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.compat.sigterm import sigterm_as_interrupt
 from pytest_osmosis.plugin.debug.debugger import DebuggerHooks
-from pytest_osmosis.plugin.items.collect import eval_file
-from pytest_osmosis.plugin.items.item import EvalItem, amend
+from pytest_osmosis.plugin.items.collect import EvalFiles
+from pytest_osmosis.plugin.items.item import EvalItem
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
 from pytest_osmosis.plugin.output.continuation import Continuation
@@ -64,6 +63,8 @@ class ControllerPlugin:
         if self.evals.options.dry_run:
             self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
             manager.register(DryRun(self.config, self.evals), "osmosis-dry-run")
+        inline = self.evals.inline is not None
+        manager.register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
         manager.register(self, "osmosis-controller")
         manager.register(TerminalSummary(self.config, self.evals), "osmosis-summary")
         manager.register(Continuation(self.config, self.evals), "osmosis-continuation")
@@ -76,18 +77,6 @@ class ControllerPlugin:
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
         lines = [*header(self.evals), *source_lines(self.naming), *not_started_lines(self.naming)]
         return [self.evals.outlet.shown(line) for line in lines]
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_collect_file(
-        self, file_path: Path, parent: pytest.Collector
-    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-        """Collect the evals of a file, and nothing else of it: pytest would import the module of an environment."""
-        collectors = yield
-        plans = self.evals.plans.get(file_path)
-        if not plans:
-            return collectors
-        inline = self.evals.inline is not None
-        return [eval_file(parent, file_path, plans, self.evals.answer, inline=inline)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -188,10 +177,9 @@ class ControllerPlugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Report the test of an eval with the duration, place, reason and properties of its unit."""
+        """Report the test of an eval with the properties of its unit."""
         report = yield
         if isinstance(item, EvalItem):
-            amend(item, report)
             self.evals.add_properties(report, item.key)
         return report
 

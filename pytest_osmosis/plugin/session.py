@@ -103,7 +103,7 @@ class EvalSession:
         self.not_loaded.update(evals.not_loaded)
         self.named = {key: NamedEval(key, each, self.config, self.options) for key, each in evals.prepared.items()}
         self.by_id.update(self.named)
-        self.plans = by_file(each.collected for each in evals.prepared.values())
+        self.plans.update(by_file(each.collected for each in evals.prepared.values()))
         explicit = tuple(path for path in self._naming.explicit if path is None or path in self.plans)
         arguments = session_arguments(self.config, self._naming._replace(explicit=explicit), evals.files)
         set_arguments(self.config, arguments, as_typed=bool(self._naming.explicit))

@@ -343,9 +343,13 @@ OF_KEYS = (*AGENTS, *OF_CONFIG, *OF_PRIME)
 OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
 """Options that apply to evals but name none."""
 
+OF_RESULTS = (
+    "save-results", "output-dir", "save-to-hf-hub", "hf-hub-dataset-name", "heartbeat-url", "abbreviated-summary",
+)  # fmt: skip
+"""Names of options for files and remarks at the end of a whole eval."""
 _OF_WHOLE_EVALS = (
     "smoke", "smoke-rows", "shard", "stop-when-decided", "update-baseline", "resume-from",
-    "save-results", "output-dir", "save-to-hf-hub", "hf-hub-dataset-name", "heartbeat-url", "abbreviated-summary",
+    *OF_RESULTS,
 )  # fmt: skip
 _BASELINE = [option for option in OF_CONFIG if option.name.startswith("baseline-")]
 NOT_OF_TESTS = (GATE, *_BASELINE, *(option for option in OF_AN_EVAL if option.name in _OF_WHOLE_EVALS))

@@ -24,26 +24,25 @@ from pytest_osmosis.text.suggest import suggestion
 
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
-_NOT_IN_VARIABLES = ("env", "save-to-hf-hub", "fresh", "update-baseline")
-VARIABLES = {
-    option.variable: option
-    for option in (*options.OF_KEYS, *options.OF_SESSION)
-    if option.name not in _NOT_IN_VARIABLES
-}
 PRIME_OPTIONS: Mapping[str, PrimeKey] = {key.option: key for key in PRIME_KEYS.values()}
 """The settings of `prime eval` by the names of our options. `sampling-args` is none, because it sets several keys."""
 _LINES = ("header", "header-from-state")
 _COMMAND_ONLY = {
-    **dict.fromkeys(
-        (options.NAMING[0].variable, options.ENV.variable, options.FROM.variable),
-        f"cannot name an eval (evals cost money); pass {options.NAMING[0].flag}=PATH on the command line",
-    ),
-    options.SOURCE.variable: f"cannot turn on requests to models (they cost money); pass {options.SOURCE.flag}=model "
-    "on the command line",
-    "PYTEST_OSMOSIS_SAVE_TO_HF_HUB": "cannot publish results; pass --osmosis-save-to-hf-hub on the command line",
-    options.FRESH.variable: f"cannot begin a run anew; pass {options.FRESH.flag} on the command line",
-    options.UPDATE_BASELINE.variable: f"cannot update a baseline; pass {options.UPDATE_BASELINE.flag} on the command "
-    "line",
+    f"{_PREFIX}{name}": f"cannot {what}; pass {typed} on the command line"
+    for what, typed, names in (
+        ("name an eval (evals cost money)", "--osmosis-config=PATH", ("CONFIG", "ENV", "FROM")),
+        ("turn on requests to models (they cost money)", "--osmosis-source=model", ("SOURCE",)),
+        ("publish results", "--osmosis-save-to-hf-hub", ("SAVE_TO_HF_HUB",)),
+        ("begin a run anew", "--osmosis-fresh", ("FRESH",)),
+        ("update a baseline", "--osmosis-update-baseline", ("UPDATE_BASELINE",)),
+    )
+    for name in names
+}
+"""Variables that only an option of the command may stand for, and why."""
+VARIABLES = {
+    option.variable: option
+    for option in (*options.OF_KEYS, *options.OF_SESSION)
+    if option.variable not in _COMMAND_ONLY
 }
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 

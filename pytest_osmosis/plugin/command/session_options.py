@@ -29,8 +29,7 @@ SHOW_FAILURES = 10
 _NOT_REPEATED = (
     "resume", "run", "retry-failed", "fresh", "shard", "output", "markdown", "html", "overwrite", "inline",
     "stop-when-decided", "update-baseline", "show-failures",
-    "record", "resume-from", "save-results", "output-dir", "save-to-hf-hub", "hf-hub-dataset-name", "heartbeat-url",
-    "abbreviated-summary",
+    "record", "resume-from", *options.OF_RESULTS,
 )  # fmt: skip
 """Options that are left out of the command that repeats a single run."""
 

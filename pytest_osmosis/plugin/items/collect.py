@@ -6,12 +6,12 @@ with brackets does not equal the id that it reads back from its cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.plugin.items.item import EvalItem, Fetch
+from pytest_osmosis.plugin.items.item import EvalItem, Fetch, amend
 from pytest_osmosis.plugin.items.item_hooks import item_hooks
 from pytest_osmosis.plugin.items.node_ids import UnitKey, file_id, node_id
 from pytest_osmosis.plugin.many_objects import uncollected
@@ -52,7 +52,7 @@ def eval_file(
     plans: Sequence[Plan],
     fetch: Fetch,
     *,
-    inline: bool = False,
+    inline: bool,
 ) -> EvalFile:
     """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id.
 
@@ -63,6 +63,32 @@ def eval_file(
     file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
     file.plans, file.fetch, file.inline = plans, fetch, inline
     return file
+
+
+class EvalFiles:
+    """Collects the evals of files, and reports their tests; registered in every process that runs them."""
+
+    def __init__(self, plans: Mapping[Path, Sequence[Plan]], fetch: Fetch, *, inline: bool = False) -> None:
+        self._plans = plans
+        self._fetch = fetch
+        self._inline = inline
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path, parent: pytest.Collector
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """Collect the evals of a file, and nothing else of it: pytest would import the module of an environment."""
+        collectors = yield
+        plans = self._plans.get(file_path)
+        return [eval_file(parent, file_path, plans, self._fetch, inline=self._inline)] if plans else collectors
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Report the test of an eval with the duration, place and reason of its unit."""
+        report = yield
+        if isinstance(item, EvalItem):
+            amend(item, report)
+        return report
 
 
 def eval_items(items: Iterable[pytest.Item]) -> list[EvalItem]:

@@ -6,16 +6,15 @@ It opens no dataset and imports no user code.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_osmosis.plugin.command.arguments import set_arguments
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
-from pytest_osmosis.plugin.items.collect import by_file, eval_file, eval_items
-from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
+from pytest_osmosis.plugin.items.collect import EvalFiles, by_file, eval_items
+from pytest_osmosis.plugin.items.item import Answer
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, node_id
 from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
@@ -34,9 +33,10 @@ class WorkerPlugin:
     def __init__(self, config: pytest.Config) -> None:
         sent = config.workerinput["osmosis"]  # type: ignore[attr-defined]
         self._address, self._key = sent["address"], sent["key"]
-        self._plans = by_file(map(Plan.from_json, sent["plans"]))
+        files = EvalFiles(by_file(map(Plan.from_json, sent["plans"])), self._fetch)
         self._connection: Connection[bytes, bytes] | None = None
         config.pluginmanager.register(OtherPlugins(), "osmosis-other-plugins")
+        config.pluginmanager.register(files, "osmosis-files")
         if sent["asks_models"]:
             source = config.stash[SOURCE] = RemoteSource(self._ask)
             config.pluginmanager.register(source, "osmosis-requests")
@@ -48,31 +48,12 @@ class WorkerPlugin:
         """Collect what the controller would collect: its arguments include the named evals."""
         set_arguments(session.config, self._args)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_collect_file(
-        self, file_path: Path, parent: pytest.Collector
-    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-        """Collect the evals of a file, and nothing else of it: pytest would import the module of an environment."""
-        collectors = yield
-        plans = self._plans.get(file_path)
-        if not plans:
-            return collectors
-        return [eval_file(parent, file_path, plans, self._fetch)]
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Say which tests marks keep from running, before the controller learns that this worker has collected."""
         kept_back = [node_id(*item.key) for item in eval_items(session.items) if not may_run(item)]
         if kept_back:
             self._ask({"ask": "keep_back", "tests": kept_back})
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Report an eval's test with the duration, place and reason of its run."""
-        report = yield
-        if isinstance(item, EvalItem):
-            amend(item, report)
-        return report
 
     def pytest_unconfigure(self) -> None:
         if self._connection is not None:
