@@ -259,7 +259,7 @@ class Actor:
         hosts, quarantine = self.hosts, self.hosts.quarantine
         if not hosts.are_limited:
             return hosts.in_flight
-        of_hosts = sum(max(host.most_told, host.n_in_slots) for host in hosts if host.role == "host")
+        of_hosts = sum(host.occupied for host in hosts if host.role == "host")
         quarantined = quarantine is not None and quarantine.n_to_roll_out > 0
         return max(hosts.in_flight, of_hosts + quarantined)
 

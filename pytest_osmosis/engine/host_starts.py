@@ -91,6 +91,11 @@ class Host:
         """The most rollouts that it may have in flight, as far as it knows. One that is not ready begins none."""
         return max(self.sent_limits[self._n_void :]) if self.ready else 0
 
+    @property
+    def occupied(self) -> int:
+        """The slots that rollouts hold, or may before it hears of a lower limit."""
+        return max(self.most_told, self.n_in_slots)
+
     def become_ready(self) -> None:
         """Note that it has loaded its code. From here on it keeps the limit that it was sent last."""
         self.ready, self._n_void = True, len(self.sent_limits) - 1

@@ -14,7 +14,6 @@ from pytest_osmosis.engine.host_connection import Connection, EndedBy, Post
 from pytest_osmosis.engine.host_starts import Host, HostRole, HostStarts, Share
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
-from pytest_osmosis.engine.shares import exact_limits, shares, shares_but_one
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.engine.wait_notice import Waiting
 from pytest_osmosis.errors import HostError
@@ -277,41 +276,46 @@ class Hosts:
         n_active = min(n_in_time, *(number for number in most if number is not None), self.throttle.limit)
         if not n_active:
             return [Share.of(0)] * n_hosts
-        quarantined = self.quarantine is not None
+
+        def parts(total: int) -> list[int]:
+            """Return equal parts, of which a run in quarantine takes a slot from the newest host."""
+            result = shares(total, n_active)
+            result[min(total, n_active) - 1] -= self.quarantine is not None and total > 0
+            return result
+
         most_rollouts = min(ceiling, most.rollouts or ceiling)
-        scorings = shares_but_one(most_rollouts, n_active, quarantined)
-        limits = self._limits(hosts[:n_active], min(most_rollouts, self.in_flight), quarantined)
+        scorings = parts(most_rollouts)
+        limits = self._limits(hosts[:n_active], parts(min(most_rollouts, self.in_flight)))
         begun = [2 * limit for limit in limits]
         if most.rollouts is not None:
-            begun = shares_but_one(most.rollouts, n_active, quarantined)
+            begun = parts(most.rollouts)
             scorings = shares(ceiling, n_active)
         if self._job.most_scorings is not None:
             scorings = [self._job.most_scorings] * n_active  # the engine hands out no more in all
         if most.scorings is not None:
-            scorings = shares_but_one(min(ceiling, most.scorings), n_active, quarantined)
+            scorings = parts(min(ceiling, most.scorings))
         each = map(Share, limits, begun, scorings)
         return [*each, *[Share.of(0)] * (n_hosts - n_active)]
 
-    def _limits(self, hosts: Sequence[Host], total: int, quarantined: bool) -> list[int]:
-        """Share out `total` rollouts in flight among hosts.
+    def _limits(self, hosts: Sequence[Host], wanted: list[int]) -> list[int]:
+        """Return the limits of hosts on their way to those that are `wanted`, so that no more than these begin.
 
-        Once the session has lowered or raised it, or other hosts share in it, hosts get near their equal parts as
-        rollouts end, so that no more are in flight. If there are fewer than hosts, those that have begun some come
-        first.
+        Once the session has lowered or raised them, or other hosts share in them, hosts that have more are told first.
+        No host gets more before each has heard, and has ended what is beyond its own; meanwhile none begins a rollout
+        if there are too many in all. If there are fewer than hosts, those that have begun some come first.
         """
-        n_active = len(hosts)
-        wanted = shares_but_one(total, n_active, quarantined)
+        n_active, total = len(hosts), sum(wanted)
         if not self._settles or n_active < 2:
             return wanted
-        begun = [host.n_in_slots for host in hosts]
-        if sum(wanted) < n_active:
-            order = sorted(range(n_active), key=lambda index: (not begun[index], not hosts[index].n_rolling))
-            wanted = [int(index in order[: sum(wanted)]) for index in range(n_active)]
-        limits = [host.limit if host.ready else 0 for host in hosts]
-        limits = exact_limits(wanted, limits, [host.most_told for host in hosts], begun)
-        kept = [host.sent_limits == [limit] for host, limit in zip(hosts, wanted, strict=True)]
-        self._settles = sum(wanted) < n_active or limits != wanted or not all(kept)
-        return limits
+        if total < n_active:
+            order = sorted(range(n_active), key=lambda index: (not hosts[index].n_in_slots, not hosts[index].n_rolling))
+            wanted = [int(index in order[:total]) for index in range(n_active)]
+        occupied = [host.occupied for host in hosts]
+        if all(has <= share for has, share in zip(occupied, wanted, strict=True)):
+            self._settles = total < n_active
+            return wanted
+        are_too_many = sum(occupied) > total
+        return [0 if are_too_many else min(host.most_told, each) for host, each in zip(hosts, wanted, strict=True)]
 
     @property
     def scoring(self) -> list[Host]:
@@ -321,8 +325,7 @@ class Hosts:
     @property
     def are_full(self) -> bool:
         """True if the session allows no rollout besides those that have begun, or may begin before hosts hear of it."""
-        told = (host.most_told if self._settles else 0 for host in self.rolling)
-        return sum(max(host.n_in_slots, most) for host, most in zip(self.rolling, told, strict=True)) >= self.in_flight
+        return sum(host.occupied if self._settles else host.n_in_slots for host in self.rolling) >= self.in_flight
 
     @property
     def any_idle(self) -> bool:
@@ -383,6 +386,15 @@ class Hosts:
         """Wait for the end of hosts, and return those that have not ended after `wait_s`."""
         until = self._clock.now() + wait_s
         return [host for host in hosts if not host.connection.join(max(0.0, until - self._clock.now()))]
+
+
+def shares(total: int, parts: int) -> list[int]:
+    """Return `total` in equal parts; the first ones are larger by one if it does not divide.
+
+    >>> shares(7, 3), shares(1, 2), shares(4, 0)
+    ([3, 2, 2], [1, 0], [])
+    """
+    return [total // parts + (index < total % parts) for index in range(parts)]
 
 
 def _heard_at(host: Host, now: float) -> float:

@@ -58,6 +58,7 @@ class ScriptedHost:
         self.killed = False
         self.last: Callable[[], None] = lambda: None
         self._post = post
+        self._n_heeded = 0
 
     def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
         self.told += messages
@@ -92,6 +93,14 @@ class ScriptedHost:
 
     def runs(self) -> list[RunId]:
         return [RunId.of(message) for message in self.asked("run")]
+
+    def heeds_limits(self) -> list[int]:
+        """Return the limits that it was sent since the last call, and keep the last one from now on."""
+        sent = [message["limit"] for message in self.asked("limit")]
+        new, self._n_heeded = sent[self._n_heeded :], len(sent)
+        for _ in new:
+            self.say("limited")
+        return new
 
 
 class SteppedEngine:
@@ -227,6 +236,30 @@ def test_each_host_keeps_one_slot_however_often_servers_refuse(tmp_path: Path) -
         stepped.hosts[0].say("throttled", wait_s=0.0)
         stepped.turn()
     assert [host.limit for host in stepped.actor.hosts.rolling] == [1, 1, 1]
+    stepped.end()
+
+
+def test_hosts_begin_within_a_lower_cap_once_none_has_more_than_its_share(tmp_path: Path) -> None:
+    """Until then none begins a rollout: those that the first has beyond its share may last."""
+    stepped = SteppedEngine(tmp_path, 30, hosts=3, batch_size=6)
+    stepped.begin()
+    first, second, third = stepped.hosts[:3]
+    for host in (first, second, third):
+        host.heeds_limits()
+    limits = []
+    for host, n in ((first, 2), (second, 1)):
+        for run in host.runs()[:n]:
+            host.say("start", run)
+    stepped.actor.hosts.limit(3)
+    for ends in (None, None, second.runs()[0], first.runs()[0], None):
+        if ends is not None:
+            (second if ends in second.runs() else first).rolls(ends)
+        stepped.turn()
+        limits.append([host.heeds_limits() for host in (first, second, third)])
+    assert limits == [[[0]] * 3, [[]] * 3, [[]] * 3, [[1]] * 3, [[]] * 3]
+    stepped.actor.hosts.limit(6)
+    stepped.turn()
+    assert [host.heeds_limits() for host in (first, second, third)] == [[2]] * 3, "none has more than that"
     stepped.end()
 
 
