@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -64,7 +65,7 @@ class LoopClock:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.time = self._loop.time()
+        self.time = float(math.floor(self._loop.time()))  # sums of whole seconds are exact
         self._loop.time = self.now  # type: ignore[method-assign]
 
     def now(self) -> float:
