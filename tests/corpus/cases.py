@@ -283,9 +283,8 @@ def _many_outcomes(place: Place, tables: Mapping[str, Mapping[str, Any]]) -> Non
 
 OURS: Sequence[Sequence[str]] = (
     *(["--version"], ["--help"], ["init", "sums"], ["init", "sums", "--help"], ["show"], ["show", "latest"]),
-    *(["show", "--json"], ["runs"], ["runs", "--json"], ["runs", "list", "nothing"], ["runs", "info"], ["shwo"]),
-    *(["runs", "info", "latest", "--json"], ["runs", "logs", "latest"], ["runs", "stop", "latest"], ["runs", "lst"]),
-    *(["runs", "compare", "a", "b"], ["merge", "a.json"]),
+    *(["show", "--json"], ["runs"], ["runs", "--json"], ["runs", "list", "nothing"], ["runs", "lst"], ["shwo"]),
+    *(["runs", "logs", "latest"], ["runs", "stop", "latest"], ["runs", "compare", "a", "b"], ["merge", "a.json"]),
     *(["runs", "export", "latest"], ["html"], ["schema", "results"], ["schema", "config"], ["schema", "x"], ["merge"]),
     *(["runs", "list", "--status=done"], ["submit"], ["submit", "x", "--help"]),
 )

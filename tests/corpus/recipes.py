@@ -109,12 +109,7 @@ def results_alone(place: Place) -> None:
         parts[-1].rename(place.root / f"part{part}.json")
     shutil.rmtree(place.root / ".osmosis")
     for words in (
-        *(
-            ["show", "one.json"],
-            ["show", "one.json", "row1"],
-            ["show", "one.json", "--json"],
-            ["runs", "info", "one.json"],
-        ),
+        *(["show", "one.json"], ["show", "one.json", "row1"], ["show", "one.json", "--json"]),
         *(["runs", "compare", "one.json", "two.json"], ["runs", "export", "one.json"], ["html", "one.json"]),
         *(
             ["merge", "part1.json", "part2.json", "-o", "whole.json"],
@@ -173,7 +168,7 @@ def _ended(number: signal.Signals, after: int) -> Callable[[Place], object]:
         def end(session: Session) -> None:
             wait_until(lambda: len(place.server.requests) > after, "the request that is not answered")
             wait_until(lambda: len(place.events("score")) == after, "the scores of those before")
-            for words in (["runs"], ["runs", "list", "--status=running", "--json"], ["show"], ["runs", "info"]):
+            for words in (["runs"], ["runs", "list", "--status=running", "--json"], ["show"]):
                 place.cli(*words)
             place.command(4, X, "--osmosis-resume", NO_PROBE)
             place.command(0, "--osmosis-from=latest")
@@ -187,7 +182,6 @@ def _ended(number: signal.Signals, after: int) -> Callable[[Place], object]:
 
         place.background(2, X, NO_PROBE, "-v", until=end)
         place.cli("show")
-        place.cli("runs", "info")
         place.command(0, "--osmosis-from=latest", "-v")
         place.command(0, X, "--osmosis-resume", NO_PROBE, "--junitxml=junit.xml")
         place.cli("show")
@@ -211,7 +205,6 @@ def damaged(place: Place) -> None:
         change(folder)
     for name in DAMAGES:
         place.cli("show", name)
-        place.cli("runs", "info", name)
     place.cli("runs", "list", "--all")
 
 
