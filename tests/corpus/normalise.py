@@ -19,9 +19,13 @@ MASKS = (
     (re.compile(r"-\d{8}T\d{6}Z-[0-9a-f]{6}\b"), "-RUN"),
     (re.compile(r"\bpid \d+"), "pid PID"),
     (re.compile(r'"(crc|pid|nonce|salt)": ?("[^"]*"|\d+)'), r'"\1": "ID"'),
-    (re.compile(r"\bprocess, \d+ on\b"), "process, PID on"),
+    (re.compile(r'"(started|place|token)": "(\d+|[0-9a-f-]+ pid:\[\d+\]|[0-9a-f]{16})"'), r'"\1": "ID"'),  # of a lock
+    (re.compile(r"\bprocess(,?) \d+ on\b"), r"process\1 PID on"),
+    (re.compile(r"^TIME (setup|call|teardown)  .*", re.MULTILINE), "TIME of a test"),
+    (re.compile(r"_ms((?: {1,2}\d[\d.]*)+)"), "_ms TIMES"),
     (re.compile(r'"live": \d+'), '"live": "PID"'),
     (re.compile(r'"(start_time|end|overhead|total)": \d+\.\d+'), r'"\1": "TIME"'),
+    (re.compile(r'"(duration_s|\w+_ms)": \d+(\.\d+)?'), r'"\1": "TIME"'),
     (re.compile(r'"sha256": "[0-9a-f]{64}"'), '"sha256": "OF A FILE WITH TIMES"'),
 )
 MOST_LINES = 3000
@@ -85,5 +89,5 @@ def journal(raw: bytes) -> list[str]:
 def _run(event: Mapping[str, Any]) -> tuple[int, int, str] | None:
     match event:
         case {"row": int(row), "run": int(run)}:
-            return row, run, str(event.get("model", "")) if event.get("ev") != "rollout" else ""
+            return row, run, str(event.get("model_tag", ""))
     return None

@@ -31,7 +31,13 @@ CONTEXT = 2
 FIRST_PORT = 21_000
 """The port of the first case's server: systems give such ports to no client."""
 INHERITED = ("HOME", "LANG", "PATH", "TMPDIR", "VIRTUAL_ENV")
-SETTINGS = {"COLUMNS": "200", "TZ": "UTC", "PYTHONHASHSEED": "0", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+SETTINGS = {
+    "COLUMNS": "200",
+    "TZ": "UTC",
+    "PYTHONHASHSEED": "0",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTEST_OSMOSIS_SHOW_FAILURES": "all",  # which of them are the first is a matter of time
+}
 PLUGINS = "pytest_osmosis.plugin,xdist.plugin,pytest_jsonreport.plugin"
 MODES = {"plain": [], "xdist": ["-n2"], "read": []}
 Task = tuple[str, Sequence[str], Path, Path]

@@ -36,6 +36,59 @@ def test_a_journal_is_shown_run_by_run_without_moments_and_checksums() -> None:
     ]
 
 
+def test_the_events_of_a_baseline_are_shown_after_those_of_the_run_itself() -> None:
+    """Which of the two models answers first is a matter of time."""
+    own: list[dict[str, object]] = [{"ev": "start", "row": 0, "run": 0}, {"ev": "rollout", "row": 0, "run": 0}]
+    other = [{**event, "model_tag": "baseline"} for event in own]
+    orders = ([own[0], other[0], *own[1:], other[1]], [*other, *own])
+
+    shown = [normalise.journal("\n".join(map(json.dumps, order)).encode()) for order in orders]
+
+    assert shown[0] == shown[1]
+    assert ["baseline" in line for line in shown[0]] == [False, False, True, True]
+
+
+VARYING = {
+    "process {} on vm": ("12268", "29330"),
+    "process, {} on vm": ("12268", "29330"),
+    '"started": "{}"': ("5260748", "5988224"),
+    '"token": "{}"': ("100e98a62abd6ff5", "00e98a62abd6ff51"),
+    '"place": "{} pid:[4026531836]"': ("70454793-cf88", "8a454793-cf88"),
+    "llm_latency_ms  {}  2.439  3": ("2.487", "1.316"),
+    "num_llm_calls 1, llm_latency_ms {}, num_tool_calls 0": ("3.12724", "2.5"),
+    '      "duration_ms": {},': ("2.036", "20"),
+    '      "duration_s": {},': ("0.740872", "0.495557"),
+    "TIME {}": ("setup  x.toml::x[row3-run0]", "call  x.toml::x[row2-run0]"),
+}
+STEADY = ("process 3", '"started": true', '"started": "now"', '"total": 12', "num_llm_calls 1", "5 of 6 runs in TIME")
+
+
+@pytest.mark.parametrize(("line", "values"), VARYING.items(), ids=VARYING)
+def test_what_is_not_the_same_twice_is_masked(line: str, values: tuple[str, str]) -> None:
+    texts = {normalise.masked_text(line.format(value)) for value in values}
+
+    assert len(texts) == 1
+    assert not texts & {line.format(value) for value in values}
+
+
+@pytest.mark.parametrize("text", STEADY)
+def test_what_is_the_same_twice_is_shown(text: str) -> None:
+    assert normalise.masked_text(text) == text
+
+
+def test_salted_digests_and_moments_in_files_are_masked(tmp_path: Path) -> None:
+    manifest = {"inputs": {"env": {"A": "0f5c"}, "model.headers": {"X": "c9ff"}}, "latency_ms": {"mean": 2.5}, "n": 1}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/x.jsonl").write_text('{"kind": "exchanges"}\n{"call": "8a5edb53", "turn": 1}\n')
+
+    shown = "\n".join(normalise.content(tmp_path / "manifest.json"))
+
+    assert not any(varying in shown for varying in ("0f5c", "c9ff", "2.5"))
+    assert '"n": 1' in shown
+    assert normalise.content(tmp_path / "cache/x.jsonl") == ['{"call": "TIME", "turn": 1}', '{"kind": "exchanges"}']
+
+
 def test_only_the_beginning_of_a_long_text_is_kept_and_any_change_of_it_is_seen() -> None:
     lines = [str(number) for number in range(normalise.MOST_LINES + 1)]
 

@@ -14,6 +14,8 @@ NOT_WALKED = ("docs/zh/README.md",)
 """Pages that say what others say."""
 WITHOUT_FILES = ("docs/how-to/manage-runs.md",)
 """Pages whose evals go on in the background: what they have written when a command ends is a matter of time."""
+BESIDE = 1000
+"""The port of a page's demo server, counted from that of its case."""
 PAGES: Sequence[str] = [
     name
     for path in blocks.PAGES
@@ -31,6 +33,7 @@ class NotedPage(Page):
     def __init__(self, path: Path, place: Place) -> None:
         super().__init__(path, place.root)
         self._place = place
+        self.port = place.server.port + BESIDE
         self._has_files = not str(path).endswith(WITHOUT_FILES)
         if place.distributed:
             self._env["PYTEST_ADDOPTS"] = " ".join(place.arguments)

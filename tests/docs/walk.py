@@ -64,6 +64,8 @@ class Page:
     """A page to walk through. `problems` collects what is wrong, `outputs` what its commands printed."""
 
     deadline_s: float = DEADLINE_S
+    port: int = 0
+    """The port of the page's server, any free one if it is 0."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         self.path = path
@@ -82,7 +84,7 @@ class Page:
         self._env |= self.needs.env
         with ExitStack() as stack:
             for server in self.needs.servers:
-                address = stack.enter_context(demo_server(server))
+                address = stack.enter_context(demo_server(server, self.port))
                 if server["server"].startswith("http"):
                     self._addresses[server["server"]] = address
                 else:
@@ -356,13 +358,13 @@ def _copy_repository(folder: Path) -> None:
 
 
 @contextmanager
-def demo_server(requested: Mapping[str, str]) -> Iterator[str]:
+def demo_server(requested: Mapping[str, str], port: int = 0) -> Iterator[str]:
     """Serve the demo model in a thread, with the names and the key that a page requests; yield its address."""
     names = [name for name in requested.get("models", "").split(",") if name]
     loop = asyncio.new_event_loop()
     runner = web.AppRunner(application(api_key=requested.get("key"), names=names), access_log=None)
     loop.run_until_complete(runner.setup())
-    loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
+    loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", port).start())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:

@@ -35,6 +35,8 @@ MASKS = (
 """The parts of any text that differ from one session to the next."""
 TIMES = re.compile(r"(_ms|_s|_at|^at|^ms|^time|^duration|^created|^timestamp|^start|^stop|^pid|^seconds|^call$|salt)$")
 """Keys whose numbers and moments are masked."""
+SALTED = ("env", "model.headers")
+"""Tables that hold digests, each with the salt of its eval run, in place of values."""
 OF_XDIST = re.compile(
     r"created: \d|bringing up nodes|initialized: |ready: |\d+ workers? \[|scheduling tests via |\[gw\d+\] \w+ -- |"
     r"collecting |collected |run-last-failure: |osmosis: .*\d+/\d+.*, (starting|\d+ in flight)| *\[ *\d+%\]$"
@@ -212,10 +214,10 @@ def content(path: Path) -> list[str]:
     if path.name == "journal.jsonl":
         return [f"{run}: {masked(record)}" for run, record in sorted(fold(replay(path)).records.items())]
     text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json" or path.parent.name == "cache":
-        return json_lines(json.loads(text))
     if path.suffix == ".jsonl":
         return sorted(json.dumps(masked(json.loads(line)), sort_keys=True) for line in text.splitlines())
+    if path.suffix == ".json" or path.parent.name == "cache":
+        return json_lines(json.loads(text))
     return text.splitlines()
 
 
@@ -243,7 +245,8 @@ def masked(value: Any, key: str = "") -> Any:
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {str(name): masked(value[name], str(name)) for name in sorted(value, key=str)}
+        of_all = "salt" if key in SALTED else key if key.endswith("_ms") else ""
+        return {str(name): masked(value[name], of_all or str(name)) for name in sorted(value, key=str)}
     if isinstance(value, list | tuple):
         return [masked(each, key) for each in value]
     return "TIME" if TIMES.search(key) and value else value

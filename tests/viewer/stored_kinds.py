@@ -36,6 +36,8 @@ path = "data/x.jsonl"
 eval_fns = ["rewards:score"]
 [secrets]
 required = []
+[limits]
+max_errors = 99
 [[eval]]
 name = "one"
 n = 2
