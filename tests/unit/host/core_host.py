@@ -71,13 +71,13 @@ class CoreHost:
         setup = {"scores_at_once": False, **setup}
         self._setup = Setup("roll", ".", (), target, limit=limit, max_limit=limit, **setup)
         self._clients = {tag: DeniableModel(each, print) for tag, each in clients_of(self._setup, {}).items()}
-        endpoint = HostEndpoint(self._setup, {})
+        self._endpoint = HostEndpoint(self._setup, {})
         self._limits = HostLimits(limit, self._begin)
         self._monitor = LoopMonitor(lambda key, stack: None)
         rubric = None if self._setup.judge is None else RubricScorer.of(self._setup.judge)
         made = agent if isinstance(agent, ThreadedFunctionAgent) else FunctionAgent("rollout", agent)
         code = UserCode(made, functions, grader, {}, rubric)
-        self.core = HostCore(self._setup, code, self._clients, endpoint, self._limits, self._monitor, self)
+        self.core = HostCore(self._setup, code, self._clients, self._endpoint, self._limits, self._monitor, self)
         self._waiting: deque[RunRequest] = deque()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -126,6 +126,7 @@ class CoreHost:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.core.close()
+        await self._endpoint.close()
         for client in self._clients.values():
             await client.close()
 
