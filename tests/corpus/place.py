@@ -19,7 +19,7 @@ from tests.plugin.under_xdist import Copy
 from tests.plugin.workspaces import PYTEST, Session
 from tests.servers import ChatServer
 
-DEADLINE_S = 180.0
+DEADLINE_S = 600.0
 RANDOM = re.compile(r"-\d{8}T\d{6}Z-\w+$")
 HEADERS = ("x-", "authorization", "anthropic")
 """The beginnings of names of headers that are shown with a request."""
