@@ -20,7 +20,7 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
-from pytest_osmosis.endpoint.exchange import EndpointRequest, admitted, answered, failed
+from pytest_osmosis.endpoint.exchange import admitted, answered, failed
 from pytest_osmosis.endpoint.rollouts import PREFIX, Address, EndpointRollout, OpenRollouts
 from pytest_osmosis.endpoint.standby import Standby
 from pytest_osmosis.errors import ModelError
@@ -90,13 +90,10 @@ class Endpoint:
 
     def _serve_soon(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
         """Begin to serve, in no run's context: neither its output nor its time is a run's."""
-        loop.call_soon_threadsafe(self._start, loop, listening, context=Context())
+        Context().run(asyncio.run_coroutine_threadsafe, self._serve(listening), loop)
 
-    def _start(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
-        self._starting = loop.create_task(self._serve(loop, listening))
-
-    async def _serve(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
-        protocol = self._protocol(in_standby=False)
+    async def _serve(self, listening: socket.socket) -> None:
+        protocol, loop = self._protocol(in_standby=False), asyncio.get_running_loop()
         self._server = await loop.create_server(protocol, sock=listening, backlog=ACCEPTED_AT_ONCE)
         listening.listen(BACKLOG)
 
@@ -116,17 +113,16 @@ class Endpoint:
         )
 
     async def _answer(self, request: web.BaseRequest, in_standby: bool) -> web.Response:
-        came = EndpointRequest(request.method, request.path, request.headers)
         try:
-            rollout = admitted(self.rollouts, came)
-            answer = await answered(rollout, came, await _body(request), in_standby=in_standby)
+            rollout = admitted(self.rollouts, request)
+            response = await answered(rollout, request, await _body(request), in_standby=in_standby)
         except (ApiError, ModelError) as error:
-            answer = failed(error, came)
+            response = failed(error, request)
         except Exception as bug:
-            answer = failed(ApiError(500, f"pytest-osmosis could not handle the request: {type(bug).__name__}"), came)
+            text = f"pytest-osmosis could not handle the request: {type(bug).__name__}"
+            response = failed(ApiError(500, text), request)
         if in_standby and self._standby is not None and not _is_asynchronous(request):
             self._standby.expect_holders()
-        response = web.Response(body=answer.body, status=answer.status, headers=answer.headers)
         if in_standby is _is_asynchronous(request):
             response.force_close()
         return response

@@ -103,21 +103,11 @@ class Standby:
 
 async def begins_turn(loop: asyncio.AbstractEventLoop) -> bool:
     """Return True if another thread's loop begins a turn soon, and False if code holds it."""
-    turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    own = asyncio.get_running_loop()
-
-    def note() -> None:
-        if not turned.done():
-            turned.set_result(None)
-
-    def tell() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-            own.call_soon_threadsafe(note)
-
+    own, turned = asyncio.get_running_loop(), asyncio.Event()
     try:
-        loop.call_soon_threadsafe(tell, context=Context())
+        loop.call_soon_threadsafe(own.call_soon_threadsafe, turned.set, context=Context())
         async with asyncio.timeout(TURN_S):
-            await turned
+            await turned.wait()
     except (RuntimeError, TimeoutError):
         return False
     return True
