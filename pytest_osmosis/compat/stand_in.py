@@ -24,8 +24,8 @@ SERVER = "uvicorn"
 """A module that entrypoints import too: the SDK's extra `server` installs it. It is stood in for as a whole."""
 INI = "osmosis_compat"
 """The ini key that turns this off."""
-OURS = f"{__name__.rpartition('.')[0]}.{PACKAGE}"
-FOLDER = Path(__file__).with_name(PACKAGE)
+OURS = __name__.rpartition(".")[0]
+FOLDER = Path(__file__).parent
 
 
 class StandIn:
@@ -92,10 +92,10 @@ class StandIn:
         if name.partition(".")[0] not in (PACKAGE, SERVER) or not _is_offered(name):
             return None
         spec = self._installed(name, path, target)
-        if name == SERVER:
-            return _spec_of_ours(name, _OurLoader(self)) if spec is None else None
         if spec is None or spec.loader is None:  # a folder of that name without any module is no SDK
             return _spec_of_ours(name, _OurLoader(self))
+        if name == SERVER:
+            return None
         spec.loader = _ExtendingLoader(spec.loader, self)  # type: ignore[assignment]  # a loader by its methods
         return spec
 
@@ -204,10 +204,8 @@ class _ExtendingLoader:
 
 
 def _file_of(name: str) -> Path | None:
-    """Return our file for a module of the SDK, None if we have none."""
-    if name == SERVER:
-        return FOLDER.with_name(f"{SERVER}.py")
-    path = FOLDER.joinpath(*name.split(".")[1:])
+    """Return our file for a module, None if we have none."""
+    path = FOLDER.joinpath(*name.split("."))
     candidates = (path / "__init__.py", path.with_suffix(".py"))
     return next((file for file in candidates if file.is_file()), None)
 
@@ -217,9 +215,7 @@ def _is_offered(name: str) -> bool:
 
 
 def _ours(name: str) -> ModuleType:
-    if name == SERVER:
-        return importlib.import_module(f"{OURS.rpartition('.')[0]}.{SERVER}")
-    return importlib.import_module(f"{OURS}{name.removeprefix(PACKAGE)}")
+    return importlib.import_module(f"{OURS}.{name}")
 
 
 def _spec_of_ours(name: str, loader: _OurLoader) -> ModuleSpec:

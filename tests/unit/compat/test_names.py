@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_osmosis.compat.stand_in import FOLDER, StandIn
+from pytest_osmosis.compat.stand_in import FOLDER, PACKAGE, StandIn
 
 LOOPS = {
     "osmosis_ai": {"osmosis_reward"},
@@ -83,8 +83,8 @@ def test_no_other_name_is_offered() -> None:
 
 def offered() -> Iterator[tuple[str, str]]:
     """Yield each module below our `osmosis_ai` with each name that it lists, without importing integrations."""
-    for file in FOLDER.rglob("*.py"):
-        module = ".".join(file.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__")
+    for file in (FOLDER / PACKAGE).rglob("*.py"):
+        module = ".".join(file.relative_to(FOLDER).with_suffix("").parts).removesuffix(".__init__")
         assigned = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign)]
         lists = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
         for node in lists:
