@@ -188,7 +188,6 @@ def check_rows(
     """
     listed: list[Problem] = []
     n_problems = 0
-    unseen = set(dataset.columns.mapped)
     digests: dict[int, str] = {}
     contents: dict[int, Content] = {}
     human_scores: dict[int, float] = {}
@@ -196,7 +195,7 @@ def check_rows(
     has_human_scores = False
 
     def valid_rows(file: BufferedReader) -> Iterator[tuple[Row, Content]]:
-        nonlocal n_problems, unseen, has_human_scores
+        nonlocal n_problems, has_human_scores
         for row_index in selected:
             try:
                 row = dataset.read(file, row_index)
@@ -211,7 +210,6 @@ def check_rows(
                 n_problems += len(error.problems)
                 listed.extend(error.problems[: _MOST_PROBLEMS - len(listed)])
             else:
-                unseen -= row.record.keys()
                 digests[row_index], contents[row_index] = row.digest, row.content
                 if row.human.score is not None:
                     human_scores[row_index] = row.human.score
@@ -225,7 +223,7 @@ def check_rows(
         listed.append(Problem(dataset.display, f"... and {n_problems - len(listed)} more"))
     if not n_problems:
         fix = "no selected row has it; correct or remove it in [data] columns"
-        absent = (dataset.columns.titled(ours) for ours in dataset.columns.mapped if ours in unseen)
+        absent = (dataset.columns.titled(ours) for ours in dataset.columns.mapped if ours not in seen)
         listed = [Problem(dataset.display, f"{title}: {fix}") for title in absent]
         seen_by_judge = (column for column in metadata if fold(column) != fold(dataset.human or ""))
         named = [("judge", "metadata", column) for column in seen_by_judge if column not in seen]
@@ -235,15 +233,17 @@ def check_rows(
             listed += [Problem(dataset.display, _no_column(*each, list(seen))) for each in named]
     needed: dict[str | None, str] = dict.fromkeys(metadata, "[judge] metadata")
     needed[dataset.human] = "[scoring] calibrate"
-    not_finite = [f'column "{name}": {why}' for name, why in dataset.source.not_finite.items() if name not in needed]
+    left_out = [*dataset.source.left_out]
     for name, why in dataset.source.not_finite.items():
-        if name in needed and not n_problems:
-            text = f'column "{name}": {why}, and {needed[name]} needs it; use null or a finite number'
-            listed = [*listed, Problem(dataset.display, text)]
+        text = f'column "{name}": {why}'
+        if name not in needed:
+            left_out.append(f"{text}, so rows with it come without the column")
+        elif not n_problems:
+            text = f"{text}, and {needed[name]} needs it; use null or a finite number"
+            listed.append(Problem(dataset.display, text))
     if listed:
         raise DatasetError(listed)
-    without = (f"{text}, so rows with it come without the column" for text in not_finite)
-    return Checked((*dataset.source.left_out, *without, *notes), digests, contents, human_scores)
+    return Checked((*left_out, *notes), digests, contents, human_scores)
 
 
 def _no_column(table: str, key: str, column: str, others: Sequence[str]) -> str:

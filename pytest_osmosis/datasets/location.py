@@ -25,10 +25,17 @@ def locate(workspace: Path, name: str | None, path: str | None) -> Path:
     there is no such file or more than one, if it is outside the workspace, or if its format is not supported.
     """
     if path is not None:
-        return _at_path(workspace, path)
-    if name is not None:
-        return _by_name(workspace, name)
-    raise _error("dataset", 'missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
+        file, where = workspace / path, path
+    elif name is not None:
+        file = _named(workspace, name)
+        where = _short(workspace, file)
+    else:
+        raise _error("dataset", 'missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
+    if path is None or not Path(path).is_absolute():
+        _check_inside(workspace, file, where)
+    _check_file(workspace, file, where)
+    check_suffix(file, where)
+    return file
 
 
 def check_suffix(path: Path, where: str) -> None:
@@ -40,16 +47,7 @@ def check_suffix(path: Path, where: str) -> None:
         raise _error(where, f"the suffix must be {valid}, {got}")
 
 
-def _at_path(workspace: Path, path: str) -> Path:
-    file = workspace / path
-    if not Path(path).is_absolute():
-        _check_inside(workspace, file, path)
-    _check_file(workspace, file, path)
-    check_suffix(file, path)
-    return file
-
-
-def _by_name(workspace: Path, name: str) -> Path:
+def _named(workspace: Path, name: str) -> Path:
     candidates = _candidates(workspace, name)
     if not candidates:
         looked = f"looked for {' and '.join(f'{folder}/{name}.*' for folder in FOLDERS)} in {workspace}"
@@ -58,11 +56,7 @@ def _by_name(workspace: Path, name: str) -> Path:
         paths = " and ".join(_short(workspace, candidate) for candidate in candidates)
         fix = f'set [data] path = "{_short(workspace, candidates[0])}" or remove the others'
         raise _error(f'dataset "{name}"', f"matches {len(candidates)} files, {paths}; {fix}")
-    file = candidates[0]
-    _check_inside(workspace, file, _short(workspace, file))
-    _check_file(workspace, file, _short(workspace, file))
-    check_suffix(file, _short(workspace, file))
-    return file
+    return candidates[0]
 
 
 def _candidates(workspace: Path, name: str) -> list[Path]:
