@@ -262,8 +262,7 @@ def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | 
             return checked(await result)
         except Exception as error:
             errors.append(error)
-            failed = FailedFunctionError(error_in_words(error))
-        raise failed
+            raise FailedFunctionError(error_in_words(error)) from None
 
     def checked(result: Any) -> Any:
         if n is None:
@@ -283,8 +282,7 @@ def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | 
             return awaited(result) if inspect.isawaitable(result) else checked(result)
         except Exception as error:
             errors.append(error)
-            failed = FailedFunctionError(error_in_words(error))
-        raise failed
+            raise FailedFunctionError(error_in_words(error)) from None
 
     return call
 

@@ -43,10 +43,6 @@ class AgentLoopError(NotAConversation):
     """An agent loop returned an error, or something that is no result."""
 
 
-class ToolSchemaError(NotAConversation):
-    """A tool has a schema that models do not accept."""
-
-
 @dataclass(frozen=True, slots=True)
 class LoopTypes:
     """The SDK's classes of which the arguments of a loop are instances."""
@@ -88,7 +84,7 @@ class AgentLoopAgent:
     async def roll(self, ctx: ChatContext) -> RolloutOutput:
         """Return the conversation of the loop's result, with its metrics, and its finish reason if it is its own.
 
-        Raises `AgentLoopError` for a result that is an error, and `ToolSchemaError`.
+        Raises `AgentLoopError` for a result that is an error, and `NotAConversation` for a wrong tool.
         """
         request = self._request(ctx)
         tools = self.loop.get_tools(request)
@@ -207,21 +203,21 @@ class LoopClient:
 
 
 def check_tools(tools: object, who: str) -> None:
-    """Raise `ToolSchemaError` if a tool is none that models accept, by the rules of the SDK."""
+    """Raise `NotAConversation` if a tool is none that models accept, by the rules of the SDK."""
     if not isinstance(tools, (list, tuple)):
-        raise ToolSchemaError(f"{who} must return a list of OpenAIFunctionToolSchema, got {type_name(tools)}")
+        raise NotAConversation(f"{who} must return a list of OpenAIFunctionToolSchema, got {type_name(tools)}")
     for index, tool in enumerate(tools):
         function = getattr(tool, "function", None)
         if function is None:
             got = f"{type_name(tool)}: {described(tool)}"
-            raise ToolSchemaError(f"{who}: tool {index} must be an OpenAIFunctionToolSchema, got {got}")
+            raise NotAConversation(f"{who}: tool {index} must be an OpenAIFunctionToolSchema, got {got}")
         name = getattr(function, "name", None)
         if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
             allowed = "a letter or an underscore, then letters, digits and underscores"
-            raise ToolSchemaError(f"{who}: the name of tool {index} must be {allowed}, got {described(name)}")
+            raise NotAConversation(f"{who}: the name of tool {index} must be {allowed}, got {described(name)}")
         kind = getattr(getattr(function, "parameters", None), "type", "object")
         if kind != "object":
-            raise ToolSchemaError(f'{who}: tool {name}: parameters.type must be "object", got {described(kind)}')
+            raise NotAConversation(f'{who}: tool {name}: parameters.type must be "object", got {described(kind)}')
 
 
 def _metrics(result: Any) -> dict[str, float]:

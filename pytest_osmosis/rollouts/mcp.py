@@ -78,20 +78,19 @@ class _Calls:
         return {"role": "tool", "content": content, "tool_call_id": call.get("id", "unknown")}
 
 
-class _ToolCallFault(Exception):
-    """A tool call of the model that cannot be read."""
-
-
 def _called(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of a tool call. Models without arguments may send "" for them."""
+    """Return the name and the arguments of a tool call. Raises `ValueError`.
+
+    Models without arguments may send "" for them.
+    """
     function = call.get("function") or {}
     given = function.get("arguments") or "{}"
     try:
         arguments = json.loads(given) if isinstance(given, str) else given
     except ValueError as error:
-        raise _ToolCallFault(f"Invalid JSON arguments: {error}") from error
+        raise ValueError(f"Invalid JSON arguments: {error}") from error
     if not isinstance(arguments, dict):
-        raise _ToolCallFault(f"Expected dict from JSON, got {type(arguments).__name__}")
+        raise ValueError(f"Expected dict from JSON, got {type(arguments).__name__}")
     return function.get("name") or "", arguments
 
 
