@@ -20,6 +20,7 @@ from pytest_osmosis.environments.client import client_for
 from pytest_osmosis.environments.concurrency import Concurrency
 from pytest_osmosis.environments.faults import EnvironmentFault, FaultBoundary
 from pytest_osmosis.environments.given_row import given_row
+from pytest_osmosis.environments.rubric import clean_up
 from pytest_osmosis.environments.state import error_facts, finished
 from pytest_osmosis.environments.tasksets import Groups, rolls_groups
 from pytest_osmosis.models.base import ChatReply, Message
@@ -67,18 +68,18 @@ class EnvironmentAgent:
             wait_s = _wait_s(retries)
             if not _is_retried(error) or retries >= self.settings.retries or monotonic() + wait_s >= until:
                 break
-            await _clean_up(self.environment, state)
+            await clean_up(self.environment, state)
             await asyncio.sleep(wait_s)
             retries += 1
         if state is None:  # its code raised the error
             raise _fault(error, {"error": error_facts(error)}) from error
-        done = finished(state, given, self.settings.columns, getattr(self.environment, "tool_defs", None))
-        facts = {**done.facts, **({"retries": retries} if retries else {})}
+        messages, facts = finished(state, given, self.settings.columns, getattr(self.environment, "tool_defs", None))
+        facts |= {"retries": retries} if retries else {}
         if error is not None:
-            ctx.last_conversation = list(done.messages)
-            await _clean_up(self.environment, state)
+            ctx.last_conversation = messages
+            await clean_up(self.environment, state)
             raise _fault(error, facts) from (error if isinstance(error, BaseException) else None)
-        return RolloutOutput(done.messages, {}, {}, environment=facts, state=state)
+        return RolloutOutput(messages, {}, {}, environment=facts, state=state)
 
     async def _try(self, ctx: ChatContext, given: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the state of one try and its error, None without one; no state if the environment raised a fault.
@@ -134,13 +135,6 @@ def _sampling(environment: Any, sampling: Mapping[str, Any]) -> dict[str, Any]:
 def _wait_s(retries: int) -> float:
     """Return the wait before the next try: it doubles, with up to a second at random."""
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**retries + random.random())
-
-
-async def _clean_up(environment: Any, state: Any) -> None:
-    """Let the rubric clean up after a rollout that is not scored."""
-    clean_up = getattr(getattr(environment, "rubric", None), "cleanup", None)
-    if callable(clean_up) and state is not None:
-        await clean_up(state)
 
 
 def _names(error: object) -> frozenset[str]:

@@ -84,6 +84,13 @@ def function_names(environment: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
+async def clean_up(environment: Any, state: Any) -> None:
+    """Let the rubric of an environment clean up after a rollout, of which there is a state unless its code failed."""
+    method = getattr(getattr(environment, "rubric", None), "cleanup", None)
+    if callable(method) and state is not None:
+        await method(state)
+
+
 class EnvironmentRubric:
     """Scores the states of an environment's rollouts. With `independent` each is scored alone."""
 
@@ -129,10 +136,9 @@ class EnvironmentRubric:
 
     async def _clean_up(self, states: Sequence[Any]) -> None:
         """Let the rubric clean up. Its errors are shown in the run's output, and change no score."""
-        clean_up = getattr(getattr(self._environment, "rubric", None), "cleanup", None)
-        for state in states if callable(clean_up) else ():
+        for state in states:
             try:
-                await clean_up(state)  # type: ignore[misc]
+                await clean_up(self._environment, state)
             except Exception:
                 traceback.print_exc()
 

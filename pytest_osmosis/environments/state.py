@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from pytest_osmosis.environments.messages import chat_message, chat_messages, environment_messages, is_message
@@ -37,18 +36,10 @@ class UnkeptState(OsmosisError):
     """A reward function needs a part of a rollout's state that is not there any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedState:
-    """The conversation of a rollout, the prompt included, and its facts as plain JSON."""
-
-    messages: Sequence[Message]
-    facts: Mapping[str, Any]
-
-
 def finished(
     state: Mapping[str, Any], given: Mapping[str, Any], columns: Sequence[str], tools: Sequence[Any] | None
-) -> FinishedState:
-    """Return what is kept of the state of a rollout of the row `given`.
+) -> tuple[list[Message], dict[str, Any]]:
+    """Return the conversation of a rollout of the row `given`, prompt included, and its facts as plain JSON.
 
     `columns` are the members of the state that results show, `tools` the environment's own tool definitions.
     """
@@ -62,7 +53,7 @@ def finished(
     if own_tools != [_dumped(tool) for tool in tools or ()]:
         facts["tool_defs"] = own_tools
     facts[STATE] = _parts(state, given, prompt)
-    return FinishedState([*prompt, *completion], {name: v for name, v in facts.items() if v is not None})
+    return [*prompt, *completion], {name: v for name, v in facts.items() if v is not None}
 
 
 def _completion(state: Mapping[str, Any]) -> Any:
