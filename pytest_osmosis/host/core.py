@@ -34,7 +34,7 @@ from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, Scorin
 from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
-from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
+from pytest_osmosis.host.plain_messages import plain_messages
 from pytest_osmosis.host.protocol import (
     JUDGE,
     EventSink,
@@ -249,7 +249,7 @@ class HostCore:
     async def _messages_so_far(self, key: Key, context: ChatContext) -> list[Message] | None:
         """Return the last conversation of a rollout that failed, None if there is none that can be kept."""
         try:
-            return await self._briefly(key, lambda: plain_messages_or_none(context.last_conversation))
+            return await self._briefly(key, lambda: plain_messages(context.last_conversation or ()))
         except BaseException:
             if self.closing:
                 raise

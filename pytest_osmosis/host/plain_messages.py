@@ -23,11 +23,3 @@ def plain_messages(messages: Sequence[Message]) -> list[Message]:
         return loads(dumps({"messages": list(messages)}))["messages"]  # type: ignore[no-any-return]
     except Exception as error:
         raise NotAConversation(f"its messages cannot be written as JSON: {error_in_words(error)}") from error
-
-
-def plain_messages_or_none(messages: Sequence[Message] | None) -> list[Message] | None:
-    """Return a copy as plain JSON, or None if there are no messages or they have no such form."""
-    try:
-        return plain_messages(messages) if messages is not None else None
-    except NotAConversation:
-        return None

@@ -79,7 +79,7 @@ class Failures:
             return ModelError(text, status=status, retryable=True)
         if 300 <= status < 400:
             return self._redirect(status, answered, headers.get("location", ""))
-        if status == 400 and self._is_plain and any(text in body.lower() for text in TLS_ONLY):
+        if status == 400 and self.base_url.startswith("http:") and any(text in body.lower() for text in TLS_ONLY):
             secure = self.base_url.replace("http:", "https:", 1)
             text = f'{self.base_url} answers with TLS: set {self.address_key} to "{secure}"'
             return ModelError(text, status=status, systemic="until_success")
@@ -191,10 +191,6 @@ class Failures:
         """The proxy to the address, and the variable that sets it, which is not the server's doing; "" without one."""
         proxy = proxy_of(self.base_url)
         return "" if proxy is None else f" through {self._shown(str(proxy), MAX_BODY)}"
-
-    @property
-    def _is_plain(self) -> bool:
-        return self.base_url.startswith("http:")
 
     def _responses_hint(self, error: ErrorBody) -> str:
         """Return a hint for a model that refuses chat completions, or tools there, and has OpenAI's Responses."""
