@@ -14,6 +14,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -158,47 +159,47 @@ class StandIn:
         return importlib.import_module(below) if _is_offered(below) else None
 
 
+@dataclass(frozen=True, slots=True)
 class _OurLoader:
-    def __init__(self, stand_in: StandIn) -> None:
-        self._stand_in = stand_in
+    stand_in: StandIn
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        self._stand_in.serve(module)
+        self.stand_in.serve(module)
 
 
+@dataclass(frozen=True, slots=True)
 class _ExtendingLoader:
     """Executes a module with its own loader, which the module keeps, and then adds our names to it."""
 
-    def __init__(self, loader: Any, stand_in: StandIn) -> None:
-        self._loader = loader
-        self._stand_in = stand_in
+    loader: Any
+    stand_in: StandIn
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
+        module: ModuleType | None = self.loader.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = self._loader
+        module.__loader__ = self.loader
         if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
+            module.__spec__.loader = self.loader
         try:
-            self._loader.exec_module(module)
+            self.loader.exec_module(module)
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == PACKAGE:
                 raise
             self._serve_instead(module, error)
         else:
-            self._stand_in.extend(module)
+            self.stand_in.extend(module)
 
     def _serve_instead(self, module: ModuleType, error: ModuleNotFoundError) -> None:
         """Make ours of a module whose extra is not installed. Raises its own error if ours needs the extra too."""
         for name in [name for name in vars(module) if not name.startswith("__")]:
             delattr(module, name)
         try:
-            self._stand_in.serve(module)
+            self.stand_in.serve(module)
         except ModuleNotFoundError:
             raise error from None
 

@@ -14,6 +14,7 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, BinaryIO
 
@@ -53,47 +54,39 @@ def scan_parquet(file: BinaryIO, columns: Columns, *, recorded: bool) -> Parquet
 def _reader(fields: Mapping[str, Any], ends: array[int]) -> ParquetReader:
     """Return the reader of fields of an Arrow schema, by our names of them."""
     converts, left_out, faults = {}, [], []
-    for name, field in fields.items():
+    for name, column in fields.items():
         try:
-            convert = _converter(field.type)
-            converts[field.name] = _chat(convert) if name == "messages" else convert
+            convert = _converter(column.type)
+            converts[column.name] = _chat(convert) if name == "messages" else convert
         except _NoJson as error:
-            text = f'column "{field.name}": {error} has no JSON equivalent'
+            text = f'column "{column.name}": {error} has no JSON equivalent'
             if name in ROW_COLUMNS:
                 faults.append(f"{text}; store it as text")
             else:
                 left_out.append(f"{text}, so the rows come without it")
     if faults:
         raise BadRow(*faults)
-    needed = {field.name for name, field in fields.items() if name in ROW_COLUMNS}
+    needed = {column.name for name, column in fields.items() if name in ROW_COLUMNS}
     text_cells = "messages" in fields and _is_text(fields["messages"].type)
     return ParquetReader(ends, converts, needed, text_cells, tuple(left_out))
 
 
+@dataclass(slots=True, eq=False)
 class ParquetReader:
     """Reads the records of one Parquet file, and keeps the row group of the last record."""
 
-    def __init__(
-        self,
-        ends: array[int],
-        converts: Mapping[str, Convert],
-        needed: Set[str],
-        text_cells: bool,
-        left_out: tuple[str, ...],
-    ) -> None:
-        self.text_cells = text_cells
-        self.left_out = left_out
-        self.not_finite: dict[str, str] = {}
-        self._ends = ends
-        self._needed = needed
-        self._columns = list(converts) if left_out else None
-        self._converts = converts
-        self._lock = threading.Lock()  # protects the group in memory, and prevents two reads at once
-        self._group_index: int | None = None
-        self._group: Any = None
+    ends: array[int]
+    converts: Mapping[str, Convert]
+    needed: Set[str]
+    text_cells: bool
+    left_out: tuple[str, ...]
+    not_finite: dict[str, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # protects the group, and prevents two reads at once
+    _group_index: int | None = None
+    _group: Any = None
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return self.ends[-1] if self.ends else 0
 
     def line(self, row_index: int) -> int:
         return row_index + 1
@@ -102,11 +95,11 @@ class ParquetReader:
         """Return the row's values. Raises Damaged for its row group, and BadRow if a needed value is not finite."""
         values = self._values(file, row_index)
         record, faults = {}, []
-        for name, convert in self._converts.items():
+        for name, convert in self.converts.items():
             try:
                 record[name] = None if values[name] is None else convert(values[name])
             except _NotFinite as error:
-                if name in self._needed:
+                if name in self.needed:
                     faults.append(f'column "{name}": {error}; {_FINITE}')
                 else:
                     self.not_finite.setdefault(name, str(error))
@@ -117,14 +110,14 @@ class ParquetReader:
     def _values(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
         from pyarrow.lib import ArrowException
 
-        group = bisect_right(self._ends, row_index)
-        first = self._ends[group - 1] if group else 0
+        group = bisect_right(self.ends, row_index)
+        first = self.ends[group - 1] if group else 0
         try:
             with self._lock:
                 one = self._read(file, group).slice(row_index - first, 1)
             return dict(one.to_pylist()[0])
         except (ArrowException, OSError, ValueError) as error:
-            last = self._ends[group] - 1
+            last = self.ends[group] - 1
             rows = f"row {first}" if first == last else f"rows {first} to {last}"
             raise Damaged(f"{rows} cannot be read: {one_line(str(error)).rstrip('.')}; write the file again") from error
 
@@ -133,7 +126,8 @@ class ParquetReader:
 
         if self._group_index != group:
             self._group_index = self._group = None  # first, so that two groups are never in memory
-            self._group = ParquetFile(file).read_row_group(group, columns=self._columns)
+            columns = list(self.converts) if self.left_out else None
+            self._group = ParquetFile(file).read_row_group(group, columns=columns)
             self._group_index = group
         return self._group
 

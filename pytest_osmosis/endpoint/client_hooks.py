@@ -13,6 +13,7 @@ import http.client
 import sys
 import threading
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -62,24 +63,24 @@ class _AtImport(MetaPathFinder):
         return spec
 
 
+@dataclass(frozen=True, slots=True)
 class _HookingLoader:
     """Executes a module with its own loader, which the module keeps, and then hooks it."""
 
-    def __init__(self, loader: Any, hook: Hook, address: tuple[str, int]) -> None:
-        self._loader = loader
-        self._hook = hook
-        self._address = address
+    loader: Any
+    hook: Hook
+    address: tuple[str, int]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
+        return getattr(self.loader, name)
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = self._loader
+        module.__loader__ = self.loader
         if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
+            module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
         with contextlib.suppress(AttributeError):  # the user's own module of that name has no such clients
-            self._hook(module, *self._address)
+            self.hook(module, *self.address)
 
 
 def _hook_http_client(host: str, port: int) -> None:
