@@ -15,7 +15,7 @@ from typing import Any
 from pytest_osmosis.environments import imported
 from pytest_osmosis.environments.messages import chat_message
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, Message, Usage
+from pytest_osmosis.models.base import ChatReply, Message, usage_fields
 
 CHAT_CLIENT = "clients.openai_chat_completions_client"
 OVERLONG = (
@@ -138,7 +138,7 @@ class NativeReply:
     def __init__(self, reply: ChatReply) -> None:
         self.model = reply.model or ""
         self.choices = [_Choice(reply)]
-        self.usage = None if reply.usage is None else usage_of(reply.usage)
+        self.usage = None if reply.usage is None else usage_fields(reply.usage)
 
 
 class _Choice:
@@ -160,15 +160,6 @@ class _NativeMessage:
 
     def model_dump(self) -> Message:
         return self._message
-
-
-def usage_of(usage: Usage) -> dict[str, Any]:
-    """Return the tokens of a reply as OpenAI names them."""
-    given, taken = usage.input_tokens, usage.output_tokens
-    counted = {"prompt_tokens": given, "completion_tokens": taken, "total_tokens": given + taken}
-    if usage.reasoning_tokens is None:
-        return counted
-    return {**counted, "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
 
 
 class PlainClient(_WithOpenAI):
@@ -202,7 +193,7 @@ class PlainReply:
     def __init__(self, reply: ChatReply) -> None:
         self.id = ""
         self.model = reply.model or ""
-        self.usage = None if reply.usage is None else usage_of(reply.usage)
+        self.usage = None if reply.usage is None else usage_fields(reply.usage)
         self.message = PlainMessage(reply.message)
         self.message.finish_reason = reply.finish_reason
         self.message.is_truncated = reply.finish_reason == "length"

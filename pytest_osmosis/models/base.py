@@ -62,6 +62,20 @@ def _sum(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else a + b
 
 
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """Return tokens under the names that OpenAI's chat completions have for them."""
+    counts: dict[str, Any] = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+    of_input = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    for name, details in (("prompt", of_input), ("completion", {"reasoning_tokens": usage.reasoning_tokens})):
+        known = {each: tokens for each, tokens in details.items() if tokens is not None}
+        counts |= {f"{name}_tokens_details": known} if known else {}
+    return counts
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One chat request. `run` is the identity of the run that sends it ("row3-run1"), which is not sent.

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any
 
 from pytest_osmosis.errors import BoundError, ModelError
-from pytest_osmosis.models.base import ChatReply, Message
+from pytest_osmosis.models.base import Message, Usage
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import NotAConversation, RolloutOutput, output_of
 from pytest_osmosis.text.foreign_code import AGENT_LOOP
@@ -188,16 +188,17 @@ class LoopClient:
         if self.failure is known:
             self.failure = None
         self.finish_reason = reply.finish_reason or "stop"
-        usage = _usage(reply)
+        used = reply.usage or Usage(0, 0)
+        given, taken = used.input_tokens, used.output_tokens
         self._counts["llm_latency_ms"] += (monotonic() - begun) * 1000
         self._counts["num_llm_calls"] += 1
-        self._counts["prompt_tokens"] += usage["prompt_tokens"]
-        self._counts["response_tokens"] += usage["completion_tokens"]
+        self._counts["prompt_tokens"] += given
+        self._counts["response_tokens"] += taken
         return self._types.result(
             message=_without_none(reply.message),
             token_ids=[],
             logprobs=[],
-            usage=usage,
+            usage={"prompt_tokens": given, "completion_tokens": taken, "total_tokens": given + taken},
             finish_reason=self.finish_reason,
         )
 
@@ -227,11 +228,6 @@ def _metrics(result: Any) -> dict[str, float]:
         with contextlib.suppress(UserValueFault):
             metrics[name] = number_of(getattr(getattr(result, "metrics", None), name, None))
     return metrics
-
-
-def _usage(reply: ChatReply) -> dict[str, int]:
-    given, taken = (reply.usage.input_tokens, reply.usage.output_tokens) if reply.usage is not None else (0, 0)
-    return {"prompt_tokens": given, "completion_tokens": taken, "total_tokens": given + taken}
 
 
 def _without_none(value: Any) -> Any:

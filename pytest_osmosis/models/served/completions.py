@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, usage_fields
 from pytest_osmosis.models.json_bodies import shape
 from pytest_osmosis.models.served import fields
 from pytest_osmosis.models.served.errors import ApiError
@@ -68,7 +68,7 @@ def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
         "finish_reason": _finish_reason(reply),
     }
     body = {**_head(reply, label, "chat.completion"), "choices": [choice]}
-    return body if reply.usage is None else {**body, "usage": _usage(reply.usage)}
+    return body if reply.usage is None else {**body, "usage": usage_fields(reply.usage)}
 
 
 def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = True) -> Iterator[bytes]:
@@ -84,7 +84,7 @@ def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = 
     yield from map(chunk, _deltas(_told(reply.message)))
     yield chunk({}, _finish_reason(reply))
     if shown and reply.usage is not None:
-        yield event({**head, "choices": [], "usage": _usage(reply.usage)})
+        yield event({**head, "choices": [], "usage": usage_fields(reply.usage)})
     yield b"data: [DONE]\n\n"
 
 
@@ -123,18 +123,6 @@ def _deltas(message: Message) -> Iterator[dict[str, Any]]:
         yield {"tool_calls": [{"index": index, **begun}]}
         for piece in pieces(arguments):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    counts: dict[str, Any] = {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-    }
-    of_input = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_write_tokens}
-    details = (("prompt", of_input), ("completion", {"reasoning_tokens": usage.reasoning_tokens}))
-    known = {f"{name}_tokens_details": fields.given(tokens) for name, tokens in details}
-    return {**counts, **{name: tokens for name, tokens in known.items() if tokens}}
 
 
 # -- errors -----------------------------------------------------------------------------------------------
