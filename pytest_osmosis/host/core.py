@@ -147,21 +147,21 @@ class HostCore:
 
         One deadline holds for all runs. What the code prints, and the files that it writes, are those of the first.
         """
-        key = Key.of(runs[0])
+        keys = [Key.of(run) for run in runs]
         await self._limits.scorings.acquire()
         slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests)
         try:
             for name in names:
-                before = await self._artifacts_before(key, name)
+                before = await self._artifacts_before(keys[0], name)
                 with output.captured() as sink:
-                    for run in runs:
-                        self._emit({"ev": "scoring", **Key.of(run).to_json(), "name": name})
+                    for key in keys:
+                        self._emit({"ev": "scoring", **key.to_json(), "name": name})
                     self._flush()
                     events = await self._score_with(name, runs, slot)
                     events[0]["output"] = sink.take()
                 try:
                     if before is not None:
-                        await self._send_artifacts(key, before)
+                        await self._send_artifacts(keys[0], before)
                 finally:
                     for event in events:
                         self._emit(event)
