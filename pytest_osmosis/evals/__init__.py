@@ -1,6 +1,6 @@
 """One eval from its TOML to its results, without pytest.
 
-`prepare` checks everything and reports every problem of config, dataset, model and secrets at once. `EvalRun.start`
+`check` checks everything and reports every problem of config, dataset, model and secrets at once. `EvalRun.start`
 opens a run directory (see `record.run_directory`) and performs the selected runs; `finish` makes and writes results.
 """
 
@@ -11,7 +11,7 @@ from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
 from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, write_comparison
-from pytest_osmosis.evals.prepare import NotLoaded, SecretsFile, check, prepare
+from pytest_osmosis.evals.prepare import NotLoaded, SecretsFile, check
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.request_settings import model_text, rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path, comparison_path
@@ -46,7 +46,6 @@ __all__ = [
     "host_setup",
     "model_text",
     "n_hosts",
-    "prepare",
     "rate_limit_texts",
     "rollout_bounds_text",
     "sampling_text",

@@ -79,7 +79,7 @@ class Conclusion:
             human=prepared.human,
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
             n_planned=prepared.plan.n_runs,
-            reasons=self._run.reasons,
+            reasons=self._run.outcomes.reasons,
             shard=self._shard(),
             cassette=self._cassette_use(),
             throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
@@ -93,8 +93,8 @@ class Conclusion:
         if prepared.cassette is None or made is None:
             return then
         cassette, unrecorded = prepared.cassette, made.unrecorded
-        if self._run.unrecorded:
-            unrecorded = {"provider": len(self._run.unrecorded)}
+        if asked := self._run.outcomes.unrecorded:
+            unrecorded = {"provider": len(asked)}
         elif then is not None:
             unrecorded = then.unrecorded
         use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=unrecorded)

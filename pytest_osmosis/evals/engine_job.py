@@ -43,7 +43,7 @@ class RunSettings:
     engine goes by `clock`. There are `n_places` for them now, as the user knows. With `probe` the models answer one
     question before the first run. With `stand_in`, code finds names of `osmosis_ai` that are not installed. `inline`
     is for debuggers: one run at a time, without deadlines. `keep_conversations` keeps the conversation of each finished
-    run in `EvalRun.conversations`.
+    run in `RunOutcomes.conversations`.
 
     With `stop_when_decided` an eval whose whole plan is selected ends once its gates are decided, and its runs are
     shuffled so that no row is favoured. With `stops_at_failures` a failed test may end the session. With

@@ -1,4 +1,4 @@
-"""`check` checks an eval, and returns what plans it; `prepare` does both. All problems are reported at once.
+"""`check` checks an eval, and returns what plans it. All problems are reported at once.
 
 No model is asked.
 """
@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, ParamSpec
+from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.config import (
     EvalConfig,
@@ -216,20 +216,6 @@ def _config(
     if path is None:
         return typed_eval_config(folder.absolute(), overrides)
     return load_training_config(path, overrides) if training else load_eval_config(path, overrides, entry)
-
-
-_P = ParamSpec("_P")
-
-
-def _at_once(check: Callable[_P, Callable[[], Prepared]]) -> Callable[_P, Prepared]:
-    def prepare(*args: _P.args, **kwargs: _P.kwargs) -> Prepared:
-        """Check and plan an eval, as `check` describes it. Raises `ProblemsError`."""
-        return check(*args, **kwargs)()
-
-    return prepare
-
-
-prepare = _at_once(check)
 
 
 def hide_secrets(

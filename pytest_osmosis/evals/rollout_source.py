@@ -28,7 +28,7 @@ from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.plan import selected_runs
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.run_lock import RunLock, writing
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_progress import Resumption
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
@@ -50,8 +50,34 @@ if TYPE_CHECKING:
     from pytest_osmosis.evals.selected_runs import SelectedRuns
 
 
+class _Rollouts:
+    """The rollouts of an eval run, of which none is resumed."""
+
+    __slots__ = ()
+
+    def check_code(self, prepared: Prepared, code: Mapping[str, str]) -> None:
+        """Raise `CodeError` if rollouts or rows are of other code than was loaded, of which these are the digests."""
+
+    def discard(self, directory: RunDirectory) -> None:
+        """Take back what `open_run` did. A directory that holds stored rollouts stays."""
+
+    def resume_job(
+        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
+    ) -> ResumeJob | None:
+        """Return how the engine goes on with stored rollouts, of which it `shows` some; None if it has none."""
+        return None
+
+    def leaves_out(self, selected: SelectedRuns) -> bool:
+        """Return True if this session leaves out runs that an earlier one performed or left."""
+        return False
+
+    def notes(self, run: EvalRun) -> Sequence[str]:
+        """Return what to know about the rollouts of a run that is over, besides its results."""
+        return ()
+
+
 @dataclass(frozen=True, slots=True)
-class NewRollouts:
+class NewRollouts(_Rollouts):
     """The rollouts that an eval run makes itself, in a run directory of its own.
 
     `name` is that of its directory, None for one that says when it began. With `archives`, the run that has the name
@@ -81,7 +107,6 @@ class NewRollouts:
             raise
 
     def check_code(self, prepared: Prepared, code: Mapping[str, str]) -> None:
-        """Raise `CodeError` if rollouts or rows are of other code than was loaded, of which these are the digests."""
         if prepared.environment is not None:
             check_files(prepared.environment, code)
 
@@ -109,23 +134,12 @@ class NewRollouts:
         """Return how many of these runs ask a model."""
         return len(runs)
 
-    def resume_job(
-        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
-    ) -> ResumeJob | None:
-        """Return how the engine goes on with stored rollouts, of which it `shows` some; None if it has none."""
-        return None
-
     @property
     def status_before(self) -> Mapping[str, str | None] | None:
         """The status that scoring rollouts again does not change, with its reason; None if it rolls out."""
         return None
 
-    def leaves_out(self, selected: SelectedRuns) -> bool:
-        """Return True if this session leaves out runs that an earlier one performed or left."""
-        return False
-
     def notes(self, run: EvalRun) -> Sequence[str]:
-        """Return what to know about the rollouts of a run that is over, besides its results."""
         n_lost = run.engine.ledger.most_lost
         return [f"{lost_text(n_lost)}, and not counted here"] if n_lost else []
 
@@ -279,12 +293,10 @@ class ResumeSource(_PartlyStored):
         directory, then = self.run.directory, self.run.manifest
         rows = (row for row, _ in then.plan.rows() if row < len(prepared.dataset))
         widened = replace(prepared, plan=prepared.plan.with_named(rows, prepared.dataset.line))
-        try:
+        with writing(shown(directory.path)):
             if not self.leaves_out(selected) and directory.results.exists():
                 directory.results.rename(files.kept_path(directory.results))
             renew_manifest(directory, widened, datetime.fromisoformat(then.started_at))
-        except OSError as error:
-            raise JournalError(f"{shown(directory.path)}: cannot be written: {error.strerror}") from error
 
     def rollouts_took_ms(self, eval_run_ms: float) -> float:
         return self.resumption.progress.took_ms + eval_run_ms
@@ -347,7 +359,7 @@ class ImportedRollouts(_PartlyStored):
 
 
 @dataclass(frozen=True, slots=True)
-class RescoreSource:
+class RescoreSource(_Rollouts):
     """The stored rollouts of an earlier eval run, which are scored again and judged in its directory.
 
     `description_then` and `results_then` are those of the earlier run; it may have written no results.
@@ -387,36 +399,19 @@ class RescoreSource:
             self.run.directory.journal, RunLock.take(self.run.directory, "scoring")
         )
 
-    def check_code(self, prepared: Prepared, code: Mapping[str, str]) -> None:
-        """Do nothing: no code rolls out."""
-
     def rollout_code(self, loaded: LoadedCode) -> Mapping[str, str]:
         return self.rollouts.rollout_code
 
     def n_to_roll_out(self, runs: Collection[RunId]) -> int:
         return 0
 
-    def resume_job(
-        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
-    ) -> ResumeJob | None:
-        return None
-
     @property
     def status_before(self) -> Mapping[str, str | None] | None:
         before = self.lifecycle
         return {"status": before.status, "reason": before.reason, "stopped_by": before.stopped_by}
 
-    def leaves_out(self, selected: SelectedRuns) -> bool:
-        return False
-
-    def notes(self, run: EvalRun) -> Sequence[str]:
-        return ()
-
     def provenance(self) -> Mapping[str, Any]:
         return {}
-
-    def discard(self, directory: RunDirectory) -> None:
-        """Keep the directory, which holds the stored rollouts."""
 
     def started_at(self, began_at: datetime) -> str:
         return self.rolled_out_at

@@ -46,10 +46,7 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_sc
 class EvalRun:
     """One execution of a prepared eval: `start` makes it, `evals.finish` closes it and makes its results.
 
-    `conversations` holds those of finished runs, if the settings ask for them, `reasons` a line on each run that was
-    reported as failed or as an error. `cassette` is what became of the eval's cassette, once it is closed.
-    `unrecorded` says of runs of a replay what they asked in place of what is in the cassette. `session` is when this
-    session began.
+    `cassette` is what became of the eval's cassette, once it is closed. `session` is when this session began.
     """
 
     prepared: Prepared
@@ -57,15 +54,13 @@ class EvalRun:
     settings: RunSettings
     directory: RunDirectory
     engine: Engine
-    conversations: dict[RunId, Sequence[Mapping[str, Any]]]
-    reasons: Mapping[RunId, str]
+    outcomes: RunOutcomes
     provenance: Mapping[str, Any]
     session: str
     git: GitQuery | None = None
     heartbeat: Heartbeat | None = None
     saved: GrowingPrimeFiles | None = None
     cassette: FinishedCassette | None = None
-    unrecorded: Mapping[RunId, str] = field(default_factory=dict)
     ended_at: datetime | None = None
     _began_s: float | None = None
     _ended_s: float | None = None
@@ -121,7 +116,7 @@ class EvalRun:
         provenance = provenance_of(prepared, directory, began_at)
         queries = settings.git if prepared.commit is None else None
         git = None if queries is None else queries.of(prepared.config.workspace)
-        outcomes = _RunOutcomes(prepared, rerun, settings.keep_conversations)
+        outcomes = RunOutcomes(prepared, rerun, settings.keep_conversations)
         session = utc_text(began_at)
         updates = settings.update_baseline and prepared.config.baseline.results is not None
         facts = facts_at_begin(prepared, selected, provenance, session, updates_baseline=updates)
@@ -148,11 +143,9 @@ class EvalRun:
             engine.notices.alert(said)
         if not hosts_wait:
             engine.start()
-        kept = outcomes.conversations, outcomes.reasons
         return cls(
-            prepared, selected, settings, directory, engine, *kept, provenance, session, git,
-            unrecorded=outcomes.unrecorded, heartbeat=heartbeat, saved=saved,
-        )  # fmt: skip
+            prepared, selected, settings, directory, engine, outcomes, provenance, session, git, heartbeat, saved
+        )
 
     @property
     def has_hosts(self) -> bool:
@@ -279,11 +272,12 @@ class EvalRun:
 
 
 @dataclass
-class _RunOutcomes:
+class RunOutcomes:
     """Makes the outcome of each run from its record. `rerun` returns the command that repeats a run.
 
     With `keep_conversations`, `conversations` holds those of finished runs until somebody takes them out. `reasons`
-    holds lines that the outcomes hold too, `unrecorded` what runs of a replay asked that is not in the cassette.
+    holds a line on each run that was reported as failed or as an error, `unrecorded` what runs of a replay asked that
+    is not in the cassette.
     """
 
     prepared: Prepared

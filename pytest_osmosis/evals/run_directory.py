@@ -27,7 +27,7 @@ from pytest_osmosis.git.state import GitState
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.run_lock import RunLock, writing
 from pytest_osmosis.results.publish import redacted
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.redaction import Redaction
@@ -87,14 +87,12 @@ def complete_manifest(directory: RunDirectory, code: LoadedCode, state: GitState
     rollouts = None
     if code.rollouts:
         rollouts = blake2b(json.dumps(sorted(code.rollouts.items())).encode(), digest_size=16).hexdigest()
-    try:
+    with writing(shown(directory.manifest)):
         manifest = _read(directory)
         manifest["code"] = {"rollouts": rollouts, "rewards": dict(code.rewards)}
         if None in manifest.get("git", {"": None}).values():
             manifest["git"] = state.to_json()
         _write(directory, manifest)
-    except OSError as error:
-        raise JournalError(f"{shown(directory.manifest)}: cannot be written: {error.strerror}") from error
 
 
 def add_facts_at_end(directory: RunDirectory, session: str, facts: Mapping[str, Any], redaction: Redaction) -> None:

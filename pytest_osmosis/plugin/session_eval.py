@@ -58,7 +58,7 @@ class SessionEval:
 
     def conversation(self, eval_run: EvalRun, run: RunId) -> Sequence[Mapping[str, Any]]:
         """Return the conversation of a run that is done, for the hook that is called once for each run."""
-        return eval_run.conversations[run]
+        return eval_run.outcomes.conversations[run]
 
 
 class NamedEval(SessionEval):
@@ -99,4 +99,4 @@ class NamedEval(SessionEval):
 
     def conversation(self, eval_run: EvalRun, run: RunId) -> Sequence[Mapping[str, Any]]:
         """Return the conversation of a run that is done, and keep it no longer."""
-        return eval_run.conversations.pop(run)
+        return eval_run.outcomes.conversations.pop(run)

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -54,7 +55,7 @@ class RunLock:
         """
         path = directory.lock
         holder = replace(Holder.this_process(purpose), journal_bytes=size_of(directory.journal))
-        try:
+        with writing(shown(path)):
             if (file := _inherited(path)) is not None:
                 _write(file, holder)
                 return cls(path, holder, file, None)
@@ -62,8 +63,6 @@ class RunLock:
             with contextlib.suppress(OSError):
                 directory.stop_request.unlink()
             return cls(path, holder, file, before)
-        except OSError as error:
-            raise JournalError(f"{shown(path)}: cannot be written: {error.strerror}") from error
 
     @classmethod
     def inherit(cls, file: int) -> None:
@@ -82,10 +81,8 @@ class RunLock:
     def note_journal(self, n_bytes: int) -> None:
         """Write down the size of the journal before this process appends to it. Raises `JournalError`."""
         self.holder = replace(self.holder, journal_bytes=n_bytes)
-        try:
+        with writing(shown(self._path)):
             _write(self.file, self.holder)
-        except OSError as error:
-            raise JournalError(f"{shown(self._path)}: cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
         """Let go of the lock. Idempotent."""
@@ -182,6 +179,15 @@ def _inherited(path: Path) -> int | None:
 
 
 # -- files -------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def writing(where: object) -> Iterator[None]:
+    """Raise `JournalError` if what is there cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise JournalError(f"{where}: cannot be written: {error.strerror}") from error
 
 
 def size_of(path: Path) -> int:

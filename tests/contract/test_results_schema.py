@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import pytest_osmosis
-from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish, prepare
+from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, check, finish
 from pytest_osmosis.evals.rescore import prepare_rescore
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.plan import Shard
@@ -123,7 +123,7 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
             run = stored(find_run(tmp_path, "latest"))
             prepared = prepare_rescore(run, None, (), environ=os.environ, read_stdin=lambda: "")
         else:
-            prepared = prepare(tmp_path / "x.toml", (), environ=os.environ)
+            prepared = check(tmp_path / "x.toml", (), environ=os.environ)()
         prepared = prepared if shard is None else prepared.as_shard(shard)
         done: queue.SimpleQueue[RunId] = queue.SimpleQueue()
         eval_run = EvalRun.start(

@@ -23,7 +23,7 @@ from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.engine.actor import Actor
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish, prepare
+from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, check, finish
 from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
@@ -112,7 +112,7 @@ class Live:
         self._others = set(threading.enumerate())
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         own = {**clean, **environ}
-        self.prepared = prepare(config, (), environ=own, read_stdin=lambda: "", answers=answers)
+        self.prepared = check(config, (), environ=own, read_stdin=lambda: "", answers=answers)()
         self.run = EvalRun.start(
             self.prepared,
             SelectedRuns.of(self.prepared, list(self.prepared.plan.runs())),

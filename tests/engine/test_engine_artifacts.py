@@ -16,7 +16,7 @@ import pytest
 
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
-from pytest_osmosis.evals import prepare
+from pytest_osmosis.evals import check
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.host.artifacts import PIECE_BYTES
 from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, Setup
@@ -64,20 +64,20 @@ def evaluated_elsewhere(elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch) -
 
     def evaluated_there(config: Path, *, environ: Mapping[str, str] | None = None) -> Live:
         with monkeypatch.context() as patch:
-            patch.setattr(evaluating, "prepare", _with_ray(workspace="upload"))
+            patch.setattr(evaluating, "check", _with_ray(workspace="upload"))
             return evaluated(config, environ=environ, spawn=elsewhere.spawn)
 
     return evaluated_there
 
 
-def _with_ray(workspace: Literal["shared", "upload"]) -> Callable[..., Prepared]:
-    def prepared(*args: Any, **options: Any) -> Prepared:
-        known = prepare(*args, **options)
+def _with_ray(workspace: Literal["shared", "upload"]) -> Callable[..., Callable[[], Prepared]]:
+    def checked(*args: Any, **options: Any) -> Callable[[], Prepared]:
+        known = check(*args, **options)()
         ray = RayOptions(workspace=workspace)
         execution = replace(known.config.execution, engine="ray", ray=ray)
-        return replace(known, config=replace(known.config, execution=execution))
+        return lambda: replace(known, config=replace(known.config, execution=execution))
 
-    return prepared
+    return checked
 
 
 def _artifacts(live: Live) -> Path:
@@ -329,7 +329,7 @@ def test_hosts_that_write_into_the_run_directory_send_nothing(
             return [*ctx.prompt, {"role": "assistant", "content": "42"}]
         """
     )
-    monkeypatch.setattr(evaluating, "prepare", _with_ray(workspace="shared"))
+    monkeypatch.setattr(evaluating, "check", _with_ray(workspace="shared"))
     live = evaluated(workspace.config(None), spawn=elsewhere.spawn)
     assert live.kinds() == ["passed"] * 4
     assert not _artifacts(live).exists()

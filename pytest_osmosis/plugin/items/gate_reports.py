@@ -76,7 +76,7 @@ def report_not_loaded(session: pytest.Session, eval_id: str, error: NotLoaded) -
 
 def unrecorded_lines(finished: FinishedEval) -> str:
     """Return which runs of a replay asked something else, and what the first of them asked."""
-    asked, selected = finished.run.unrecorded, finished.run.selected.runs
+    asked, selected = finished.run.outcomes.unrecorded, finished.run.selected.runs
     if not asked:
         return f"{plural(finished.results.n_unrecorded, 'rollout')} of the replay asked what was not recorded"
     first = min(asked)

@@ -19,7 +19,7 @@ from pytest_osmosis.config import Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.selection import SELECTING
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.evals import Prepared, prepare
+from pytest_osmosis.evals import Prepared, check
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
@@ -76,7 +76,7 @@ def prepare_request(config: pytest.Config, request: EvalRequest, session: Iterab
     """
     overrides = [*request.overrides(), *session]
     path, entry = file_and_entry(request.path)
-    return prepare(
+    return check(
         path,
         overrides,
         entry=entry,
@@ -85,7 +85,7 @@ def prepare_request(config: pytest.Config, request: EvalRequest, session: Iterab
         compared=False,
         outlet=outlet_of(config),
         environments=environments_of(config),
-    )
+    )()
 
 
 def file_and_entry(path: Path) -> tuple[Path, str | None]:

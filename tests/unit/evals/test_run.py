@@ -14,9 +14,9 @@ from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import (
     EvalRun,
     Prepared,
+    check,
     error_text,
     finish,
-    prepare,
     sampling_text,
 )
 from pytest_osmosis.evals.conclude import Conclusion
@@ -57,7 +57,7 @@ def test_a_problem_with_a_typed_model_names_the_option(workspace: Workspace) -> 
     typed = Override("experiment", "model_path", "nobody/model", "--osmosis-model")
 
     with pytest.raises(ProblemsError) as caught:
-        prepare(workspace.config, [typed], environ=os.environ)
+        check(workspace.config, [typed], environ=os.environ)()
 
     assert str(caught.value).startswith("--osmosis-model: [experiment] model_path: ")
 
