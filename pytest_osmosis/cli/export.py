@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.cli.output import CommandOutput, writing
 from pytest_osmosis.errors import OsmosisError, ResultsError
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
@@ -31,19 +31,14 @@ def export_runs(folder: Path, name: str, to: str | None, output: CommandOutput) 
 
     Raises `OsmosisError` if the eval run cannot be found or read, or the file cannot be written.
     """
-    path = None if to is None else folder / to
-    why_not = None if path is None else why_not_writable(path)
-    if why_not is not None:
-        raise OsmosisError(f"{to}: cannot be written: {why_not}")
+    path = _file(folder, to)
     lines = read_run_lines(stored(find_run(folder, name)))
     text = lines.text(output.outlet.redaction)
     if path is None:
         output.data(text)
         return
-    try:
+    with writing(to):
         files.write(path, text)
-    except OSError as error:
-        raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
     output.lines([f"{shown(path)}: {plural(len(lines), 'run')} of {lines.run.directory.name}"])
 
 
@@ -54,10 +49,7 @@ def export_results(folder: Path, name: str, to: str | None, output: CommandOutpu
     Raises `OsmosisError` if the eval run cannot be found or read, or the file cannot be written.
     """
     run = stored(find_run(folder, name))
-    path = None if to is None else folder / to
-    why_not = None if path is None else why_not_writable(path)
-    if why_not is not None:
-        raise OsmosisError(f"{to}: cannot be written: {why_not}")
+    path = _file(folder, to)
     made = rebuild(run)
     document = redacted(dict(made.document), output.outlet.redaction)
     for note in (*made.notes, *_differences(run, document)):
@@ -65,10 +57,8 @@ def export_results(folder: Path, name: str, to: str | None, output: CommandOutpu
     if path is None:
         output.json(document)
         return
-    try:
+    with writing(to):
         files.write(path, text_of(document))
-    except OSError as error:
-        raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
     output.lines([f"{shown(path)}: the results of {run.directory.name}"])
 
 
@@ -82,17 +72,22 @@ def export_prime_files(folder: Path, name: str, to: str | None, output: CommandO
         raise OsmosisError("--format=prime: writes two files; name a folder with -o DIR")
     path = folder / to
     run = stored(find_run(folder, name))
-    for file in (path / RESULTS, path / METADATA):
-        why_not = why_not_writable(file)
-        if why_not is not None:
-            raise OsmosisError(f"{to}: cannot be written: {why_not}")
+    for name in (RESULTS, METADATA):
+        _file(path, name, named=to)
     if something_at(path / RESULTS) and eval_run_of(path) != run.directory.name:
         raise OsmosisError(f"{to}: holds {RESULTS} of something else; name another folder")
-    try:
+    with writing(to):
         n_lines = write_prime_files(run, path, output.outlet.redaction)
-    except OSError as error:
-        raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
     output.lines([f"{shown(path)}: {RESULTS} and {METADATA}, {plural(n_lines, 'run')} of {run.directory.name}"])
+
+
+def _file(folder: Path, to: str | None, named: str | None = None) -> Path | None:
+    """Return the path of a file, None for standard output. Raises `OsmosisError` if it cannot be written."""
+    path = None if to is None else folder / to
+    why_not = None if path is None else why_not_writable(path)
+    if why_not is not None:
+        raise OsmosisError(f"{named or to}: cannot be written: {why_not}")
+    return path
 
 
 def _differences(run: StoredEvalRun, document: Mapping[str, Any]) -> list[str]:

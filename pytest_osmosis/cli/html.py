@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.cli.output import CommandOutput, writing
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import LATEST, find_run, is_run
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -27,10 +27,8 @@ def write_html(folder: Path, names: Sequence[str], to: str, kept: Kept, output: 
     why_not = _why_not(path)
     if why_not is not None:
         raise OsmosisError(f"{to}: cannot be written: {why_not}")
-    try:
+    with writing(to):
         written = report(path, dict.fromkeys(runs, kept), output.outlet.redaction)
-    except OSError as error:
-        raise OsmosisError(f"{to}: cannot be written: {error.strerror}") from None
     output.lines(report_lines(written, "--conversations"))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.output import CommandOutput, terminal_columns
+from pytest_osmosis.cli.output import CommandOutput, terminal_columns, writing
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import runs_above
 from pytest_osmosis.report.markdown import is_page, page, sections
@@ -97,10 +97,8 @@ def _text(merged: MergedEval, output: CommandOutput) -> Iterator[str]:
 
 
 def _write(path: Path, text: Iterator[str] | Sequence[str]) -> None:
-    try:
+    with writing(shown(path)):
         files.write(path, text)
-    except OSError as error:
-        raise OsmosisError(f"{shown(path)}: cannot be written: {error.strerror}") from None
 
 
 def _document(evals: Sequence[MergedEval]) -> Mapping[str, Any]:
@@ -114,29 +112,20 @@ def _lines(evals: Sequence[MergedEval], places: Sequence[Path | None]) -> Iterat
     columns = terminal_columns()
     named = [(each.results.description.name, str(each.results.description.extra.get("path", ""))) for each in evals]
     for name, merged, place in zip(distinct_names(named), evals, places, strict=True):
-        yield joined(bold(name), f": {_of(merged)}")
+        shards = f"merged of {plural(len(merged.sources), 'shard')}"
+        yield joined(bold(name), ": ", shards if merged.results.is_merged else "one results file of the whole eval")
         yield from summary_lines(merged.results, columns=columns)
         yield from merged.notes
         if place is not None:
             yield dim(f"results: {shown(place)}")
         yield ""
         if merged.missing:
-            yield warning(_missing(merged))
+            of = merged.results.provenance["shards"][0]["of"]
+            yield warning(f"not measured: {missing_text(merged.missing, of)}")
         yield from verdict_lines(merged.results)
         yield from [""] if len(evals) > 1 else []
     if len(evals) > 1:
         yield from overview_lines([each.results for each in evals], columns)
-
-
-def _of(merged: MergedEval) -> str:
-    if not merged.results.is_merged:
-        return "one results file of the whole eval"
-    return f"merged of {plural(len(merged.sources), 'shard')}"
-
-
-def _missing(merged: MergedEval) -> str:
-    of = merged.results.provenance["shards"][0]["of"]
-    return f"not measured: {missing_text(merged.missing, of)}"
 
 
 def _append_to_job_page(evals: Sequence[MergedEval], output: CommandOutput) -> None:

@@ -1,4 +1,4 @@
-"""Standard output of the commands: through the outlet, in colours and through a pager if it is a terminal.
+"""Output of the commands: standard output through the outlet, in colours and through a pager if it is a terminal.
 
 Colours follow pytest's rules: `--color` counts first, then PY_COLORS, NO_COLOR and FORCE_COLOR, then the terminal. The
 pager is chosen as git does: PAGER, else less, and LESS=FRX unless LESS is set, so that a page that fits is printed.
@@ -11,11 +11,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_osmosis.report.style import Style, ansi, painted
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.text.outlet import Outlet
 
 Color = Literal["auto", "yes", "no"]
@@ -32,9 +34,14 @@ class CommandOutput:
     color: Color = "auto"
     paged: bool = False
 
-    def lines(self, lines: Iterable[str]) -> None:
-        """Print lines as they come."""
-        print_lines(lines, self.outlet, color=self.color)
+    def lines(self, lines: Iterable[str], pager: str | None = None) -> None:
+        """Print lines as they come, or through a pager."""
+        colours = has_colours(self.color, os.environ, terminal=_is_terminal())
+        texts = (painted(line, self.outlet.shown, ansi if colours else lambda text, _: text) for line in lines)
+        if pager is not None:
+            _page(list(texts), pager)
+        for text in texts:
+            print(text)
 
     def live(self, lines: Iterable[str]) -> None:
         """Print lines at once, although more may follow later."""
@@ -54,7 +61,7 @@ class CommandOutput:
 
     def page(self, lines: Iterable[str]) -> None:
         """Print a page, through the user's pager unless an option or the user's environment says otherwise."""
-        print_lines(lines, self.outlet, color=self.color, paged=self.paged)
+        self.lines(lines, pager_command(os.environ) if self.paged and _is_terminal() else None)
 
     def json(self, document: Mapping[str, Any]) -> None:
         print(self.outlet.json(document))
@@ -65,25 +72,18 @@ class CommandOutput:
             sys.stdout.write(self.outlet.shown(piece) if _is_terminal() else piece)
 
 
+@contextmanager
+def writing(name: object) -> Iterator[None]:
+    """Raise `OsmosisError` for a file that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise OsmosisError(f"{name}: cannot be written: {error.strerror}") from None
+
+
 def terminal_columns() -> int | None:
     """Return the width of the terminal, None if standard output is none."""
     return shutil.get_terminal_size().columns if _is_terminal() else None
-
-
-def print_lines(lines: Iterable[str], outlet: Outlet, *, color: Color = "auto", paged: bool = False) -> None:
-    """Print lines as they come, or through the user's pager if `paged` and standard output is a terminal."""
-    colours = has_colours(color, os.environ, terminal=_is_terminal())
-
-    def plain(text: str, style: Style) -> str:
-        return text
-
-    texts = (painted(line, outlet.shown, ansi if colours else plain) for line in lines)
-    pager = pager_command(os.environ) if paged and _is_terminal() else None
-    if pager is None:
-        for text in texts:
-            print(text)
-    else:
-        _page(list(texts), pager)
 
 
 def has_colours(color: Color, environ: Mapping[str, str], *, terminal: bool) -> bool:

@@ -6,12 +6,11 @@ import contextlib
 import os
 import signal
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.cli.confirmation import refusal
-from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.cli.output import CommandOutput, writing
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import find_run, runs_above
 from pytest_osmosis.record.in_flight import InFlight
@@ -33,19 +32,9 @@ SAYS_AFTER_S = 10.0
 """After this long without a change, a log gets another line on what is in flight."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopRequest:
-    """The arguments of `runs stop`."""
-
-    name: str
-    yes: bool
-    now: bool
-    json: bool
-
-
-def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
+def stop(folder: Path, name: str, output: CommandOutput, *, agreed: bool, now: bool, as_json: bool) -> int:
     """Stop an eval run, and return the exit status. Raises `OsmosisError` if it does not run."""
-    directory = find_run(folder, request.name)
+    directory = find_run(folder, name)
     before = lifecycle_of(directory)
     if before.has_ended:
         reason = f": {before.reason}" if before.reason else ""
@@ -53,26 +42,27 @@ def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
             f"{directory.name}: is not running, so there is nothing to stop; its status is {before.status}{reason}"
         )
     process, asked_at = before.holder, time.time()
-    holder = _process_here(directory) if request.now else None
+    holder = _process_here(directory) if now else None
     in_flight = InFlight(directory.journal)
-    if not request.yes:
+    if not agreed:
         question = _question(directory, in_flight, holder)
-        refused = refusal(question, "not stopped", output, asks=not request.json)
+        refused = refusal(question, "not stopped", output, asks=not as_json)
         if refused is not None:
             return refused
-    _request_stop(directory)
+    with writing(shown(directory.stop_request)):
+        directory.stop_request.touch(mode=0o600)
     if holder is not None and holder.pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(holder.pid, signal.SIGINT)
     try:
-        _wait(directory, process, in_flight, output, says=not request.json)
+        _wait(directory, process, in_flight, output, says=not as_json)
         _wait_for_results(directory, process, asked_at)
     except KeyboardInterrupt:
-        if not request.json:
+        if not as_json:
             output.lines(["", f"{directory.name} stops without this command; show says when it has"])
         return INTERRUPTED
     after = lifecycle_of(directory)
-    if request.json:
+    if as_json:
         output.json(_document(directory, after))
     else:
         output.lines([_end_line(directory, after)])
@@ -120,13 +110,6 @@ def _others_of(directory: RunDirectory, process: Holder) -> list[str]:
 def _is_of(run: Path, holder: Holder) -> bool:
     other = holder_of(RunDirectory(run))
     return other is not None and (other.pid, other.machine, other.place) == (holder.pid, holder.machine, holder.place)
-
-
-def _request_stop(directory: RunDirectory) -> None:
-    try:
-        directory.stop_request.touch(mode=0o600)
-    except OSError as error:
-        raise OsmosisError(f"{shown(directory.stop_request)}: cannot be written: {error.strerror}") from error
 
 
 def _wait(

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,34 +67,35 @@ _REFUSED = {
 """Options that do not go with `submit`, and what to do instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitRequest:
-    """The arguments of `submit`; `arguments` are those for pytest."""
+def submit(
+    folder: Path,
+    config: str,
+    name: str | None,
+    arguments: Sequence[str],
+    output: CommandOutput,
+    *,
+    agreed: bool,
+    as_json: bool,
+) -> int:
+    """Submit an eval with these arguments for pytest, and return the exit status.
 
-    config: str
-    name: str | None
-    arguments: Sequence[str]
-    yes: bool
-    json: bool
-
-
-def submit(request: SubmitRequest, folder: Path, output: CommandOutput) -> int:
-    """Submit an eval, and return the exit status. Raises `OsmosisError` with every problem that a dry run finds."""
-    _check(request, folder)
-    named = [] if request.name is None else [f"--osmosis-run={request.name}"]
-    named_eval = request.config if "::" in request.config else f"--osmosis-config={request.config}"
-    arguments, stdin = _secrets_on_stdin([named_eval, *request.arguments], folder)
+    Raises `OsmosisError` with every problem that a dry run finds.
+    """
+    _check(config, arguments, folder)
+    named = [] if name is None else [f"--osmosis-run={name}"]
+    named_eval = config if "::" in config else f"--osmosis-config={config}"
+    arguments, stdin = _secrets_on_stdin([named_eval, *arguments], folder)
     plan = _dry_run([*arguments, *named], stdin, folder)
     directory = RunDirectory(Path(plan.folder))
-    if not request.json:
+    if not as_json:
         output.live(_plan_lines(plan, directory))
-    if not request.yes:
-        refused = refusal(f"Submit {plan.run}?", "not submitted", output, asks=not request.json)
+    if not agreed:
+        refused = refusal(f"Submit {plan.run}?", "not submitted", output, asks=not as_json)
         if refused is not None:
             return refused
     pid = _start(directory, plan, [*arguments, f"--osmosis-run={plan.run}"], stdin, folder)
     now = lifecycle_of(directory)
-    if request.json:
+    if as_json:
         output.json(_document(plan, directory, pid, now))
     else:
         output.live(_end_lines(plan, directory, now))
@@ -127,8 +127,8 @@ def _secrets_on_stdin(arguments: Sequence[str], folder: Path) -> tuple[Sequence[
         raise OsmosisError(f"{path}{'' if fault.line is None else f':{fault.line}'}: {fault}") from None
 
 
-def _check(request: SubmitRequest, folder: Path) -> None:
-    file, _, entry = request.config.partition("::")
+def _check(config: str, arguments: Sequence[str], folder: Path) -> None:
+    file, _, entry = config.partition("::")
     path = folder / file
     fault = fault_of(path)
     if fault is not None:
@@ -137,17 +137,17 @@ def _check(request: SubmitRequest, folder: Path) -> None:
     if several is not None and len(several.entries) > 1:
         name = shlex.quote(f"{file}::{several.entries[0].name}")
         text = f"holds {plural(len(several.entries), 'eval')}, and submit takes one; name it, as in {name}"
-        raise OsmosisError(f"{request.config}: {text}")
+        raise OsmosisError(f"{config}: {text}")
     if is_training_config(path):
         raise OsmosisError(
-            f"{request.config}: is a training config, and submit runs evals; "
-            f"test it with pytest --osmosis-config={shlex.quote(request.config)}, "
+            f"{config}: is a training config, and submit runs evals; "
+            f"test it with pytest --osmosis-config={shlex.quote(config)}, "
             "then submit it to Osmosis with osmosis train submit"
         )
     problems = [
         f"{option}: {advice}"
         for option, advice in _REFUSED.items()
-        if any(argument.partition("=")[0] == option for argument in request.arguments)
+        if any(argument.partition("=")[0] == option for argument in arguments)
     ]
     if problems:
         raise OsmosisError("\n".join(problems))

@@ -63,7 +63,7 @@ def with_pytest_arguments(arguments: list[str]) -> list[str]:
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    from pytest_osmosis.cli.submit import SubmitRequest, submit
+    from pytest_osmosis.cli.submit import submit
 
-    request = SubmitRequest(options.config, options.name, options.pytest_arguments, options.yes, options.json)
-    return submit(request, folder, output)
+    arguments = options.pytest_arguments
+    return submit(folder, options.config, options.name, arguments, output, agreed=options.yes, as_json=options.json)

@@ -37,6 +37,6 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    from pytest_osmosis.cli.stop import StopRequest, stop
+    from pytest_osmosis.cli.stop import stop
 
-    return stop(StopRequest(options.name, options.yes, options.now, options.json), folder, output)
+    return stop(folder, options.name, output, agreed=options.yes, now=options.now, as_json=options.json)
