@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
-from pytest_osmosis.cli.output import Color
+from pytest_osmosis.cli.output import Color, CommandOutput
 
 
 class Commands(Protocol):
@@ -19,6 +20,26 @@ class Commands(Protocol):
 def program() -> str:
     """Return the command that the user typed: `python -m` runs `__main__.py`."""
     return "python -m pytest_osmosis" if Path(sys.argv[0]).name == "__main__.py" else "pytest-osmosis"
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace, Path, CommandOutput], int],
+    help: str,
+    description: str,
+    examples: str | None = None,
+) -> argparse.ArgumentParser:
+    """Add a command that `run` performs, with a description and examples that keep their lines."""
+    parser = commands.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(perform=run)
+    return parser
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:

@@ -67,8 +67,8 @@ def _run(arguments: list[str]) -> int:
             parser.error(instead)
     if arguments[:1] == ["runs"]:
         arguments = ["runs", *runs.with_command(arguments[1:])]
-    if arguments[:1] == [submit.NAME]:
-        arguments = [submit.NAME, *submit.with_pytest_arguments(arguments[1:])]
+    if arguments[:1] == ["submit"]:
+        arguments = ["submit", *submit.with_pytest_arguments(arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         from pytest_osmosis.cli.unknown_commands import refusal

@@ -1,6 +1,6 @@
 """The commands: a module each, with `add_parser(commands)` and `run(options, folder, output)`.
 
-`add_parser` adds the command's parser and sets `perform`, its default, to `run`. `run` does the work, prints through
+`add_parser` adds the command's parser, whose default `perform` is `run`. `run` does the work, prints through
 `output`, and returns the exit status. It raises `OsmosisError` for what the user can mend. Modules import what they
 need to do their work inside `run`, so that no command waits for the imports of another.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands
+from pytest_osmosis.cli.arguments import Commands, add_command
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
@@ -27,13 +27,7 @@ examples:
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "html",
-        help="write eval runs into one HTML file",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "html", run, "write eval runs into one HTML file", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("runs", nargs="*", type=filled, metavar="RUN", help=_RUN_HELP)
     parser.add_argument(
         "-o",
@@ -49,7 +43,6 @@ def add_parser(commands: Commands) -> None:
         default="all",
         help="the conversations that it holds: all, those of runs that did not pass, or none (default: all)",
     )
-    parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands, add_color_option, add_json_option
+from pytest_osmosis.cli.arguments import Commands, add_color_option, add_command, add_json_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
-NAME = "merge"
 _DESCRIPTION = """\
 Make the results of a whole eval from those of its shards (--osmosis-shard), and
 decide its gates: with the same statistics, verdicts and exit status as one run
@@ -30,12 +29,13 @@ exit status, as of pytest:
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
-        NAME,
-        help="make the results of a whole eval from those of its shards, and decide its gates",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands,
+        "merge",
+        run,
+        "make the results of a whole eval from those of its shards, and decide its gates",
+        _DESCRIPTION,
+        _EXAMPLES,
     )
     parser.add_argument("files", nargs="+", type=filled, metavar="FILE", help="the results of a shard")
     parser.add_argument(
@@ -54,7 +54,6 @@ def add_parser(commands: Commands) -> None:
     )
     add_json_option(parser)
     add_color_option(parser)
-    parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

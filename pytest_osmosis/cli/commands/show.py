@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_osmosis.cli.arguments import Commands, add_page_options
+from pytest_osmosis.cli.arguments import Commands, add_command, add_page_options
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.text.arguments import filled
 
@@ -36,12 +36,13 @@ examples:
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "show",
-        help="show an eval run, one of its conversations, or all runs of a row",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "show an eval run, one of its conversations, or all runs of a row",
+        _DESCRIPTION,
+        _EXAMPLES,
     )
     parser.add_argument("run", nargs="?", default="latest", type=filled, metavar="RUN", help=_RUN_HELP)
     parser.add_argument("row_run", nargs="?", type=filled, metavar="ROW-RUN", help=_ROW_RUN_HELP)
@@ -53,7 +54,6 @@ def add_parser(commands: Commands) -> None:
     listing.add_argument("--row", type=filled, metavar="ROW", help="show all runs of a row, by its index")
     parser.add_argument("--full", action="store_true", help="shorten no text of a conversation")
     add_page_options(parser)
-    parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

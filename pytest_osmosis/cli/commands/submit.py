@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands, add_color_option, add_json_option
+from pytest_osmosis.cli.arguments import Commands, add_color_option, add_command, add_json_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
-NAME = "submit"
 _DESCRIPTION = """\
 Run an eval in the background: show its plan, ask, and start pytest so that it
 survives this terminal. Options of pytest that begin with --osmosis- may stand
@@ -27,12 +26,13 @@ _ARGUMENT = "--pytest-argument"
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
-        NAME,
-        help="run an eval in the background, and let it survive this terminal",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands,
+        "submit",
+        run,
+        "run an eval in the background, and let it survive this terminal",
+        _DESCRIPTION,
+        _EXAMPLES,
     )
     parser.add_argument(
         "config", type=filled, metavar="CONFIG", help="the TOML of the eval, or TOML::NAME for one of several"
@@ -47,7 +47,6 @@ def add_parser(commands: Commands) -> None:
     )
     add_json_option(parser)
     add_color_option(parser)
-    parser.set_defaults(perform=run)
 
 
 def with_pytest_arguments(arguments: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands, add_color_option
+from pytest_osmosis.cli.arguments import Commands, add_color_option, add_command
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
@@ -29,12 +29,8 @@ examples:
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "view",
-        help="show eval runs in a browser, live while they run",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "view", run, "show eval runs in a browser, live while they run", _DESCRIPTION, _EXAMPLES
     )
     parser.add_argument("run", nargs="?", type=filled, metavar="RUN", help=_RUN_HELP)
     parser.add_argument(
@@ -60,7 +56,6 @@ def add_parser(commands: Commands) -> None:
         help="the address to listen at (default: 127.0.0.1); others, like 0.0.0.0 in a container, admit other machines",
     )
     add_color_option(parser)
-    parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

@@ -1,4 +1,4 @@
-"""`pytest-osmosis runs`: a module per command below it, like those of the folder above, and with a `NAME`."""
+"""`pytest-osmosis runs`: a module per command below it, like those of the folder above."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_osmosis.text.arguments import CommandParser
 
 COMMANDS = (list_command, logs, stop, compare, export)
 """The modules of the commands below `runs`, in the order of the help."""
-NAMES = tuple(command.NAME for command in COMMANDS)
+NAMES = tuple(command.__name__.rpartition(".")[2] for command in COMMANDS)
 _DEFAULT = "list"
 _HELP = ("-h", "--help")
 _DESCRIPTION = """\

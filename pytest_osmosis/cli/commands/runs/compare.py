@@ -6,12 +6,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands, add_page_options
+from pytest_osmosis.cli.arguments import Commands, add_command, add_page_options
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.text.arguments import filled
 
-NAME = "compare"
 _DESCRIPTION = """\
 Compare two eval runs, A and B, over the rows that both measured: their pass
 rates, the difference with its interval, the rows that got better and worse, and
@@ -33,13 +32,7 @@ examples:
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
-        NAME,
-        help="compare two eval runs row by row",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "compare", run, "compare two eval runs row by row", _DESCRIPTION, _EXAMPLES)
     parser.add_argument(
         "runs",
         type=filled,
@@ -51,7 +44,6 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--table", action="store_true", help="print the table also for two runs")
     parser.add_argument("--all", action="store_true", help="name every row that changed")
     add_page_options(parser)
-    parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands
+from pytest_osmosis.cli.arguments import Commands, add_command
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
-NAME = "export"
 FORMATS = ("json", "jsonl", "prime")
 _DESCRIPTION = """\
 Write the results of an eval run, also of one that died, as far as it got. Or
@@ -25,12 +24,13 @@ examples:
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
-        NAME,
-        help="write the results of an eval run, or a line for each of its runs",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands,
+        "export",
+        run,
+        "write the results of an eval run, or a line for each of its runs",
+        _DESCRIPTION,
+        _EXAMPLES,
     )
     parser.add_argument("run", type=filled, metavar="RUN", help="the eval run, named as for show")
     parser.add_argument(
@@ -48,7 +48,6 @@ def add_parser(commands: Commands) -> None:
         metavar="FILE",
         help="write this file (default: standard output); with --format=prime, the folder for both files",
     )
-    parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

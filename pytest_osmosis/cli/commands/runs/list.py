@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands, add_page_options
+from pytest_osmosis.cli.arguments import Commands, add_command, add_page_options
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
-NAME = "list"
 _DESCRIPTION = """\
 List the eval runs of this workspace, newest first: their status, pass rate,
 gates and cost. The statuses are those of Osmosis' hosted evals: pending (no
@@ -33,19 +32,14 @@ _FILTERS = {
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
-        NAME,
-        help="list the eval runs, the newest first (default)",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "list", run, "list the eval runs, the newest first (default)", _DESCRIPTION, _EXAMPLES
     )
     parser.add_argument("eval", nargs="?", type=filled, metavar="EVAL", help="only the runs of this eval")
     parser.add_argument("--all", action="store_true", help="list all runs (default: the newest 20)")
     for name, (metavar, help) in _FILTERS.items():
         parser.add_argument(f"--{name}", type=filled, metavar=metavar, help=help)
     add_page_options(parser)
-    parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

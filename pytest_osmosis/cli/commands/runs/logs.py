@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands, add_page_options
+from pytest_osmosis.cli.arguments import Commands, add_command, add_page_options
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
-NAME = "logs"
 _DESCRIPTION = """\
 Print what pytest printed in a submitted eval run, and what user code printed
 outside of runs. What belongs to a run is on its page, which pytest-osmosis show
@@ -23,18 +22,11 @@ examples:
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
-        NAME,
-        help="print the log of a submitted eval run",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "logs", run, "print the log of a submitted eval run", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, named as for show")
     parser.add_argument("--follow", "-f", action="store_true", help="go on printing until the eval run ends")
     parser.add_argument("--tail", type=_count, metavar="N", help="begin with the last N lines of each log")
     add_page_options(parser)
-    parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

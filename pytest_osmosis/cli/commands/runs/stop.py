@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands, add_color_option, add_json_option
+from pytest_osmosis.cli.arguments import Commands, add_color_option, add_command, add_json_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.text.arguments import filled
 
-NAME = "stop"
 _DESCRIPTION = """\
 Stop an eval run that is pending or running, wherever it was started. No further
 run begins, rollouts in flight finish, and results are written; this command
@@ -18,11 +17,8 @@ waits for that. pytest --osmosis-run=NAME makes the runs that are missing.
 
 
 def add_parser(commands: Commands) -> None:
-    parser = commands.add_parser(
-        NAME,
-        help="stop an eval run, and wait until its results are written",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "stop", run, "stop an eval run, and wait until its results are written", _DESCRIPTION
     )
     parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, named as for show")
     parser.add_argument("--yes", "-y", action="store_true", help="stop without a question")
@@ -33,7 +29,6 @@ def add_parser(commands: Commands) -> None:
     )
     add_json_option(parser)
     add_color_option(parser)
-    parser.set_defaults(perform=run)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
