@@ -164,10 +164,9 @@ def _place(run: StoredEvalRun, unit: Unit, line: int) -> str:
 
 def _rerun(run: StoredEvalRun, unit: Unit) -> str:
     """Return the command that repeats a run, "" if its config is gone, or options changed what it says."""
-    config, plan = run.config, run.manifest.plan
-    if config is None or not run.config_is_there or run.manifest.typed or plan.name != run.manifest.named:
+    plan, path = run.manifest.plan, run.own_config
+    if path is None:
         return ""
-    path = Path(shown(config)).as_posix()
     if isinstance(unit, RowId) and plan.granularity == "run":
         named = f"--osmosis-config={path}" if run.manifest.entry is None else f"{path}::{run.manifest.entry}"
         return shlex.join(["pytest", named, "-k", f"row{unit.row}-"])

@@ -60,6 +60,14 @@ class StoredEvalRun:
         """True if its TOML still exists."""
         return self.config is not None and fault_of(self.config) is None
 
+    @property
+    def own_config(self) -> str | None:
+        """The path of its TOML for a command, None unless it still exists and alone describes the eval."""
+        manifest, config = self.manifest, self.config
+        if config is None or not self.config_is_there or manifest.typed or manifest.plan.name != manifest.named:
+            return None
+        return Path(shown(config)).as_posix()
+
     def _here(self, path: Path) -> Path:
         from_folder = os.path.relpath(path, self.manifest.folder)
         moved = Path(os.path.normpath(self.directory.path.absolute() / from_folder))

@@ -77,6 +77,5 @@ def _cells(key: str, figure: Figure | None) -> tuple[str, str]:
     if figure is None or figure.value is None:
         return "-", "-"
     if key == "bias" and figure.interval is not None:
-        low, high, *_ = figure.interval
-        return difference(figure.value), f"{difference(low)} to {difference(high)}"
+        return difference(figure.value), interval_text(figure.interval, difference)
     return score(figure.value), interval_text(figure.interval)

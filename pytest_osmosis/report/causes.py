@@ -14,13 +14,13 @@ MOST_SHARE = 0.05
 """A message of a model's server that more of the runs met is hardly about single answers."""
 
 
-def cause_lines(causes: Sequence[Cause], n_runs: int, *, of: str = "", most: int = MOST_LISTED) -> list[str]:
-    """Return a line on each of the `most` frequent causes, and one on all others.
+def cause_lines(causes: Sequence[Cause], n_runs: int, *, of: str = "") -> list[str]:
+    """Return a line on each of the most frequent causes, and one on all others.
 
     `n_runs` is the number of runs that ended. `of` says whose they are, like " of the baseline".
     """
-    lines = [line for cause in causes[:most] for line in _lines(cause, n_runs, of)]
-    return lines + _others(causes[most:], of)
+    lines = [line for cause in causes[:MOST_LISTED] for line in _lines(cause, n_runs, of)]
+    return lines + _others(causes[MOST_LISTED:], of)
 
 
 def aside_lines(causes: Sequence[Cause]) -> list[str]:

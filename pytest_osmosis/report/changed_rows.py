@@ -30,6 +30,8 @@ def better_and_worse(better: int, worse: int) -> str:
     >>> better_and_worse(1, 0), better_and_worse(12, 1009)
     ('1 row better, 0 worse', '12 rows better, 1,009 worse')
     """
+    if not better + worse:
+        return "no row changed"
     return f"{plural(better, 'row')} better, {count(worse)} worse"
 
 

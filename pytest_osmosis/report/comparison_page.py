@@ -101,10 +101,10 @@ def _verdict(compared: ComparedRuns) -> Iterator[str]:
     yield f"  B      {_rate(compared.rate_b)}"
     if paired is None:
         return
-    interval = f"{difference(paired.interval.low)} to {difference(paired.interval.high)}"
+    interval = interval_text(paired.interval, difference)
     test = f" (p {p_value(paired.p)}, {paired.test})"
     yield joined(f"  B - A  {difference(paired.difference)} ({interval}): ", _meaning(compared), test)
-    yield f"  {better_and_worse(paired.better, paired.worse) if paired.better + paired.worse else 'no row changed'}"
+    yield f"  {better_and_worse(paired.better, paired.worse)}"
     yield from (warning(f"  {caveat}") for caveat in fairness_texts(compared))
     if (power := power_text(compared)) is not None:
         yield dim(f"  {power}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_osmosis import stats
 from pytest_osmosis.report.changed_rows import better_and_worse
+from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.results.compared_runs import ComparedRuns
 from pytest_osmosis.text.numbers import count, difference, p_value, plural
 from pytest_osmosis.text.safe import one_line
@@ -31,10 +32,9 @@ def finding_text(compared: ComparedRuns) -> str:
     meaning = {"better": "B is better", "worse": "B is worse", "chance": "No more than chance"}
     begin = meaning.get(compared.meaning or "", "This decides nothing")
     over = "the one row" if paired.n_rows == 1 else f"the {count(paired.n_rows)} rows"
-    interval = f"{difference(paired.interval.low)} to {difference(paired.interval.high)}"
-    test = f"95% interval {interval}, p {p_value(paired.p)}, {paired.test}"
+    test = f"95% interval {interval_text(paired.interval, difference)}, p {p_value(paired.p)}, {paired.test}"
     differs = f"differs by {difference(paired.difference)}" if paired.difference else "is the same"
-    rows = better_and_worse(paired.better, paired.worse) if paired.better + paired.worse else "no row changed"
+    rows = better_and_worse(paired.better, paired.worse)
     return f"{begin}: over {over} that both measured, the pass rate of B {differs} ({test}); {rows}."
 
 

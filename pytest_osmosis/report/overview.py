@@ -133,7 +133,7 @@ def _entry_cells(results: Results) -> tuple[str, tuple[str, str]]:
         return runs, ("first" if place.name == place.table.first else "-", "-")
     style = {"better": good, "worse": bad}.get(found.meaning, str)
     mark = "" if found.paired else warning(OTHER_ROWS)
-    interval = f" ({difference(found.interval.low)} to {difference(found.interval.high)})"
+    interval = f" ({interval_text(found.interval, difference)})"
     return runs, (
         joined(mark, style(difference(found.difference)), dim(interval)),
         p_value(found.p_adjusted).lstrip("= "),

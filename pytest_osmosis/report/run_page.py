@@ -117,13 +117,11 @@ def remarks(stored: StoredResults) -> Iterator[str]:
 
 def continuation(run: StoredEvalRun, life: Lifecycle) -> str | None:
     """Return the command that performs the runs which are left, None if none are, or more would be of no use."""
-    plan, config = run.manifest.plan, run.config
     if life.status not in ("failed", "stopped") or run.manifest.is_of_tests:
         return None
     name = f"--osmosis-run={run.directory.name}"
-    if config is None or not run.config_is_there or run.manifest.typed or plan.name != run.manifest.named:
+    if (path := run.own_config) is None:
         return f"the command that began it, with {shlex.quote(name)}"
-    path = Path(shown(config)).as_posix()
     if run.manifest.entry is not None:
         return shlex.join(["pytest", f"{path}::{run.manifest.entry}", name])
     return shlex.join(["pytest", f"--osmosis-config={path}", name])

@@ -12,7 +12,7 @@ from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.failure_text import score_lines
 from pytest_osmosis.report.message_layout import INDENT, Shortener, message_lines, text_lines
 from pytest_osmosis.report.notes import note_lines
-from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
+from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, separated, warning
 from pytest_osmosis.text.numbers import count, money, plural, seconds
 from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, UNMEASURED, PassRule
 
@@ -109,7 +109,7 @@ def _tally(histories: Sequence[RunHistory], context: RunContext) -> StyledText:
         passed = sum(rule_of(each, context).passed(each.record) for each in own)
         paint = good if passed == len(own) else bad if not passed else warning
         parts.append(joined(whose, paint(f"{count(passed)} of {plural(len(own), 'run')} passed")))
-    return joined(*(part for index, each in enumerate(parts) for part in ([", "] if index else []) + [each]))
+    return separated(", ", parts)
 
 
 def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator[str]:

@@ -48,13 +48,13 @@ def statistics_rows(results: Results) -> list[list[str]]:
     return _rows(results, columns, thresholds=True)
 
 
-def interval_text(interval: Interval | None) -> str:
-    """Return an interval, "-" for None.
+def interval_text(interval: Interval | None, number: Callable[[float], str] = score) -> str:
+    """Return an interval, its ends as `number` writes them; "-" for None.
 
     >>> interval_text(Interval(0.0612, 0.7923, "Gaffke, mid-p"))
     '0.061 to 0.792'
     """
-    return "-" if interval is None else f"{score(interval.low)} to {score(interval.high)}"
+    return "-" if interval is None else f"{number(interval.low)} to {number(interval.high)}"
 
 
 def _verbose_lines(results: Results, summaries: Sequence[Summary], columns: int | None) -> list[str]:

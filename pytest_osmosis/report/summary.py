@@ -326,11 +326,11 @@ def _changes(compared: RowComparison) -> str:
 
 
 def _difference(compared: RowComparison, paired: Paired) -> str:
-    interval = f", 95% interval {difference(paired.interval.low)} to {difference(paired.interval.high)}"
+    interval = f", 95% interval {interval_text(paired.interval, difference)}"
     p = f"p {p_value(paired.p)}, {paired.test}"
     if compared.n_evals > 1:
         p += f"; as one of {compared.n_evals} evals p {p_value(compared.p)}, Holm"
-    changes = better_and_worse(paired.better, paired.worse) if paired.better + paired.worse else "no row changed"
+    changes = better_and_worse(paired.better, paired.worse)
     return f"{difference(paired.difference)}{interval}; {changes}: {meaning_text(compared)} ({p})"
 
 

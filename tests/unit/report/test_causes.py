@@ -73,4 +73,3 @@ def test_the_most_frequent_causes_are_listed_and_the_others_counted() -> None:
     assert said[0] == "7 runs of the baseline not measured: KeyError: 'a' (first: row0-run0)"
     assert len(said) == 6
     assert said[-1] == "and 2 more causes (3 runs of the baseline)"
-    assert len(cause_lines(causes, len(errors), most=7)) == 7
