@@ -20,11 +20,10 @@ _CLOSES = re.compile(r"</script|</style|<!--", re.IGNORECASE)
 
 
 class Bundle(NamedTuple):
-    """The texts of app.js and app.css, and the hash of the sources that they were built of."""
+    """The texts of app.js and app.css."""
 
     js: str
     css: str
-    sources: str
 
     @property
     def js_hash(self) -> str:
@@ -43,7 +42,7 @@ def read_bundle(assets: Path = ASSETS) -> Bundle:
     sources = {match[1] for text in (js, css) if (match := _SOURCES.match(text))}
     if len(sources) != 1 or any(map(_CLOSES.search, (js, css))):
         raise OsmosisError(f"the front end in {assets} is damaged; install pytest-osmosis again, or run: make viewer")
-    return Bundle(js, css, sources.pop())
+    return Bundle(js, css)
 
 
 def _text(path: Path) -> str:

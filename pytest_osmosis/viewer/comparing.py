@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from pytest_osmosis.errors import OsmosisError
@@ -17,14 +17,13 @@ from pytest_osmosis.report.comparison_texts import (
 from pytest_osmosis.results.compared_runs import (
     ComparedRuns,
     NothingInCommon,
-    Side,
     comparable_rows,
     compare_runs,
     side_of,
 )
 from pytest_osmosis.results.run_differences import config_diff, run_differences
 from pytest_osmosis.results.stored_results import StoredResults
-from pytest_osmosis.verdicts.matching import Pair, RowRuns, passes
+from pytest_osmosis.verdicts.matching import Pair, passes
 from pytest_osmosis.viewer.shapes import ComparedRow, ComparisonPage, DifferenceShape, RunRow
 
 
@@ -57,38 +56,36 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
     page["differs"] = [cast(DifferenceShape, each._asdict()) for each in run_differences(*sides)]
     page["config_diff"] = config_diff(*sides)
     try:
+        rows_a, rows_b = comparable_rows(*sides)
+        only_a, only_b = ({row.row_index for row in rows} for rows in (rows_a, rows_b))
+        page["only_a"], page["only_b"] = sorted(only_a), sorted(only_b)
         compared = compare_runs(*sides)
     except NothingInCommon as error:
-        return {**page, **_unmatched(sides, ()), "problem": error.reason}
+        return {**page, "problem": error.reason}
     except OsmosisError as error:
-        return {**page, "problem": str(error)}
+        return {**page, "problem": str(error), "only_a": [], "only_b": []}
     pairs = compared.rows.matched.pairs
+    digests = {row.row_index: row.digest for row in rows_b}
+    rows = [
+        _row(pair, digests[pair.row_index], b.prompts.get(pair.row_index) or a.prompts.get(pair.old_index, ""))
+        for pair in pairs
+    ]
     return {
         **page,
-        **_unmatched(sides, pairs),
+        "only_a": sorted(only_a - {pair.old_index for pair in pairs}),
+        "only_b": sorted(only_b - {pair.row_index for pair in pairs}),
         "meaning": cast(Any, compared.meaning),
         "sentence": finding_text(compared),
         "caveats": fairness_texts(compared),
         "remarks": _remarks(compared),
         "numbers": comparison_numbers(compared),
-        "rows": _rows(pairs, sides, a.prompts, b.prompts),
+        "rows": sorted(rows, key=_order),
     }
 
 
 def _remarks(compared: ComparedRuns) -> list[str]:
     texts = (power_text(compared), left_out_text(compared), *end_texts(compared))
     return [text for text in texts if text is not None]
-
-
-def _rows(
-    pairs: Sequence[Pair], sides: tuple[Side, Side], prompts_a: Mapping[int, str], prompts_b: Mapping[int, str]
-) -> list[ComparedRow]:
-    digests = {row.row_index: row.digest for row in comparable_rows(*sides)[1]}
-    rows = [
-        _row(pair, digests[pair.row_index], prompts_b.get(pair.row_index) or prompts_a.get(pair.old_index, ""))
-        for pair in pairs
-    ]
-    return sorted(rows, key=_order)
 
 
 def _row(pair: Pair, digest: str, prompt: str) -> ComparedRow:
@@ -112,14 +109,3 @@ def _order(row: ComparedRow) -> tuple[float, int]:
     """Return the place of a row: the largest loss first, then the largest gain, then the rest as in the dataset."""
     places = {"worse": 0, "better": 1, "same": 2, "unmeasured": 3}
     return places[row["change"]] - abs(row["loss"] or 0.0) / 2, row["b_row"]
-
-
-def _unmatched(sides: tuple[Side, Side], pairs: Sequence[Pair]) -> Any:
-    """Return the indices of the rows that only one side has."""
-    rows_a, rows_b = comparable_rows(*sides)
-    paired_a, paired_b = {pair.old_index for pair in pairs}, {pair.row_index for pair in pairs}
-    return {"only_a": _others(rows_a, paired_a), "only_b": _others(rows_b, paired_b)}
-
-
-def _others(rows: Sequence[RowRuns], paired: set[int]) -> list[int]:
-    return sorted(row.row_index for row in rows if row.row_index not in paired)

@@ -6,8 +6,7 @@ files, and may be called in several threads at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -17,9 +16,12 @@ from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.viewer.comparing import comparison_page
 from pytest_osmosis.viewer.history import MOST_RUNS, PastRun, history_page, past_run
-from pytest_osmosis.viewer.live import LiveRun, LiveRuns
+from pytest_osmosis.viewer.live import LiveRun
 from pytest_osmosis.viewer.report_file import encoded
 from pytest_osmosis.viewer.run_list import RunList
+
+MOST_OPEN = 8
+"""Eval runs that are kept in memory; of 20,000 rollouts, each takes some 60 MB."""
 
 
 class NoPageError(OsmosisError):
@@ -38,7 +40,7 @@ class Dashboard:
         self._home = home
         self._list = RunList()
         self._listing = Lock()  # protects _list, which keeps what it read
-        self._live = LiveRuns()
+        self._live = lru_cache(MOST_OPEN)(lambda folder: LiveRun(RunDirectory(folder)))
 
     @property
     def home(self) -> Path:
@@ -80,20 +82,16 @@ class Dashboard:
     def _past(self, folder: Path, *, is_shown: bool) -> PastRun:
         with self._listing:
             row = self._list.row(folder)
-        directory = RunDirectory(folder)
         if not is_shown:
             return PastRun(row, None, (), dict)
-        return past_run(row, stored(directory), partial(self._prompts, directory))
-
-    def _prompts(self, directory: RunDirectory) -> Mapping[int, str]:
-        return self._live.of(directory).compared().prompts
+        return past_run(row, stored(RunDirectory(folder)), lambda: self._live(folder).compared().prompts)
 
     def _run(self, name: str) -> LiveRun:
         home = self.home
         folder = next((each for each in home.glob("*") if each.name == name and is_run(each)), None)
         if folder is None:
             raise NoPageError(f'no eval run "{name}" in {shown(home)}: it was removed, or never there')
-        return self._live.of(RunDirectory(folder))
+        return self._live(folder)
 
 
 def _runs_in(home: Path) -> list[Path]:

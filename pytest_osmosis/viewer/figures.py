@@ -9,23 +9,23 @@ from pytest_osmosis.results.results import Results
 from pytest_osmosis.stats import Summary
 from pytest_osmosis.viewer.shapes import FunctionShape, PassCurve
 
-_CURVES = ("pass_at_", "pass_hat_")
-
 
 def functions_of(document: Mapping[str, Any], results: Results) -> Iterator[FunctionShape]:
     """Yield the published statistics of each function, of the eval's own model and then of its baseline's."""
     rule = results.pass_rule
-    for model, published in enumerate(_published(document)):
-        for name in rule.scorers:
-            if name in published:
-                statistics = {key: each for key, each in published[name].items() if not key.startswith(_CURVES)}
-                yield FunctionShape(
-                    name=name,
-                    model=model,
-                    threshold=rule.threshold(name),
-                    decides=name in rule.deciding,
-                    statistics=statistics,
-                )
+    for model, summary in enumerate(document.get("model_summaries", [document["summary"]])):
+        published = summary["eval_fns"]
+        yield from (
+            FunctionShape(
+                name=name,
+                model=model,
+                threshold=rule.threshold(name),
+                decides=name in rule.deciding,
+                statistics=published[name],
+            )
+            for name in rule.scorers
+            if name in published
+        )
 
 
 def curves_of(results: Results) -> Iterator[PassCurve]:
@@ -54,11 +54,3 @@ def _curve(function: str, model: int, summary: Summary) -> PassCurve:
         pass_at_k=list(summary.pass_at.values()),
         pass_hat_k=[hat.get(k) for k in summary.pass_at],
     )
-
-
-def _published(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the published statistics of each model, by function."""
-    if "model_summaries" in document:
-        yield from (model["eval_fns"] for model in document["model_summaries"])
-    elif "summary" in document:
-        yield document["summary"]["eval_fns"]

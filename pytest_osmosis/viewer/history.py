@@ -6,7 +6,8 @@ that compares both says if the difference may be chance. Rows of different eval 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -119,7 +120,7 @@ def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
     """Return the rows that flip, those that flip most often first, and the number of those that never do."""
     found = [{key: (row.row_index, passes(row.runs)) for key, row in by_content(run.rows).items()} for run in runs]
     keys = dict.fromkeys(key for rows in reversed(found) for key in rows)
-    prompts = _Prompts(runs)
+    prompts_of = cache(lambda at: runs[at].prompts())
     flipping, n_steady = [], 0
     for key in keys:
         measured = {at: rows[key] for at, rows in enumerate(found) if key in rows and rows[key][1].measured}
@@ -128,11 +129,12 @@ def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
         n_steady += len(measured) > 1 and not flips
         if flips:
             last = max(measured)
+            prompts = (prompts_of(at).get(index) for at, (index, _) in reversed(measured.items()))
             each = [measured.get(at) for at in range(len(runs))]
             flipping.append(
                 FlippingRow(
                     digest=key[0],
-                    prompt=prompts.of((at, measured[at][0]) for at in sorted(measured, reverse=True)),
+                    prompt=next(filter(None, prompts), ""),
                     row_index=measured[last][0],
                     row_indices=[None if one is None else one[0] for one in each],
                     passed=[None if one is None else one[1].passed for one in each],
@@ -141,23 +143,6 @@ def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
                 )
             )
     return sorted(flipping, key=lambda row: (-row["flips"], row["row_index"])), n_steady
-
-
-class _Prompts:
-    """The prompts of rows, of as few eval runs as are needed."""
-
-    def __init__(self, runs: Sequence[PastRun]) -> None:
-        self._runs = runs
-        self._known: dict[int, Mapping[int, str]] = {}
-
-    def of(self, places: Iterator[tuple[int, int]]) -> str:
-        """Return the first prompt that is known; `places` are numbers of eval runs with the index of the row."""
-        for at, row_index in places:
-            if at not in self._known:
-                self._known[at] = self._runs[at].prompts()
-            if prompt := self._known[at].get(row_index):
-                return prompt
-        return ""
 
 
 def _passes_mostly(row: Passes) -> bool | None:

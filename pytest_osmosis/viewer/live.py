@@ -7,7 +7,6 @@ is for a while.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from threading import Lock
 from time import monotonic, thread_time
 
@@ -20,8 +19,6 @@ from pytest_osmosis.viewer.run_version import RunVersion, run_version
 from pytest_osmosis.viewer.search import is_seen
 from pytest_osmosis.viewer.shapes import SearchHits
 
-MOST_OPEN = 8
-"""Eval runs that are kept in memory; of 20,000 rollouts, each takes some 60 MB."""
 RESTS = 4
 """After a page was made, it stays as it is for this many times the CPU time that this took."""
 SEARCH_S = 0.25
@@ -97,21 +94,3 @@ class LiveRun:
         self._page = encoded(self._open.page())
         self._rests_until = monotonic() + RESTS * (thread_time() - began)
         self._version = version
-
-
-class LiveRuns:
-    """The eval runs that were asked for last."""
-
-    def __init__(self) -> None:
-        self._runs: OrderedDict[str, LiveRun] = OrderedDict()
-        self._lock = Lock()  # protects _runs
-
-    def of(self, directory: RunDirectory) -> LiveRun:
-        """Return the eval run in a directory."""
-        with self._lock:
-            key = str(directory.path)
-            run = self._runs.pop(key, None) or LiveRun(directory)
-            self._runs[key] = run
-            if len(self._runs) > MOST_OPEN:
-                self._runs.popitem(last=False)
-            return run

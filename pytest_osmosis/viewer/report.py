@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from functools import partial
+from itertools import combinations, starmap
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.style import StyledText, dim, warning
@@ -22,33 +22,14 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.viewer.chunks import Kept, ReportedRun
 from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page
 from pytest_osmosis.viewer.entries import entry_rows
-from pytest_osmosis.viewer.history import history_page, past_run_of
+from pytest_osmosis.viewer.history import PastRun, history_page, past_run_of
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.report_file import WrittenReport, write_report
-from pytest_osmosis.viewer.shapes import ComparisonPage, EntryRow, HistoryPage, RunPage, RunsPage
+from pytest_osmosis.viewer.shapes import ComparisonPage, EntryRow, HistoryPage, RunsPage
 
 ALL_PAIRS = 6
 LARGE = 50_000_000
 """A report of more bytes says how to get a smaller one: hosts refuse large files, and they are slow to send."""
-
-
-class _Read(NamedTuple):
-    """An eval run that was read."""
-
-    open: OpenRun
-    page: RunPage
-    kept: Kept
-
-    @property
-    def name(self) -> str:
-        return self.page["head"]["row"]["name"]
-
-    @property
-    def stored(self) -> StoredResults:
-        return self.open.stored
-
-    def prompts_of(self) -> Mapping[int, str]:
-        return self.open.prompts
 
 
 def report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redaction) -> WrittenReport:
@@ -56,10 +37,14 @@ def report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redaction) 
 
     Raises `OsmosisError` if files of an eval run cannot be read, and `OSError` if the report cannot be written.
     """
-    read = [_read(directory, kept) for directory, kept in runs.items()]
-    read.sort(key=lambda each: (each.page["head"]["row"]["started_at"] or "", each.name))
-    reported = [ReportedRun(each.page, each.open.conversation, each.kept) for each in read]
-    return write_report(path, _list(read), reported, dict(_comparisons(read)), _histories(read), redaction)
+    read = sorted(starmap(_read, runs.items()), key=lambda each: (each[0].row["started_at"] or "", each[0].row["name"]))
+    sides = [side for side, _ in read]
+    listed: RunsPage = {
+        "workspace": ", ".join(dict.fromkeys(each.stored.run.workspace.name for each in sides)),
+        "runs": [each.row for each in reversed(sides)],
+        "tables": _tables(sides),
+    }
+    return write_report(path, listed, [run for _, run in read], _comparisons(sides), _histories(sides), redaction)
 
 
 def report_lines(written: WrittenReport, option: str) -> Iterator[str | StyledText]:
@@ -73,38 +58,28 @@ def report_lines(written: WrittenReport, option: str) -> Iterator[str | StyledTe
         )
 
 
-def _read(directory: RunDirectory, kept: Kept) -> _Read:
+def _read(directory: RunDirectory, kept: Kept) -> tuple[ComparedRun, ReportedRun]:
     opened = OpenRun(directory)
     opened.read()
-    return _Read(opened, opened.page(), kept)
+    page = opened.page()
+    side = ComparedRun(page["head"]["row"], opened.stored, opened.prompts)
+    return side, ReportedRun(page, opened.conversation, kept)
 
 
-def _list(read: Sequence[_Read]) -> RunsPage:
-    """Return the list of a report, the newest eval run first."""
-    workspaces = dict.fromkeys(each.stored.run.workspace.name for each in read)
-    rows = [each.page["head"]["row"] for each in reversed(read)]
-    return {
-        "workspace": ", ".join(workspaces),
-        "runs": rows,
-        "tables": _tables(read),
-    }
-
-
-def _tables(read: Sequence[_Read]) -> list[list[EntryRow]]:
+def _tables(sides: Sequence[ComparedRun]) -> list[list[EntryRow]]:
     """Return the tables of evals that ran together, and one over all eval runs if none of those holds them all."""
-    names = {each.name for each in read}
+    names = {each.row["name"] for each in sides}
     tables: dict[tuple[str, ...], EntryTable] = {}
-    for each in read:
+    for each in sides:
         if (place := each.stored.results.among) is not None:
             runs = tuple(entry.run for entry in place.table.entries)
             if names.issuperset(runs):
                 tables[runs] = place.table
     if len(names) > 1 and not any(names.issubset(runs) for runs in tables):
-        named = {each.name: found for each in read if (found := _comparable(each.stored)) is not None}
+        named = {each.row["name"]: found for each in sides if (found := _comparable(each.stored)) is not None}
         if len(named) > 1:
             tables[()] = entry_table("", named)
-    rows = [each.page["head"]["row"] for each in read]
-    return [entry_rows(table, rows) for table in tables.values()]
+    return [entry_rows(table, [each.row for each in sides]) for table in tables.values()]
 
 
 def _comparable(stored: StoredResults) -> Results | None:
@@ -117,22 +92,15 @@ def _comparable(stored: StoredResults) -> Results | None:
     return replace(named, stopped="its run did not end") if stored.is_from_journal else named
 
 
-def _comparisons(read: Sequence[_Read]) -> Iterator[tuple[str, ComparisonPage]]:
-    sides = [ComparedRun(each.page["head"]["row"], each.stored, each.prompts_of()) for each in read]
+def _comparisons(sides: Sequence[ComparedRun]) -> dict[str, ComparisonPage]:
     pairs = combinations(sides, 2) if len(sides) <= ALL_PAIRS else ((sides[0], other) for other in sides[1:])
-    for a, b in pairs:
-        yield f"{a.row['name']} {b.row['name']}", comparison_page(a, b)
+    return {f"{a.row['name']} {b.row['name']}": comparison_page(a, b) for a, b in pairs}
 
 
-def _histories(read: Sequence[_Read]) -> dict[str, HistoryPage]:
+def _histories(sides: Sequence[ComparedRun]) -> dict[str, HistoryPage]:
     """Return the history of each eval, over its eval runs in the report."""
-    by_eval: dict[str, list[_Read]] = {}
-    for each in read:
-        by_eval.setdefault(each.page["head"]["row"]["eval"] or each.name, []).append(each)
-    return {
-        eval_name: history_page(
-            eval_name,
-            [past_run_of(each.page["head"]["row"], each.stored, each.prompts_of) for each in runs],
-        )
-        for eval_name, runs in by_eval.items()
-    }
+    by_eval: dict[str, list[PastRun]] = {}
+    for side in sides:
+        past = past_run_of(side.row, side.stored, partial(getattr, side, "prompts"))
+        by_eval.setdefault(side.row["eval"] or side.row["name"], []).append(past)
+    return {name: history_page(name, runs) for name, runs in by_eval.items()}

@@ -24,12 +24,7 @@ def rerun_command(run: StoredEvalRun) -> list[str] | None:
     after = [f"--osmosis-set={each}" for each in _settings(manifest.typed)]
     if manifest.plan.granularity == "row":
         after.append("--osmosis-granularity=run")
-    return [f"pytest {_quoted_inside(node)}", f"]' {shlex.join(after)}".rstrip()]
-
-
-def _quoted_inside(text: str) -> str:
-    """Return the begin of a quoted word, which whoever adds the rest ends."""
-    return "'" + text.replace("'", "'\"'\"'")
+    return [f"pytest {shlex.quote(node)[:-1]}", f"]' {shlex.join(after)}".rstrip()]
 
 
 def _settings(typed: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
-from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
 
@@ -14,17 +12,13 @@ _State = tuple[int, int, int, int]
 _WATCHED = ("manifest", "journal", "results", "lock", "submission")
 
 
-class RunVersion(NamedTuple):
-    """The states of the files, None for those that are missing, and the process that writes them."""
-
-    files: tuple[_State | None, ...]
-    holder: Holder | None
+RunVersion = tuple[object, ...]
+"""The states of the files, None for those that are missing, and the process that writes them."""
 
 
 def run_version(directory: RunDirectory) -> RunVersion:
     """Return the version of an eval run's files, of which none is read whole."""
-    files = tuple(_state(getattr(directory, name)) for name in _WATCHED)
-    return RunVersion(files, holder_of(directory))
+    return (*(_state(getattr(directory, name)) for name in _WATCHED), holder_of(directory))
 
 
 def _state(path: Path) -> _State | None:

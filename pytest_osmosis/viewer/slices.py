@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import cast
 
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.results import Results, decided_scores
-from pytest_osmosis.stats import Interval, RunScore, gaffke
+from pytest_osmosis.stats import RunScore, gaffke
 from pytest_osmosis.viewer.dataset_rows import MOST_VALUES, DatasetRows
 from pytest_osmosis.viewer.shapes import IntervalShape, SliceShape, SlicesShape
 
@@ -15,16 +15,13 @@ _Group = Callable[[RunRecord], str | None]
 """Returns the value of a run, None if it is in no slice."""
 
 
-class _Judged(NamedTuple):
-    """A run that counts, and what its model's results say of it."""
-
-    record: RunRecord
-    score: RunScore
+_Judged = tuple[RunRecord, RunScore]
+"""A run that counts, and what its model's results say of it."""
 
 
 def slices_of(results: Results, dataset: DatasetRows, rows: Sequence[int]) -> list[SlicesShape]:
     """Return the slices by each column of the dataset, and by facts about rollouts that differ. `rows` are all rows."""
-    judged = [_Judged(record, score) for record, score in decided_scores(results.records, results.pass_rule)]
+    judged = list(decided_scores(results.records, results.pass_rule))
     places = {row: place for place, row in enumerate(rows)}
     found = []
     for column, group in _columns(dataset.groups):
@@ -48,7 +45,7 @@ def _columns(groups: Mapping[str, Mapping[int, str]]) -> Iterator[tuple[str, _Gr
 def _parted(judged: Sequence[_Judged], group: _Group) -> dict[str, list[_Judged]]:
     parts: dict[str, list[_Judged]] = {}
     for each in judged:
-        value = group(each.record)
+        value = group(each[0])
         if value is not None:
             parts.setdefault(value, []).append(each)
     return parts
@@ -68,12 +65,8 @@ def _slice(value: str, runs: Sequence[_Judged], places: Mapping[int, int], *, ha
         measured=measured,
         passed=passed,
         pass_rate=passed / len(runs) if has_rate else None,
-        pass_rate_interval=_interval(gaffke(list(by_row.values()))) if has_rate else None,
+        pass_rate_interval=cast(IntervalShape, gaffke(list(by_row.values()))._asdict()) if has_rate else None,
     )
-
-
-def _interval(interval: Interval) -> IntervalShape:
-    return IntervalShape(low=interval.low, high=interval.high, method=interval.method, level=interval.level)
 
 
 def _order(value: str) -> tuple[int, float, str]:
