@@ -90,6 +90,5 @@ def packed(text: bytes) -> bytes:
 def _redacted(line: bytes, redaction: Redaction) -> bytes:
     """Return a conversation without secrets: each of its events as the journal would hold it."""
     conversation: Mapping[str, Any] = json.loads(line)
-    rollout = "null" if conversation["rollout"] is None else redaction.event(conversation["rollout"])
     scores = ",".join(map(redaction.event, conversation["scores"]))
-    return f'{{"rollout":{rollout},"scores":[{scores}]}}'.encode()
+    return f'{{"rollout":{redaction.event(conversation["rollout"])},"scores":[{scores}]}}'.encode()

@@ -57,7 +57,6 @@ def run_page(
         head=_head(stored, dataset, list(places), errors.all, finish_reasons.all),
         rows=RowColumns(
             index=list(places),
-            digest=[stored.results.row_digests.get(row, "") for row in places],
             prompt=[prompts.get(row, "") for row in places],
         ),
         runs=_columns(stored, records, places, errors.places, finish_reasons.places),

@@ -8,7 +8,6 @@ bundle and ask nobody but this server, and nobody may frame it.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import hashlib
 import json
 import logging
@@ -32,10 +31,6 @@ from pytest_osmosis.viewer.report_file import OWN_KEYS, encoded
 THREADS = 16
 """More than read at once: requests for an eval run wait while it is read, and must delay no other one."""
 CLOSING_S = 0.5
-LEAST_GZIP_BYTES = 1400
-"""Less than a packet of Ethernet is not worth packing."""
-GZIP_LEVEL = 1
-_MOST_DIGITS = 15
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -129,8 +124,8 @@ class DashboardServer:
             f"runs/{name}/conversations/{{at:[0-9]{{1,9}}}}": lambda request: pages.conversation(
                 _name(request), int(request.match_info["at"])
             ),
-            f"runs/{name}/search": lambda request: pages.search(
-                _name(request), _text(request, "text"), _number(request, "from")
+            f"runs/{name}/search/{{at:[0-9]{{1,9}}}}": lambda request: pages.search(
+                _name(request), request.query.get("text", ""), int(request.match_info["at"])
             ),
             f"comparisons/{name}/{other}": lambda request: pages.comparison(
                 _name(request), request.match_info["other"]
@@ -176,7 +171,7 @@ class DashboardServer:
             body = self._clean(made(request))
             tag = ETag(hashlib.sha256(body).hexdigest(), is_weak=True)  # the same for a packed body
             is_same = tag in (request.if_none_match or ())
-            response = web.Response(status=304) if is_same else _response(request, body, "application/json")
+            response = web.Response(status=304) if is_same else _response(body, "application/json")
             response.etag = tag
             return response
 
@@ -191,33 +186,14 @@ def _name(request: web.Request) -> str:
     return request.match_info["name"]
 
 
-def _text(request: web.Request, name: str) -> str:
-    """Return a parameter of a request. Raises `NoPageError` if it is missing or empty."""
-    text = request.query.get(name, "")
-    if not text:
-        raise NoPageError(f"the request lacks its {name}")
-    return text
-
-
-def _number(request: web.Request, name: str) -> int:
-    """Return a number of a request, 0 without one. Raises `NoPageError` if it is no number."""
-    text = request.query.get(name, "0")
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
-        raise NoPageError(f"{name} must be a number")
-    return int(text)
-
-
-def _response(request: web.Request, body: bytes, content_type: str) -> web.Response:
-    """Return an answer, packed if it is worth it and the browser can unpack it."""
-    headers: Mapping[str, str] = {}
-    if len(body) >= LEAST_GZIP_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
-        body = gzip.compress(body, GZIP_LEVEL, mtime=0)
-        headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-    return web.Response(body=body, content_type=content_type, charset="utf-8", headers=headers)
+def _response(body: bytes, content_type: str) -> web.Response:
+    response = web.Response(body=body, content_type=content_type, charset="utf-8")
+    response.enable_compression()
+    return response
 
 
 def _static(body: bytes, content_type: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return _response(request, body, content_type)
+    async def handle(_: web.Request) -> web.StreamResponse:
+        return _response(body, content_type)
 
     return handle

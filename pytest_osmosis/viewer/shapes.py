@@ -113,7 +113,7 @@ class RunsPage(TypedDict):
 
 
 class FunctionShape(TypedDict):
-    """A reward function: its statistics of one model, as in results.json, without those in `PassCurve`."""
+    """A reward function: its statistics of one model, as in results.json."""
 
     name: str
     model: int
@@ -157,7 +157,6 @@ class RowColumns(TypedDict):
     """The rows with a run, one entry a row in each list."""
 
     index: Sequence[int]
-    digest: Sequence[str]
     prompt: Sequence[str]
     """The beginning of the last message of the prompt, in one line."""
 
@@ -239,10 +238,10 @@ class RunPage(TypedDict):
 class Conversation(TypedDict):
     """A run as the journal has it: the event of its rollout, and the last event about each score.
 
-    The keys are those of `RolloutEvent` and `ScoreEvent` in record/events.py. `rollout` is None until it has ended.
+    The keys are those of `RolloutEvent` and `ScoreEvent` in record/events.py.
     """
 
-    rollout: Mapping[str, Any] | None
+    rollout: Mapping[str, Any]
     scores: Sequence[Mapping[str, Any]]
 
 

@@ -70,6 +70,11 @@ def test_a_page_that_a_browser_has_is_not_sent_again(running: RunningDashboard) 
             assert running.api(path, If_None_Match=other).status == 200, (path, other)
 
 
+def test_a_search_begins_at_a_position(running: RunningDashboard) -> None:
+    found = running.api(f"runs/{NAME}/search/1?text=%22").json
+    assert (found["is_whole"], running.api(f"runs/{NAME}/search/x?text=a").status) == (True, 404)
+
+
 def test_a_request_that_is_refused_says_what_to_do(running: RunningDashboard) -> None:
     refused = running.api("runs", Host="evil.example")
     assert (refused.status, "--allow-host" in refused.text) == (421, True)

@@ -73,9 +73,9 @@ TARGETS = [
     ),
     *(f"/api/runs/{NAME}/conversations/99999999", f"/api/runs/{NAME}/changes?from=1", "/api/histories/..%2f.."),
     *(
-        f"/api/runs/{NAME}/search?text=",
-        f"/api/runs/{NAME}/search?text=a&from=-1",
-        f"/api/runs/{NAME}/search?text=a&from=1e9",
+        f"/api/runs/{NAME}/search?text=a",
+        f"/api/runs/{NAME}/search/-1?text=a",
+        f"/api/runs/{NAME}/search/1e9?text=a",
         "/api/runs/" + "a" * 5000,
     ),
 ]

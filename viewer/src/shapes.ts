@@ -98,7 +98,6 @@ export interface SlicesShape {
 
 export interface RowColumns {
   index: number[];
-  digest: string[];
   prompt: string[];
 }
 
@@ -150,7 +149,7 @@ export interface RunPage {
 }
 
 export interface Conversation {
-  rollout: Record<string, any> | null;
+  rollout: Record<string, any>;
   scores: (Record<string, any>)[];
 }
 

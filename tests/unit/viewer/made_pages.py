@@ -33,7 +33,7 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
             "boundaries": ["provider"], "errors": ["401 <b>no key</b>"], "finish_reasons": [], "rerun": None,
             "html_conversations": "all",
         },
-        "rows": {"index": list(range(n)), "digest": [""] * n, "prompt": [prompt] * n},
+        "rows": {"index": list(range(n)), "prompt": [prompt] * n},
         "runs": {
             "row": list(range(n)), "run": [0] * n, "model": [0] * n, "outcome": outcomes,
             "boundary": [0 if each == 2 else -1 for each in outcomes],

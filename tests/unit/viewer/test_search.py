@@ -69,4 +69,4 @@ def test_arguments_that_no_parser_takes_are_searched_as_they_are(arguments: str)
 
 
 def test_a_run_that_has_only_a_score_is_searched() -> None:
-    assert is_seen("too long", b'{"rollout":null,"scores":[%b]}' % encode(SCORE))
+    assert is_seen("too long", b'{"rollout":{},"scores":[%b]}' % encode(SCORE))

@@ -31,10 +31,10 @@ export class HttpSource implements Source {
     found: (hits: SearchHits) => void,
     signal: AbortSignal,
   ): Promise<void> {
-    const path = `runs/${encodeURIComponent(name)}/search?text=${encodeURIComponent(text)}`;
+    const path = `runs/${encodeURIComponent(name)}/search`;
     let hits: SearchHits = { at: [], searched: 0, is_whole: false };
     while (!hits.is_whole && !signal.aborted) {
-      hits = (await (await this.get(`${path}&from=${hits.searched}`, {}, signal)).json()) as SearchHits;
+      hits = (await (await this.get(`${path}/${hits.searched}?text=${encodeURIComponent(text)}`, {}, signal)).json()) as SearchHits;
       found(hits);
     }
   }

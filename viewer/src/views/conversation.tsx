@@ -53,7 +53,7 @@ function RunOfRow({ name, page, at }: { name: string; page: RunPage; at: number 
       <Head page={page} at={at} toggleMarkdown={toggleMarkdown} scroll={scroll} />
       <Failure page={page} at={at} conversation={conversation} />
       {hasEnded && <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0} />}
-      {conversation?.rollout && !conversation.rollout.boundary && <Answer conversation={conversation} />}
+      {conversation && !conversation.rollout.boundary && <Answer conversation={conversation} />}
       <Facts page={page} at={at} conversation={conversation} />
       <Rerun page={page} at={at} />
       {loaded.state === "loading" && <Loading />}
@@ -74,7 +74,6 @@ interface WholeProps {
 function Whole({ page, conversation, isMarkdown, toggleMarkdown }: WholeProps) {
   const whole = useRef<HTMLDivElement>(null);
   const sought = soughtIn(route.value.query.get("q") ?? "", page);
-  if (!conversation.rollout) return <NotYet />;
   return (
     <>
       <div class="conversation-bar">

@@ -49,8 +49,8 @@ export function TwoRuns({ a, b }: { a: SideRun; b: SideRun }) {
         <Result side={b} loaded={loadedB} parts={isOther ? undefined : diff?.b} isSame={isSame} />
       </div>
       <div class="pair">
-        {of?.rollout && <Whole letter="A" conversation={of} />}
-        {other?.rollout && <Whole letter="B" conversation={other} />}
+        {of && <Whole letter="A" conversation={of} />}
+        {other && <Whole letter="B" conversation={other} />}
       </div>
     </>
   );
@@ -69,7 +69,7 @@ function Result({ side, loaded, parts, isSame }: { side: SideRun; loaded: Loaded
         <a class="small" href={runAddress(name, runId(page, at))}>open {runId(page, at)}</a>
       </header>
       <Failure page={page} at={at} conversation={conversation} />
-      <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0 && conversation?.rollout !== null} />
+      <Scores scores={scoredBy(page, at, conversation)} isScored={page.runs.boundary[at] < 0} />
       <section class="pair-answer" aria-label={`Answer of ${letter}`}>
         <h2>Answer {parts && !isSame && <span class={`diff-key diff-${letter.toLowerCase()}`}>only in {letter}</span>}</h2>
         <Answer letter={letter} answer={answerIn(conversation)} loaded={loaded} parts={parts} />

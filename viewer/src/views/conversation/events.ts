@@ -62,20 +62,20 @@ export function expectedOf(conversation: Conversation): unknown {
 }
 
 export function messagesOf(conversation: Conversation): unknown[] {
-  const messages = conversation.rollout?.messages;
+  const messages = conversation.rollout.messages;
   return Array.isArray(messages) ? messages : [];
 }
 
 /** How many of the messages are the prompt's. */
 export function promptLength(conversation: Conversation): number {
-  return numberOf(conversation.rollout?.n_prompt) ?? 0;
+  return numberOf(conversation.rollout.n_prompt) ?? 0;
 }
 
 /** What was printed, by whom and where: [title, text]. */
 export function outputsOf(conversation: Conversation): [string, string][] {
   const of = (event: Fields, who: string) =>
     Object.entries(fieldsOf(event.output)).map(([kind, text]): [string, string] => [`${kind} of ${who}`, asText(text)]);
-  const rollout = conversation.rollout ? of(conversation.rollout, "the rollout") : [];
+  const rollout = of(conversation.rollout, "the rollout");
   const scoring = conversation.scores.flatMap((event) => {
     const names = [...keysOf(event.scores), ...keysOf(event.errors)];
     return of(event, names.length ? names.join(", ") : "the scoring");

@@ -16,7 +16,7 @@ export function Facts({ page, at, conversation }: { page: RunPage; at: number; c
   const text = (value: unknown) => (typeof value === "string" && value ? <Escaped text={value} /> : null);
   const scoring = (conversation?.scores ?? []).reduce((sum, event) => sum + (numberOf(event.ms) ?? 0), 0);
   add("model", text(rollout.model) ?? text(head.models[runs.model[at]]));
-  add("tokens", (conversation?.rollout || runs.tokens[at] !== null) && tokensOf(rollout.usage, runs.tokens[at]));
+  add("tokens", (conversation || runs.tokens[at] !== null) && tokensOf(rollout.usage, runs.tokens[at]));
   add("cost", runs.cost_usd[at] !== null && money(runs.cost_usd[at]));
   add("rollout", runs.duration_ms[at] !== null && duration(runs.duration_ms[at]));
   add("scoring", scoring >= 5 && duration(scoring));
