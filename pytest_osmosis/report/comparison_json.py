@@ -53,7 +53,7 @@ def comparison_numbers(compared: ComparedRuns) -> dict[str, Any]:
 
 
 def _side(side: Side, rate: ComparedRate) -> dict[str, Any]:
-    summary = side.summary
+    summary, overall = side.summary, side.results.overall
     judges = summary.get("judges")
     return {
         "run": None if side.is_file else side.name,
@@ -64,9 +64,9 @@ def _side(side: Side, rate: ComparedRate) -> dict[str, Any]:
         "model": side.config["model"],
         "n_runs": side.config["n_runs"],
         "rows": len(side.records),
-        "counted": side.n_counted,
-        "measured": side.n_measured,
-        "passed": side.n_passed,
+        "counted": overall.n_runs,
+        "measured": overall.n_measured,
+        "passed": side.results.passed,
         "pass_rate": rate.value,
         "pass_rate_interval": rate.interval._asdict(),
         "tokens": summary["total_tokens"],

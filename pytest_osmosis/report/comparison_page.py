@@ -53,15 +53,16 @@ def _sides(compared: ComparedRuns) -> Iterator[str]:
 
 
 def _passed(side: Side) -> str:
-    unmeasured = side.n_counted - side.n_measured
+    overall = side.results.overall
+    unmeasured = overall.n_runs - overall.n_measured
     left_out = f", {count(unmeasured)} not measured" if unmeasured else ""
-    return f"{count(side.n_passed)} of {plural(side.n_counted, 'run')}{left_out}"
+    return f"{count(side.results.passed)} of {plural(overall.n_runs, 'run')}{left_out}"
 
 
 def _cost(side: Side) -> str:
     cost, unknown = side.summary["cost_usd"], side.summary["cost_unknown"]
     if cost is None:
-        return "unknown" if side.n_counted else "-"
+        return "unknown" if side.results.overall.n_runs else "-"
     return money(cost) + (f" (unknown for {plural(unknown, 'run')})" if unknown else "")
 
 

@@ -20,16 +20,16 @@ from pytest_osmosis.record.find_run import find_run, is_run, stored
 from pytest_osmosis.record.manifest import Manifest
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.published_results import results_of
 from pytest_osmosis.results.read import PublishedResults, read_results
-from pytest_osmosis.results.read_back import record_of, run_id_of
-from pytest_osmosis.results.results import by_row
+from pytest_osmosis.results.results import Results, by_row
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts import comparison, matching
 from pytest_osmosis.verdicts.comparison import RowComparison
-from pytest_osmosis.verdicts.matching import ChangedRow, RowRuns
+from pytest_osmosis.verdicts.matching import ChangedRow, RowRuns, shares
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
@@ -45,8 +45,7 @@ class NothingInCommon(OsmosisError):
 class Side:
     """One of the two eval runs. `letter` is "A" or "B", `document` its published object.
 
-    `records` are the runs of its own model by row. `stored` is its run directory, None for a results file whose run is
-    gone: then answers are not known.
+    `stored` is its run directory, None for a results file whose run is gone: then answers are not known.
     """
 
     letter: str
@@ -54,9 +53,7 @@ class Side:
     path: Path
     state: str
     document: Mapping[str, Any]
-    rule: PassRule
-    records: Mapping[int, Sequence[RunRecord]]
-    row_digests: Mapping[int, str]
+    results: Results
     is_file: bool
     stored: StoredResults | None
 
@@ -79,33 +76,22 @@ class Side:
         facts: Mapping[str, Any] = self.document["provenance"]
         return facts
 
+    @property
+    def rule(self) -> PassRule:
+        return self.results.pass_rule
+
     @cached_property
-    def own_records(self) -> list[RunRecord]:
-        return [record for records in self.records.values() for record in records]
-
-    @property
-    def n_passed(self) -> int:
-        return sum(map(self.rule.passed, self.own_records))
-
-    @property
-    def n_counted(self) -> int:
-        """The number of runs that ended, without those that a grader took out."""
-        return sum(record.status in ("finished", "failed") for record in self.own_records)
-
-    @property
-    def n_measured(self) -> int:
-        return sum(map(self._is_measured, self.own_records))
+    def records(self) -> Mapping[int, Sequence[RunRecord]]:
+        """The runs of its own model by row; those of a file are the ones that ended."""
+        return by_row([each for each in self.results.records if not self.is_file or each.status != "pending"])
 
     def row_runs(self) -> list[RowRuns]:
         """Return the runs of each row of known digest, without those that a grader took out."""
+        digests, passed = self.results.row_digests, self.results.measured_runs()
         return [
-            RowRuns(
-                row,
-                self.row_digests[row],
-                [self._passed(record) for record in records if record.status != "skipped"],
-            )
+            RowRuns(row, digests[row], [passed.get(each.run) for each in records if each.status != "skipped"])
             for row, records in self.records.items()
-            if row in self.row_digests
+            if row in digests
         ]
 
     @property
@@ -120,12 +106,6 @@ class Side:
     @property
     def has_ended(self) -> bool:
         return self.is_file or self.stored is None or not self.stored.is_from_journal
-
-    def _is_measured(self, record: RunRecord) -> bool:
-        return record.status in ("finished", "failed") and self.rule.measured(record)
-
-    def _passed(self, record: RunRecord) -> bool | None:
-        return self.rule.passed(record) if self._is_measured(record) else None
 
 
 class ComparedRate(NamedTuple):
@@ -174,19 +154,8 @@ def read_side(letter: str, folder: Path, name: str) -> Side:
 
 def side_of(letter: str, found: StoredResults) -> Side:
     """Return a stored eval run as a side."""
-    made = found.results
-    return Side(
-        letter,
-        found.run.directory.name,
-        found.run.directory.path,
-        _state(found),
-        found.document,
-        made.pass_rule,
-        by_row(made.records),
-        made.row_digests,
-        False,
-        found,
-    )
+    directory = found.run.directory
+    return Side(letter, directory.name, directory.path, _state(found), found.document, found.results, False, found)
 
 
 def _is_of_its_run(path: Path) -> bool:
@@ -203,19 +172,8 @@ def _state(found: StoredResults) -> str:
 
 def _side_of_file(letter: str, folder: Path, path: Path) -> Side:
     read = read_results(path)
-    records = [record_of(run_id_of(row["row_index"], run), run) for row in read.document["rows"] for run in row["runs"]]
-    return Side(
-        letter,
-        shown(path),
-        path,
-        f"{read.status}, a results file",
-        read.document,
-        read.pass_rule,
-        by_row([record for record in records if not record.run.is_baseline]),
-        {row.index: row.digest for row in read.rows},
-        True,
-        _run_of(folder, path, read),
-    )
+    state = f"{read.status}, a results file"
+    return Side(letter, shown(path), path, state, read.document, results_of(read), True, _run_of(folder, path, read))
 
 
 def _run_of(folder: Path, path: Path, read: PublishedResults) -> StoredResults | None:
@@ -241,14 +199,14 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
             f"nothing can be compared: of {plural(len(matched.pairs), 'common row')}, none was measured in both "
             f"({_measured_text(a)}; {_measured_text(b)})"
         )
-    both = [pair for pair in matched.pairs if _measured(pair.new) and _measured(pair.old)]
+    new, old = shares(matched.pairs)
     least = 2.0 ** (1 - compared.n_rows)
     return ComparedRuns(
         a,
         b,
         compared,
-        _rate([_measured(pair.old) for pair in both]),
-        _rate([_measured(pair.new) for pair in both]),
+        _rate(old),
+        _rate(new),
         [f"{side.letter} {caveat}" for side in (a, b) for caveat in side.caveats],
         least if least >= stats.ALPHA else None,
     )
@@ -256,7 +214,7 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
 
 def comparable_rows(a: Side, b: Side) -> tuple[list[RowRuns], list[RowRuns]]:
     """Return the rows of A, and those of B. Raises `OsmosisError` if no run of one has ended."""
-    without = [side.letter for side in (a, b) if all(record.status == "pending" for record in side.own_records)]
+    without = [side.letter for side in (a, b) if all(record.status == "pending" for record in side.results.records)]
     if without:
         raise OsmosisError(f"nothing can be compared: no run of {' and '.join(without)} ended")
     return a.row_runs(), b.row_runs()
@@ -267,14 +225,9 @@ def _rows_text(side: Side) -> str:
 
 
 def _measured_text(side: Side) -> str:
-    return f"{side.letter} measured {count(side.n_measured)} of {plural(side.n_counted, 'run')}"
+    overall = side.results.overall
+    return f"{side.letter} measured {count(overall.n_measured)} of {plural(overall.n_runs, 'run')}"
 
 
-def _measured(runs: Sequence[bool | None]) -> list[bool]:
-    return [passed for passed in runs if passed is not None]
-
-
-def _rate(rows: Sequence[Sequence[bool]]) -> ComparedRate:
-    """Return the mean of the rows' shares, as a comparison takes it."""
-    shares = [sum(runs) / len(runs) for runs in rows]
-    return ComparedRate(stats.mean(shares), stats.gaffke([[share] for share in shares]))
+def _rate(values: Sequence[float]) -> ComparedRate:
+    return ComparedRate(stats.mean(values), stats.gaffke([[value] for value in values]))

@@ -12,14 +12,9 @@ from pathlib import Path
 
 from pytest_osmosis.config import read_entries
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.record.find_run import find_run, is_run, stored
+from pytest_osmosis.results.compared_runs import read_side
 from pytest_osmosis.results.entry_table import EntryPlace, entry_table
-from pytest_osmosis.results.published_results import results_of
-from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.stored_results import read_stored
-from pytest_osmosis.text.paths import shown
 
 
 def entries_of(folder: Path, name: str) -> list[str]:
@@ -50,12 +45,9 @@ def compared_with_first(folder: Path, names: Sequence[str]) -> list[Results]:
 
 def _read(folder: Path, name: str) -> tuple[str, Results]:
     """Return the name of an eval run, or the path of a results file, and its results."""
-    path = folder / name
-    if not name.endswith(".toml") and something_at(path) and not path.is_dir() and not is_run(path.parent):
-        return shown(path), results_of(read_results(path))
-    found = read_stored(stored(find_run(folder, name)))
-    label = found.run.directory.name
-    if found.is_from_journal:
-        why = "its run did not end; go on with it first" if found.lifecycle.has_ended else "its run has not ended yet"
-        return label, replace(found.results, stopped=why)
-    return label, found.results
+    side = read_side("", folder, name)
+    if side.stored is None or side.has_ended:
+        return side.name, side.results
+    has_ended = side.stored.lifecycle.has_ended
+    why = "its run did not end; go on with it first" if has_ended else "its run has not ended yet"
+    return side.name, replace(side.results, stopped=why)

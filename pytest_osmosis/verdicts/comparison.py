@@ -22,7 +22,7 @@ from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.stats import ALPHA, Paired, PairedTest
 from pytest_osmosis.text.numbers import difference, p_value, plural, score
 from pytest_osmosis.verdicts.gates import DROP, Power, Verdict, title_of, verdict_without_value
-from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair, Runs, changed_rows
+from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair, changed_rows, shares
 
 Kind = Literal["baseline", "previous run", "verdicts before"]
 Meaning = Literal["regression", "within", "improvement", "noise"]
@@ -90,27 +90,19 @@ def compare(
     *,
     started_at: str | None = None,
     allowed: float = 0.0,
-    differs: Sequence[str] = (),
+    differs: tuple[str, ...] = (),
     stopped: str | None = None,
 ) -> RowComparison:
     """Compare the rows that both sides measured, by the share of their measured runs that passed."""
-    new, old = _shares(rows.pairs, None, None)
-    changed = changed_rows(rows.pairs)
-    empty = RowComparison(
-        kind,
-        name,
-        started_at,
-        rows,
-        None,
-        allowed=allowed,
-        differs=tuple(differs),
-        stopped=stopped,
-        changed_rows=changed,
-    )
+    found = RowComparison(
+        kind, name, started_at, rows, None, allowed=allowed, differs=differs, stopped=stopped,
+        changed_rows=changed_rows(rows.pairs),
+    )  # fmt: skip
+    new, old = shares(rows.pairs)
     if not new:
-        return empty
+        return found
     paired = stats.compare(new, old)
-    return replace(empty, paired=paired, new_rate=stats.mean(new), old_rate=stats.mean(old), p=paired.p)
+    return replace(found, paired=paired, new_rate=stats.mean(new), old_rate=stats.mean(old), p=paired.p)
 
 
 def decide(rule: GateRule, compared: RowComparison) -> Verdict:
@@ -167,7 +159,7 @@ def meaning_text(compared: RowComparison) -> str:
 
 def _completed(pairs: Sequence[Pair]) -> list[PairedTest]:
     """Return the tests with unmeasured runs at their worst for the new side, and at their best."""
-    return [stats.paired_test(*_shares(pairs, fill, not fill)) for fill in (False, True)]
+    return [stats.paired_test(*shares(pairs, fill, not fill)) for fill in (False, True)]
 
 
 def _is_regression(compared: RowComparison, case: PairedTest) -> bool:
@@ -177,19 +169,6 @@ def _is_regression(compared: RowComparison, case: PairedTest) -> bool:
 def _times(compared: RowComparison) -> float:
     """Return the factor by which the correction for several evals raised p."""
     return compared.p / compared.paired.p if compared.paired is not None and compared.paired.p else 1.0
-
-
-def _shares(pairs: Sequence[Pair], new_fill: bool | None, old_fill: bool | None) -> tuple[list[float], list[float]]:
-    """Return the shares, new and old, of the rows that have both."""
-    rows = [(_share(pair.new, new_fill), _share(pair.old, old_fill)) for pair in pairs]
-    both = [(new, old) for new, old in rows if new is not None and old is not None]
-    return [new for new, _ in both], [old for _, old in both]
-
-
-def _share(runs: Runs, fill: bool | None) -> float | None:
-    """Return the share of runs that passed, unmeasured ones counted as `fill` or left out; None without any run."""
-    counted = [fill if passed is None else passed for passed in runs if passed is not None or fill is not None]
-    return sum(map(bool, counted)) / len(counted) if counted else None
 
 
 def _is_beyond(change: float, allowed: float) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pytest_osmosis import stats
 from pytest_osmosis.stats import ALPHA, Interval
-from pytest_osmosis.verdicts.matching import RowRuns, Runs, matched
+from pytest_osmosis.verdicts.matching import RowRuns, matched, share, shares
 
 LEAST_COMMON = 0.5
 """The share of the smaller entry's rows that the other one must have too, for them to be compared row by row."""
@@ -80,20 +80,19 @@ def _difference(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDiffe
     both = matched(rows, first)
     if len(both.pairs) < LEAST_COMMON * min(len(rows), len(first)):
         return _of_other_rows(rows, first)
-    pairs = [(_share(pair.new), _share(pair.old)) for pair in both.pairs]
-    measured = [(new, old) for new, old in pairs if new is not None and old is not None]
-    if not measured:
+    new, old = shares(both.pairs)
+    if not new:
         return None
-    paired = stats.compare([new for new, _ in measured], [old for _, old in measured])
-    n_left_out = both.n_unmatched + len(pairs) - len(measured)
+    found = stats.compare(new, old)
+    n_left_out = both.n_unmatched + len(both.pairs) - len(new)
     return EntryDifference(
-        True, paired.n_rows, paired.n_rows, n_left_out, paired.better, paired.worse, paired.difference,
-        paired.interval, paired.p, paired.p, paired.test,
+        True, found.n_rows, found.n_rows, n_left_out, found.better, found.worse, found.difference, found.interval,
+        found.p, found.p, found.test,
     )  # fmt: skip
 
 
 def _of_other_rows(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDifference | None:
-    new, old = ([share for row in side if (share := _share(row.runs)) is not None] for side in (rows, first))
+    new, old = ([passed for row in side if (passed := share(row.runs)) is not None] for side in (rows, first))
     if not new or not old:
         return None
     found = stats.compare_unpaired(new, old)
@@ -102,9 +101,3 @@ def _of_other_rows(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDi
         False, found.n_new, found.n_old, n_left_out, 0, 0, found.difference, found.interval, found.p, found.p,
         found.test,
     )  # fmt: skip
-
-
-def _share(runs: Runs) -> float | None:
-    """Return the share of measured runs that passed, None if none was measured."""
-    measured = [passed for passed in runs if passed is not None]
-    return sum(measured) / len(measured) if measured else None

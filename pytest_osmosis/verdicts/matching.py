@@ -127,6 +127,21 @@ def passes(runs: Runs) -> Passes:
     return Passes(sum(passed is True for passed in runs), sum(passed is not None for passed in runs))
 
 
+def share(runs: Runs, fill: bool | None = None) -> float | None:
+    """Return the share of runs that passed, unmeasured ones counted as `fill` or left out; None without any run."""
+    counted = [fill if passed is None else passed for passed in runs if passed is not None or fill is not None]
+    return sum(map(bool, counted)) / len(counted) if counted else None
+
+
+def shares(
+    pairs: Iterable[Pair], new_fill: bool | None = None, old_fill: bool | None = None
+) -> tuple[list[float], list[float]]:
+    """Return the shares, new and old, of the rows that have both."""
+    rows = [(share(pair.new, new_fill), share(pair.old, old_fill)) for pair in pairs]
+    both = [(new, old) for new, old in rows if new is not None and old is not None]
+    return [new for new, _ in both], [old for _, old in both]
+
+
 def by_content(rows: Iterable[RowRuns]) -> dict[tuple[str, int], RowRuns]:
     """Return rows by their content and their number among rows with the same content."""
     seen: Counter[str] = Counter()

@@ -461,7 +461,9 @@ def compared(**counts: int) -> Results:
         added=1,
         changed=2,
     )
-    against = compare("baseline", "b.json", rows, started_at=STARTED_AT, differs=["the model: a, here b"], allowed=0.02)
+    against = compare(
+        "baseline", "b.json", rows, started_at=STARTED_AT, differs=("the model: a, here b",), allowed=0.02
+    )
     rule = GateRule("max_regression", -0.02)
     return replace(results_of([finished({A: 0.0})]), comparison=against, verdicts=[decide(rule, against)])
 

@@ -398,7 +398,7 @@ COMPARED = Matched(
 
 
 def test_the_comparison_with_the_baseline_is_published() -> None:
-    against = compare("baseline", "base.json", COMPARED, differs=["the model: a, here b"])
+    against = compare("baseline", "base.json", COMPARED, differs=("the model: a, here b",))
 
     found = published(replace(results_of([finished({A: 1.0})]), comparison=against))["baseline"]
 

@@ -7,15 +7,14 @@ from typing import Any
 
 from pytest_osmosis.results.compared_runs import Side
 from pytest_osmosis.results.run_differences import RunDifference, run_differences
-from pytest_osmosis.verdicts.pass_rule import PassRule
-from tests.unit.made import CONFIG, A, B, finished, published
+from tests.unit.made import CONFIG, A, B, finished, published, results_of
 
 
 def side(letter: str, **config: Any) -> Side:
     """A results file whose run is gone."""
     document = published([finished({A: 1.0})])
     document["config"] |= config
-    return Side(letter, "x-1", Path("x.json"), "finished", document, PassRule((A,)), {}, {}, True, None)
+    return Side(letter, "x-1", Path("x.json"), "finished", document, results_of([finished({A: 1.0})]), True, None)
 
 
 def test_equal_settings_and_how_they_were_set_are_no_difference() -> None:
