@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pytest_osmosis.stats.distributions import normal_quantile
+from pytest_osmosis.stats.power import ALPHA
 from pytest_osmosis.stats.random_weights import RowGroup, chance_at_most
 
 LEVEL = 0.95
@@ -99,10 +100,7 @@ def runs_of_one_more(groups: Sequence[RowGroup]) -> float:
 
 @functools.lru_cache(maxsize=256)  # a few rows take longest, and an eval asks for the same ones several times
 def _lower_bound(groups: tuple[RowGroup, ...], lowest: float, tail: float) -> float:
-    """Return the value whose `lower_tail` is `tail`.
-
-    Searches by regula falsi (the Illinois variant) for the root of the tail's normal quantile, which is almost linear.
-    """
+    """Return the value whose `lower_tail` is `tail`: there the normal quantiles, almost linear, are equal."""
     n_runs = math.fsum(group.n_rows * group.n_runs for group in groups)
     mean = math.fsum(group.n_rows * group.total for group in groups) / n_runs
     if mean <= lowest or all(group.total <= lowest * group.n_runs for group in groups):
@@ -113,24 +111,48 @@ def _lower_bound(groups: tuple[RowGroup, ...], lowest: float, tail: float) -> fl
         return normal_quantile(min(max(chance, 1e-300), 1 - 1e-16)) - normal_quantile(tail)
 
     spread = math.sqrt(math.fsum(g.n_rows * (g.total - mean * g.n_runs) ** 2 for g in groups)) / n_runs
-    low, high = lowest, mean
-    low_excess, high_excess = excess(lowest), excess(mean)
-    value, moved = mean + normal_quantile(tail) * spread, 0
+    return crossing(excess, lowest, mean, mean + normal_quantile(tail) * spread)
+
+
+def crossing(
+    excess: Callable[[float], float], low: float, high: float, *guesses: float, precision: float = PRECISION
+) -> float:
+    """Return about where a function that rises from below 0 at `low` to above 0 at `high` is 0.
+
+    Searches by regula falsi (the Illinois variant), and looks at the `guesses` first.
+    """
+    at_low, at_high = excess(low), excess(high)
+    value, moved, further = low, 0, iter(guesses)
     for _ in range(200):
+        value = next(further, (low * at_high - high * at_low) / (at_high - at_low))
         if not low < value < high:
             value = (low + high) / 2
         found = excess(value)
-        if abs(found) < PRECISION or high - low < PRECISION:
+        if abs(found) < precision or high - low < precision:
             break
         if found < 0:
-            low, low_excess = value, found
-            high_excess /= 2 if moved < 0 else 1
+            low, at_low = value, found
+            at_high /= 2 if moved < 0 else 1
         else:
-            high, high_excess = value, found
-            low_excess /= 2 if moved > 0 else 1
+            high, at_high = value, found
+            at_low /= 2 if moved > 0 else 1
         moved = -1 if found < 0 else 1
-        value = (low * high_excess - high * low_excess) / (high_excess - low_excess)
     return value
+
+
+def agreeing(interval: Interval, p: float, end: Callable[[], float], method: str) -> Interval:
+    """Return an interval that contains 0 exactly if p is at least `ALPHA`.
+
+    If it must contain 0, it is extended to 0, which only makes it wider. If it must not, its end beyond 0 becomes the
+    `end` that the test gives, by a `method`.
+    """
+    if (interval.low <= 0 <= interval.high) == (p >= ALPHA):
+        return interval
+    if p >= ALPHA:
+        method = f"{interval.method}, extended to 0"
+        return interval._replace(low=min(interval.low, 0.0), high=max(interval.high, 0.0), method=method)
+    value, method = end(), f"{interval.method}, {method}"
+    return interval._replace(low=value, method=method) if value > 0 else interval._replace(high=value, method=method)
 
 
 def _grouped(rows: Iterable[tuple[float, int]]) -> tuple[RowGroup, ...]:

@@ -15,11 +15,12 @@ from random import Random
 from typing import NamedTuple
 
 from pytest_osmosis.stats.distributions import normal_quantile
-from pytest_osmosis.stats.intervals import Interval, gaffke
+from pytest_osmosis.stats.intervals import Interval, agreeing, gaffke
 from pytest_osmosis.stats.moments import mean, sample_variance
 from pytest_osmosis.stats.power import ALPHA
 
 DRAWS = 20_000
+SEED = 0
 MAX_EXACT_BITS = 20_000_000  # the largest integer in which sign assignments are counted: a quarter of a second
 MAX_DENOMINATOR = 1_000_000
 BLOCK = 8  # the number of rows whose signs are drawn together, as the bits of one byte
@@ -76,7 +77,10 @@ def compare(new: Sequence[float], old: Sequence[float]) -> Paired:
     """Compare two evals by the value of each row (the mean of its runs, in 0..1), in the same order.
 
     If all values are 0 or 1, the test is McNemar's exact test, otherwise a sign-flip permutation test. The interval is
-    Gaffke's, made to agree with the test.
+    Gaffke's. It is made to agree with the test: if it must not contain 0, its end beyond 0 becomes that of the inverted
+    test. The differences, less a shift, are flipped instead, and the shifts that are not rejected form an interval
+    (Hartigan 1969, J. Am. Stat. Assoc. 64, 1303). McNemar's test never needs this: its p is twice the chance that
+    Gaffke's bound without mid-p compares with.
     Undefined without rows, for lists of different lengths and for values outside 0..1: ValueError.
 
     >>> result = compare([1, 1, 0, 1, 0, 1, 1, 0, 1, 1], [1, 0, 0, 1, 0, 0, 1, 1, 0, 1])
@@ -88,28 +92,9 @@ def compare(new: Sequence[float], old: Sequence[float]) -> Paired:
     better, worse = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     variance = sample_variance(differences)
     se = math.sqrt(variance / len(differences)) if variance else None
-    interval = gaffke([[d] for d in differences], -1.0, 1.0)
-    return Paired(len(differences), better, worse, center, se, _agreeing(interval, differences, p), p, test)
-
-
-def _agreeing(interval: Interval, differences: Sequence[float], p: float) -> Interval:
-    """Return an interval that contains 0 exactly if p is at least `ALPHA`.
-
-    If it must contain 0, it is extended to 0, which only makes it wider. If it must not, its end beyond 0 becomes that
-    of the inverted test: the differences, less a shift, are flipped instead, and the shifts that are not rejected form
-    an interval (Hartigan 1969, J. Am. Stat. Assoc. 64, 1303). McNemar's test never needs this: its p is twice the
-    chance that Gaffke's bound without mid-p compares with.
-    """
-    if p >= ALPHA:
-        if interval.low <= 0 <= interval.high:
-            return interval
-        method = f"{interval.method}, extended to 0"
-        return interval._replace(low=min(interval.low, 0.0), high=max(interval.high, 0.0), method=method)
-    if not interval.low <= 0 <= interval.high:
-        return interval
-    shift = _least_shift(differences, p)
-    method = f"{interval.method}, and sign-flip"
-    return interval._replace(low=shift, method=method) if shift > 0 else interval._replace(high=shift, method=method)
+    interval = gaffke([[d] for d in differences], -1.0)
+    interval = agreeing(interval, p, lambda: _least_shift(differences, p), "and sign-flip")
+    return Paired(len(differences), better, worse, center, se, interval, p, test)
 
 
 def _least_shift(differences: Sequence[float], p: float) -> float:
@@ -148,13 +133,13 @@ def mcnemar(better: int, worse: int) -> float:
     return min(1.0, 2 * ways / (1 << flips))
 
 
-def sign_flip(differences: Sequence[float], seed: int = 0) -> tuple[float, str]:
+def sign_flip(differences: Sequence[float]) -> tuple[float, str]:
     """Return the two-sided p of a paired permutation test, and the name of the method.
 
     If new and old were alike, each row's difference could as well have the other sign. p is the share of all sign
     assignments whose sum is at least as far from zero (Fisher 1935, The Design of Experiments, section 21). It is exact
     for few rows, and if the differences are multiples of a common fraction, like those of pass rates. Otherwise it
-    comes from `DRAWS` assignments drawn with `seed`, and the observed one (Phipson and Smyth 2010, equation 2). 1.0 if
+    comes from `DRAWS` assignments drawn with `SEED`, and the observed one (Phipson and Smyth 2010, equation 2). 1.0 if
     no row differs.
 
     >>> sign_flip([0.5, 0.25, 0.25])
@@ -172,7 +157,7 @@ def sign_flip(differences: Sequence[float], seed: int = 0) -> tuple[float, str]:
     if len(sizes) <= 2 * BLOCK:
         sums = _block_sums(sizes)
         return sum(abs(total) >= observed for total in sums) / len(sums), "sign-flip, exact"
-    return _drawn(counts, observed, seed), f"sign-flip, {DRAWS:,} draws, seed {seed}"
+    return _drawn(counts, observed), f"sign-flip, {DRAWS:,} draws, seed {SEED}"
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -229,9 +214,9 @@ def _counted(steps: Sequence[int], observed: int) -> float:
     return min(1.0, 2 * upper / (1 << len(steps)))
 
 
-def _drawn(counts: Mapping[float, int], observed: float, seed: int) -> float:
+def _drawn(counts: Mapping[float, int], observed: float) -> float:
     """Return the share of drawn sign assignments, and the observed one, whose sum is at least `observed`."""
-    random = Random(seed)
+    random = Random(SEED)
     sums = _sums_by_size(counts, random) if len(counts) <= MAX_SIZES else _sums_by_row(counts, random)
     return (sum(abs(total) >= observed for total in itertools.islice(sums, DRAWS)) + 1) / (DRAWS + 1)
 

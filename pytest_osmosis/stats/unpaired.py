@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_osmosis.stats.intervals import LEVEL, Interval, gaffke
+from pytest_osmosis.stats.distributions import normal_quantile
+from pytest_osmosis.stats.intervals import LEVEL, Interval, agreeing, crossing, gaffke
 from pytest_osmosis.stats.moments import mean
 from pytest_osmosis.stats.power import ALPHA
 
@@ -17,9 +18,8 @@ METHOD = "MOVER, Gaffke"
 INVERTED = "MOVER, inverted"
 MAX_EXACT_ROWS = 20_000
 """The most rows of both sides for which Fisher's test counts every table: a third of a second."""
-LARGEST_Z = 8.0
-"""The largest normal quantile of a p, 1e-15."""
-STEPS = 60
+LEAST_Z, LARGEST_Z = 1e-6, 8.0
+"""The normal quantiles of the largest p below 1, and of the smallest one, 1e-15."""
 PRECISION = 1e-9
 
 
@@ -58,7 +58,8 @@ def compare_unpaired(new: Sequence[float], old: Sequence[float]) -> Unpaired:
         p, test = fisher(round(sum(new)), len(new), round(sum(old)), len(old)), "Fisher, exact"
     else:
         p, test = _inverted(new, old), INVERTED
-    return Unpaired(len(new), len(old), difference, _agreeing(interval, difference, p), p, test)
+    interval = agreeing(interval, p, lambda: _end_of_test(difference, p), "test-based")
+    return Unpaired(len(new), len(old), difference, interval, p, test)
 
 
 def fisher(passed_new: int, n_new: int, passed_old: int, n_old: int) -> float:
@@ -101,50 +102,21 @@ def _inverted(new: Sequence[float], old: Sequence[float]) -> float:
     if math.isclose(difference, 0.0, abs_tol=1e-12):
         return 1.0
 
-    def beyond(z: float) -> float:
-        """Return how far the interval lies beyond 0, negative if it contains 0."""
+    def short(z: float) -> float:
+        """Return how far the interval reaches to 0 and further, negative if 0 lies outside it."""
         interval = _interval(new, old, math.erf(z / math.sqrt(2)))
-        return interval.low if difference > 0 else -interval.high
+        return -interval.low if difference > 0 else interval.high
 
-    low, high = 1e-6, LARGEST_Z
-    at_low, at_high = beyond(low), beyond(high)
-    if at_low <= 0:
+    if short(LEAST_Z) >= 0:
         return 1.0
-    if at_high > 0:
-        return math.erfc(high / math.sqrt(2))
-    value, moved = high, 0
-    for _ in range(STEPS):  # by regula falsi, the Illinois variant
-        value = (low * at_high - high * at_low) / (at_high - at_low)
-        found = beyond(value)
-        if abs(found) < PRECISION or high - low < PRECISION:
-            break
-        if found > 0:
-            low, at_low = value, found
-            at_high /= 2 if moved > 0 else 1
-        else:
-            high, at_high = value, found
-            at_low /= 2 if moved < 0 else 1
-        moved = 1 if found > 0 else -1
-    return math.erfc(value / math.sqrt(2))
+    z = LARGEST_Z if short(LARGEST_Z) < 0 else crossing(short, LEAST_Z, LARGEST_Z, precision=PRECISION)
+    return math.erfc(z / math.sqrt(2))
 
 
-def _agreeing(interval: Interval, difference: float, p: float) -> Interval:
-    """Return an interval that contains 0 exactly if p is at least `ALPHA`.
+def _end_of_test(difference: float, p: float) -> float:
+    """Return the end of the interval that is next to 0, from p as if the difference were normal.
 
-    If it must contain 0, it is extended to 0. If it must not, its end beyond 0 becomes that of the test: p as if the
-    difference were normal (Miettinen 1976, Am. J. Epidemiol. 103, 226).
+    Source: Miettinen 1976, Am. J. Epidemiol. 103, 226.
     """
-    if p >= ALPHA:
-        if interval.low <= 0 <= interval.high:
-            return interval
-        method = f"{interval.method}, extended to 0"
-        return interval._replace(low=min(interval.low, 0.0), high=max(interval.high, 0.0), method=method)
-    if not interval.low <= 0 <= interval.high:
-        return interval
-    from statistics import NormalDist
-
-    normal = NormalDist()
-    share = 1 - normal.inv_cdf(ALPHA / 2) / normal.inv_cdf(max(p, 1e-300) / 2)
-    end = max(share, 1e-9) * difference
-    method = f"{interval.method}, test-based"
-    return interval._replace(low=end, method=method) if difference > 0 else interval._replace(high=end, method=method)
+    share = 1 - normal_quantile(ALPHA / 2) / normal_quantile(max(p, 1e-300) / 2)
+    return max(share, 1e-9) * difference
