@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from pytest_osmosis.report.columns import fitted_tables
 from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.results.calibration import Calibration
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.stats import Agreement, Figure
+from pytest_osmosis.stats import Figure
 from pytest_osmosis.text.numbers import count, difference, plural, score
 from pytest_osmosis.text.safe import escaped, fitted
 
 NAME_COLUMNS = 40
 
-FIGURES: dict[str, tuple[str, Callable[[Agreement], Figure | None]]] = {
-    "exact": ("equal", lambda found: found.exact),
-    "within": ("within {}", lambda found: found.within),
-    "kappa": ("Cohen's kappa", lambda found: found.kappa),
-    "weighted_kappa": ("  with quadratic weights", lambda found: found.weighted_kappa),
-    "pearson": ("Pearson's correlation", lambda found: found.pearson),
-    "spearman": ("Spearman's correlation", lambda found: found.spearman),
-    "bias": ("mean difference", lambda found: found.bias),
+FIGURES = {
+    "equal": "equal",
+    "within": "within {}",
+    "kappa": "Cohen's kappa",
+    "weighted_kappa": "  with quadratic weights",
+    "pearson": "Pearson's correlation",
+    "spearman": "Spearman's correlation",
+    "mean_difference": "mean difference",
 }
 """The figures of an agreement by their keys in results.json, with their names in tables."""
 
@@ -42,11 +42,13 @@ def calibration_rows(calibration: Calibration) -> list[list[str]]:
     rows = [["agreement", *(cell for name in named for cell in (name, "95% interval"))]]
     agreements = [function.agreement for function in calibration.functions.values()]
     rows.append(["runs", *(cell for found in agreements for cell in (count(found.n_runs), ""))])
-    for key, (title, of) in FIGURES.items():
+    for key, title in FIGURES.items():
         if key == "within" and calibration.tolerance is None:
             continue
         tolerance = "" if calibration.tolerance is None else f"{calibration.tolerance:g}"
-        rows.append([title.format(tolerance), *(cell for found in agreements for cell in _cells(key, of(found)))])
+        rows.append(
+            [title.format(tolerance), *(cell for found in agreements for cell in _cells(key, getattr(found, key)))]
+        )
     return rows
 
 
@@ -67,8 +69,8 @@ def _left_out(calibration: Calibration) -> Iterator[str]:
         if function.n_unscored:
             yield f"{plural(function.n_unscored, 'run')}{of} without a score left out"
         found = function.agreement
-        if found.exact.undefined:
-            yield f"nothing{of} to compare: {found.exact.undefined}"
+        if found.equal.undefined:
+            yield f"nothing{of} to compare: {found.equal.undefined}"
         elif found.kappa.undefined:
             yield f"no kappa and no correlation{of}: {found.kappa.undefined}"
 
@@ -76,6 +78,6 @@ def _left_out(calibration: Calibration) -> Iterator[str]:
 def _cells(key: str, figure: Figure | None) -> tuple[str, str]:
     if figure is None or figure.value is None:
         return "-", "-"
-    if key == "bias" and figure.interval is not None:
+    if key == "mean_difference" and figure.interval is not None:
         return difference(figure.value), interval_text(figure.interval, difference)
     return score(figure.value), interval_text(figure.interval)

@@ -54,4 +54,4 @@ def _cells(metrics: MetricSummaries, source: str, name: str) -> list[str]:
     found = metrics.get(source, {}).get(name)
     if found is None:
         return ["-", "-", "-", "0"]
-    return [score(found.mean), score(found.min), score(found.max), count(found.n_runs)]
+    return [score(found.mean), score(found.min), score(found.max), count(found.runs)]

@@ -110,7 +110,7 @@ def _judges(results: Results) -> list[str]:
 def _sums(sums: JudgeSums) -> str:
     parts = [f"{count(sums.usage[name])} {word}" for name, word in PARTS.items() if sums.usage.get(name)]
     parts += [f"unknown for {plural(sums.uncounted, 'call')}"] if sums.uncounted else []
-    tokens = plural(sums.tokens, "token") + (f" ({', '.join(parts)})" if parts else "")
+    tokens = plural(sums.total_tokens, "token") + (f" ({', '.join(parts)})" if parts else "")
     retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
     return ", ".join([plural(sums.calls, "call"), tokens, _known_cost(sums.cost_usd, sums.cost_unknown), *retries])
 
@@ -118,7 +118,7 @@ def _sums(sums: JudgeSums) -> str:
 def _votes(results: Results) -> list[str]:
     """Return a line on each judge that voted several times: how steady it is."""
     return [
-        f"votes of {name} in {plural(found.n_runs, 'run')}: {score(found.equal)} of pairs equal "
+        f"votes of {name} in {plural(found.runs, 'run')}: {score(found.equal)} of pairs equal "
         f"(95% interval {interval_text(found.interval)}), Krippendorff's alpha "
         + ("not defined: all votes are equal" if found.alpha is None else score(found.alpha))
         for name, found in results.vote_agreements.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_record import RunRecord, StoredUse
 from pytest_osmosis.results.judge_totals import PriceOf
+from pytest_osmosis.results.sums import sum_of_all
 
 CassetteMode = Literal["record", "new", "replay", "cache"]
 
@@ -47,14 +47,13 @@ class CassetteUse:
         usages = [None if stored.usage is None else dict(stored.usage) for stored, _ in taken]
         costs = [None if each is None else each.cost_usd(usage) for (_, each), usage in zip(taken, usages, strict=True)]
         tokens = [usage.get(name, 0) for usage in usages if usage for name in ("input_tokens", "output_tokens")]
-        known = [cost for cost in costs if cost is not None]
         n_replayed = sum(stored.requests for stored, _ in taken)
         return replace(
             self,
             requests=n_sent + n_replayed,
             replayed=n_replayed,
             replayed_tokens=sum(tokens),
-            replayed_cost_usd=round(math.fsum(known), 12) if len(known) == len(costs) else None,
+            replayed_cost_usd=sum_of_all(costs),
         )
 
 

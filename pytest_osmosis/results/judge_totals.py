@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord
+from pytest_osmosis.results.sums import sum_of_all, sum_of_known, summed
 
 PriceOf = Callable[[JudgeUse], Price | None]
 """Returns the price of a judge's model, None if it is unknown."""
@@ -20,9 +20,7 @@ def no_price(use: JudgeUse) -> None:
 
 def cost_of_judges(uses: Iterable[JudgeUse], price: PriceOf) -> float | None:
     """Return the cost in US dollars, None if a price or the tokens of an answer are unknown."""
-    costs = [_cost_usd(use, price) for use in uses]
-    known = [cost for cost in costs if cost is not None]
-    return round(math.fsum(known), 12) if len(known) == len(costs) else None
+    return sum_of_all(_cost_usd(use, price) for use in uses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +33,11 @@ class JudgeSums:
 
     calls: int
     retries: int
+    total_tokens: int
     uncounted: int
     usage: Mapping[str, int]
     cost_usd: float | None
     cost_unknown: int
-
-    @property
-    def tokens(self) -> int:
-        return self.usage.get("input_tokens", 0) + self.usage.get("output_tokens", 0)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "calls": self.calls,
-            "retries": self.retries,
-            "total_tokens": self.tokens,
-            "uncounted": self.uncounted,
-            "usage": dict(self.usage),
-            "cost_usd": self.cost_usd,
-            "cost_unknown": self.cost_unknown,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +50,9 @@ class JudgeTotals:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            **self.all.to_json(),
+            **asdict(self.all),
             "models": {
-                name: {**sums.to_json(), "price": None if (price := self.prices[name]) is None else price.to_json()}
+                name: {**asdict(sums), "price": None if (price := self.prices[name]) is None else price.to_json()}
                 for name, sums in self.by_name.items()
             },
         }
@@ -104,17 +88,14 @@ def judge_fields(use: JudgeUse) -> dict[str, Any]:
 
 def _sums(uses: Sequence[Sequence[JudgeUse]], price: PriceOf) -> JudgeSums:
     each = [use for of_run in uses for use in of_run]
-    usage: dict[str, int] = {}
-    for use in each:
-        for name, count in use.usage:
-            usage[name] = usage.get(name, 0) + count
-    known = [cost for use in each if (cost := _cost_usd(use, price)) is not None]
+    usage = summed(dict(use.usage) for use in each)
     return JudgeSums(
         calls=sum(use.calls for use in each),
         retries=sum(use.retries for use in each),
+        total_tokens=usage.get("input_tokens", 0) + usage.get("output_tokens", 0),
         uncounted=sum(use.uncounted for use in each),
         usage=usage,
-        cost_usd=round(math.fsum(known), 12) if known else None,
+        cost_usd=sum_of_known(_cost_usd(use, price) for use in each),
         cost_unknown=sum(cost_of_judges(of_run, price) is None for of_run in uses),
     )
 

@@ -6,9 +6,6 @@ all would count them. Wall time is that of the longest shard, because shards run
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -16,9 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem, ProblemsError, ResultsError
-from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import plan_order
-from pytest_osmosis.record.run_record import JudgeUse
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
 from pytest_osmosis.results.baseline_results import differing_settings, why_unfit
@@ -35,7 +30,8 @@ from pytest_osmosis.results.published_results import results_of
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.results.shard_checks import facts_of, problems_of
-from pytest_osmosis.results.shards import ShardFacts, max_errors_text, most_errors
+from pytest_osmosis.results.shards import BaselineFile, ShardFacts, max_errors_text, most_errors
+from pytest_osmosis.results.sums import sum_of_all, summed
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
@@ -192,10 +188,6 @@ class _MeasuredEval(NamedTuple):
         return MergedEval(made, self.sources, self.decides, self.missing, notes)
 
 
-def _time_of_all(place: EntryPlace) -> float:
-    return place.table.duration_ms or 0.0
-
-
 def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], missing: Sequence[int]) -> Results:
     parts = [results_of(each) for each in files]
     first = parts[0]
@@ -217,7 +209,11 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         row_digests={row: digest for part in parts for row, digest in part.row_digests.items()},
         human=_human(parts),
         baseline=_baseline(parts, first.description.n),
-        among=max((part.among for part in parts if part.among is not None), key=_time_of_all, default=None),
+        among=max(
+            (each for part in parts if (each := part.among)),
+            key=lambda each: each.table.duration_ms or 0.0,
+            default=None,
+        ),
         throttling=_throttling([part.throttling for part in parts], sum(len(part.all_records) for part in parts)),
         judge_price=_first_price([part.judge_price for part in parts]),
         provenance=_provenance(files, facts),
@@ -245,10 +241,6 @@ def _baseline(parts: Sequence[Results], n: int) -> ModelResults | None:
 
 def _throttling(parts: Sequence[Throttling], n_rollouts: int) -> Throttling:
     """Return the sums, and the fewest in flight of the shards that had to pause."""
-    held: dict[str, float] = {}
-    for part in parts:
-        for name, held_s in part.held_s.items():
-            held[name] = held.get(name, 0.0) + held_s
     limit = min(parts[0].limit, n_rollouts)
     least = min((part.least_in_flight for part in parts if part.pauses), default=limit)
     return Throttling(
@@ -256,7 +248,7 @@ def _throttling(parts: Sequence[Throttling], n_rollouts: int) -> Throttling:
         sum(part.paused_s for part in parts),
         least,
         limit,
-        held,
+        summed(part.held_s for part in parts),
     )
 
 
@@ -264,28 +256,20 @@ def _cassette(parts: Sequence[CassetteUse]) -> CassetteUse | None:
     """Return the part of cassettes in all shards; None without any."""
     if not parts:
         return None
-    unrecorded = Counter[str]()
-    for part in parts:
-        unrecorded.update(part.unrecorded)
-    costs = [part.replayed_cost_usd for part in parts if part.replayed_cost_usd is not None]
     return replace(
         parts[0],
         digest=parts[0].digest if len({part.digest for part in parts}) == 1 else None,
         requests=sum(part.requests for part in parts),
         replayed=sum(part.replayed for part in parts),
         replayed_tokens=sum(part.replayed_tokens for part in parts),
-        replayed_cost_usd=round(math.fsum(costs), 12) if len(costs) == len(parts) else None,
-        unrecorded=dict(unrecorded),
+        replayed_cost_usd=sum_of_all(part.replayed_cost_usd for part in parts),
+        unrecorded=summed(part.unrecorded for part in parts),
     )
 
 
 def _first_price(prices: Sequence[PriceOf]) -> PriceOf:
     """Return the price that the results of any shard contain."""
-
-    def price(use: JudgeUse) -> Price | None:
-        return next((found for of in prices if (found := of(use)) is not None), None)
-
-    return price
+    return lambda use: next((found for of in prices if (found := of(use)) is not None), None)
 
 
 def _provenance(files: Sequence[PublishedResults], facts: Sequence[ShardFacts]) -> Mapping[str, Any]:
@@ -392,16 +376,11 @@ def _stored_baseline(first: PublishedResults, facts: ShardFacts, path: Path | No
     except ResultsError as error:
         raise ProblemsError([Problem(f"the baseline of {first.eval}", f"{error}; {fix}")]) from None
     unfit = why_unfit(stored)
-    if path is None and unfit is None and _sha256(place) != facts.baseline.sha256:
+    if path is None and unfit is None and BaselineFile.of(place, "").sha256 != facts.baseline.sha256:
         unfit = "is not the file that the shards had"
     if unfit is not None:
         raise ProblemsError([Problem(f"the baseline of {first.eval}", f"{shown(place)}: {unfit}; {fix}")])
     return stored
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _version_notes(files: Sequence[PublishedResults]) -> Iterator[str]:

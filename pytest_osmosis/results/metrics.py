@@ -11,15 +11,15 @@ from pytest_osmosis.record.run_record import RunRecord
 
 
 class MetricSummary(NamedTuple):
-    """The mean and the ends of a metric over `n_runs` runs.
+    """The mean and the ends of a metric over a number of `runs`.
 
     It has no interval: those of the house need the range of all possible values, which is not known.
     """
 
-    n_runs: int
     mean: float
     min: float
     max: float
+    runs: int
 
 
 MetricSummaries = Mapping[str, Mapping[str, MetricSummary]]
@@ -42,4 +42,4 @@ def metric_summaries(records: Sequence[RunRecord], scorers: Sequence[str]) -> Me
 
 
 def _summary(values: Sequence[float]) -> MetricSummary:
-    return MetricSummary(len(values), stats.mean(values), min(values), max(values))
+    return MetricSummary(stats.mean(values), min(values), max(values), len(values))

@@ -106,20 +106,16 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     private.make_folders(folder)
     with ExitStack() as stack:
         paths = [stack.enter_context(replacing(folder / name)) for name in (RESULTS, METADATA)]
-        with open(paths[0], "w", encoding="utf-8", opener=private.opener) as file:
-            for line in _lines(run, found, rule, redaction):
-                totals.add(line)
-                file.write(json.dumps(line, allow_nan=False) + "\n")
-        _write_metadata(paths[1], run, found, rule, totals, redaction)
+        private.write(paths[0], _lines(run, found, rule, totals, redaction))
+        private.write(paths[1], _metadata_text(run, found, rule, totals, redaction))
     return totals.n_lines
 
 
-def _write_metadata(
-    path: Path, run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Totals, redaction: Redaction
-) -> None:
-    with open(path, "w", encoding="utf-8", opener=private.opener) as file:
-        metadata = redaction.value(_metadata(run, found, rule, totals), unchanged=frozenset({"osmosis"}))
-        file.write(json.dumps(metadata, allow_nan=False) + "\n")
+def _metadata_text(
+    run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Totals, redaction: Redaction
+) -> Iterator[str]:
+    metadata = redaction.value(_metadata(run, found, rule, totals), unchanged=frozenset({"osmosis"}))
+    yield json.dumps(metadata, allow_nan=False) + "\n"
 
 
 class GrowingPrimeFiles:
@@ -179,19 +175,13 @@ class GrowingPrimeFiles:
                     end, number = event_end, number + 1
                 found = replaying.found
                 rows = {record.row for record in found.ledger.records} - incomplete - (written or set())
-                lines = []
-                for line in _lines(run, found, rule, self._redaction, rows):
-                    totals.add(line)
-                    lines.append(json.dumps(line, allow_nan=False) + "\n")
+                lines = list(_lines(run, found, rule, totals, self._redaction, rows))
                 if written is None:
                     private.make_folders(folder)
-                    with replacing(folder / RESULTS) as path:
-                        private.write(path, lines)
+                    private.write(folder / RESULTS, lines)
                 else:
-                    with open(folder / RESULTS, "ab", buffering=0, opener=private.opener) as file:
-                        file.write("".join(lines).encode())
-                with replacing(folder / METADATA) as path:
-                    _write_metadata(path, run, found, rule, totals, self._redaction)
+                    private.append(folder / RESULTS, "".join(lines).encode())
+                private.write(folder / METADATA, _metadata_text(run, found, rule, totals, self._redaction))
                 written = rows | (written or set())
 
 
@@ -199,9 +189,17 @@ class GrowingPrimeFiles:
 
 
 def _lines(
-    run: StoredEvalRun, found: Replayed, rule: PassRule, redaction: Redaction, only: Set[int] | None = None
-) -> Iterator[Line]:
-    """Yield the line of each run of the eval's model that ended, by example and run; of `only` these rows if given."""
+    run: StoredEvalRun,
+    found: Replayed,
+    rule: PassRule,
+    totals: _Totals,
+    redaction: Redaction,
+    only: Set[int] | None = None,
+) -> Iterator[str]:
+    """Yield the line of each run of the eval's model that ended, by example and run, and add it to the totals.
+
+    With `only` these are the runs of those rows.
+    """
     ended = (
         record
         for record in found.ledger.records.values()
@@ -222,7 +220,9 @@ def _lines(
         for record in sorted(ended, key=lambda record: plan_order(record.run)):
             row = rows.facts(record.run.row)
             line = _line(record, rule, event("rollout", record), event("score", record), {**own, **row})
-            yield redaction.value(line, unchanged=_OWN)
+            line = redaction.value(line, unchanged=_OWN)
+            totals.add(line)
+            yield json.dumps(line, allow_nan=False) + "\n"
 
 
 class _EnvironmentRows:

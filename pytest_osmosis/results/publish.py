@@ -57,20 +57,19 @@ def facts_at_end(results: Results) -> dict[str, Any]:
     before = None if rescored is None else rescored.comparison
     return {
         "provenance": dict(results.provenance),
-        "cassette": None if results.cassette is None else results.cassette.to_json(),
+        "cassette": results.cassette and results.cassette.to_json(),
         "duration_ms": results.duration_ms,
         "throttling": _throttling(results.throttling),
         "judge_prices": {
-            name: None if price is None else price.to_json()
-            for name, price in (judges.prices if judges is not None else {}).items()
+            name: price and price.to_json() for name, price in (judges.prices if judges is not None else {}).items()
         },
         "evals_compared": 1 if compared is None else compared.n_evals,
         "p_adjusted": None if compared is None else compared.p,
         "shard_code": {} if results.shard is None else dict(results.shard.code),
         "verdicts": [_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
-        "rescored": None if rescored is None else _rescored(rescored),
+        "rescored": rescored and _rescored(rescored),
         "changed_rows": [] if before is None else [_changed_row("rescored", row) for row in before.changed_rows],
-        "comparison": None if results.among is None else results.among.to_json(),
+        "comparison": results.among and results.among.to_json(),
     }
 
 
@@ -165,7 +164,7 @@ def _members(results: Results) -> dict[str, Any]:
         "partial": results.partial,
         "config": {
             **published_config(results.description, results.pass_rule),
-            "price": None if results.price is None else results.price.to_json(),
+            "price": results.price and results.price.to_json(),
             **({"baseline_model": baseline.model} if baseline is not None else {}),
         },
         "summary": _summary(results),
@@ -174,11 +173,11 @@ def _members(results: Results) -> dict[str, Any]:
             **results.provenance,
             **({"cassette": results.cassette.to_json()} if results.cassette is not None else {}),
         },
-        "last_run": None if results.previous is None else _previous(results.previous),
-        "baseline": None if results.comparison is None else _baseline(results.comparison),
-        "rescored": None if results.rescored is None else _rescored(results.rescored),
+        "last_run": results.previous and _previous(results.previous),
+        "baseline": results.comparison and _baseline(results.comparison),
+        "rescored": results.rescored and _rescored(results.rescored),
         **({"comparison": results.among.to_json()} if results.among is not None else {}),
-        "calibration": None if results.calibration is None else _calibration(results.calibration),
+        "calibration": results.calibration and _calibration(results.calibration),
         "gates": [_gate(verdict) for verdict in results.verdicts],
         "rows": _rows(results),
         "pending": [_pending(results, record) for record in results.all_records if record.status == "pending"],
@@ -242,25 +241,11 @@ def _summary(results: Results) -> dict[str, Any]:
 
 
 def _votes(agreements: Mapping[str, stats.VoteAgreement]) -> dict[str, Any]:
-    return {
-        name: {
-            "runs": found.n_runs,
-            "equal": found.equal,
-            "interval": _interval(found.interval),
-            "alpha": found.alpha,
-        }
-        for name, found in agreements.items()
-    }
+    return {name: {**found._asdict(), "interval": _interval(found.interval)} for name, found in agreements.items()}
 
 
 def _metrics(metrics: MetricSummaries) -> dict[str, Any]:
-    return {
-        source: {
-            name: {"mean": found.mean, "min": found.min, "max": found.max, "runs": found.n_runs}
-            for name, found in named.items()
-        }
-        for source, named in metrics.items()
-    }
+    return {source: {name: found._asdict() for name, found in named.items()} for source, named in metrics.items()}
 
 
 def _throttling(throttling: Throttling) -> dict[str, Any]:
@@ -291,7 +276,7 @@ def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict
         "pass_rate_interval": _interval(model.overall.pass_rate_interval),
         "measured": sum(map(results.pass_rule.measured, ended)),
         "cost_usd": results.cost_of(ended),
-        "price": None if model.price is None else model.price.to_json(),
+        "price": model.price and model.price.to_json(),
         "metrics": _metrics(model.metrics(results.pass_rule)),
     }
 
@@ -331,9 +316,9 @@ def _changes(compared: RowComparison) -> dict[str, Any]:
         "rows": compared.n_rows,
         "better": 0 if paired is None else paired.better,
         "worse": 0 if paired is None else paired.worse,
-        "difference": None if paired is None else paired.difference,
-        "p_value": None if paired is None else paired.p,
-        "test": None if paired is None else paired.test,
+        "difference": paired and paired.difference,
+        "p_value": paired and paired.p,
+        "test": paired and paired.test,
     }
 
 
@@ -444,18 +429,19 @@ def _ended(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def _gate(verdict: Verdict) -> dict[str, Any]:
+    rule, (power, power_rows) = verdict.rule, verdict.power or (None, None)
     return {
         "gate": verdict.title,
         "state": verdict.state,
         "value": verdict.value,
         "finding": verdict.text,
-        "metric": verdict.rule.name if verdict.rule else None,
-        "function": verdict.rule.function if verdict.rule else None,
-        "minimum": verdict.rule.minimum if verdict.rule else None,
-        "rule": verdict.rule.rule if verdict.rule else None,
+        "metric": rule and rule.name,
+        "function": rule and rule.function,
+        "minimum": rule and rule.minimum,
+        "rule": rule and rule.rule,
         "compared": verdict.compared,
-        "power": verdict.power.chance if verdict.power else None,
-        "power_rows": verdict.power.n_rows if verdict.power else None,
+        "power": power,
+        "power_rows": power_rows,
     }
 
 
@@ -471,15 +457,7 @@ def _calibration(calibration: Calibration) -> dict[str, Any]:
 
 def _agreement(function: FunctionCalibration) -> dict[str, Any]:
     found = function.agreement
-    figures = {
-        "equal": found.exact,
-        **({"within": found.within} if found.within is not None else {}),
-        "kappa": found.kappa,
-        "weighted_kappa": found.weighted_kappa,
-        "pearson": found.pearson,
-        "spearman": found.spearman,
-        "mean_difference": found.bias,
-    }
+    figures = {name: getattr(found, name) for name in found.__slots__}
     return {
         "rows": found.n_rows,
         "runs": found.n_runs,
@@ -487,18 +465,14 @@ def _agreement(function: FunctionCalibration) -> dict[str, Any]:
         **{
             name: {"value": figure.value, "interval": _interval(figure.interval), "undefined": figure.undefined or None}
             for name, figure in figures.items()
+            if isinstance(figure, stats.Figure)
         },
     }
 
 
 def _statistics(summary: stats.Summary) -> dict[str, Any]:
     return {
-        "mean": summary.mean,
-        "std": summary.std,
-        "min": summary.min,
-        "max": summary.max,
-        "median": summary.median,
-        "pass_rate": summary.pass_rate,
+        **{name: getattr(summary, name) for name in ("mean", "std", "min", "max", "median", "pass_rate")},
         "standard_error": summary.se,
         "mean_interval": _interval(summary.mean_interval),
         "pass_rate_interval": _interval(summary.pass_rate_interval),

@@ -7,7 +7,6 @@ pending runs are in no denominator.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from pytest_osmosis.results.judge_totals import JudgeTotals, PriceOf, judge_tota
 from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
 from pytest_osmosis.results.replica_totals import replica_totals
 from pytest_osmosis.results.shards import ShardFacts
+from pytest_osmosis.results.sums import sum_of_known, summed
 from pytest_osmosis.results.votes import vote_agreements
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import NORMAL_RANGE, Runs, Verdict
@@ -272,11 +272,7 @@ class Results:
     @functools.cached_property
     def usage(self) -> dict[str, int]:
         """The sums of the known token counts of all models, by name."""
-        total: dict[str, int] = {}
-        for record in self.all_records:
-            for name, count in (record.usage or {}).items():
-                total[name] = total.get(name, 0) + count
-        return total
+        return summed(record.usage or {} for record in self.all_records)
 
     @property
     def comparisons(self) -> list[RowComparison]:
@@ -313,8 +309,7 @@ class Results:
 
     def cost_of(self, records: Sequence[RunRecord]) -> float | None:
         """Return the sum of the known costs, None if no cost is known."""
-        costs = [self.costs_usd[record.run] for record in records if record.run in self.costs_usd]
-        return round(math.fsum(costs), 12) if costs else None
+        return sum_of_known(self.costs_usd.get(record.run) for record in records)
 
     @functools.cached_property
     def cost_usd(self) -> float | None:

@@ -25,4 +25,4 @@ def vote_agreements(rows: Mapping[int, Sequence[RunRecord]], judges: Sequence[st
         name: stats.vote_agreement([votes_of(record, name) for record in records] for records in rows.values())
         for name in judges
     }
-    return {name: agreement for name, agreement in found.items() if agreement.n_runs}
+    return {name: agreement for name, agreement in found.items() if agreement.runs}

@@ -52,7 +52,7 @@ class Agreement:
 
     n_rows: int
     n_runs: int
-    exact: Figure
+    equal: Figure
     """The share of scores that equal their rating."""
     within: Figure | None
     """The share of scores that lie within the tolerance of their rating, None without a tolerance."""
@@ -64,7 +64,7 @@ class Agreement:
     """Pearson's correlation."""
     spearman: Figure
     """Spearman's rank correlation."""
-    bias: Figure
+    mean_difference: Figure
     """The mean of score minus rating."""
 
 
@@ -81,7 +81,7 @@ def agreement(rows: Iterable[RatedRow], tolerance: float | None = None) -> Agree
 
     >>> rows = [RatedRow(1, [1]), RatedRow(0, [0]), RatedRow(1, [0]), RatedRow(0, [0])]
     >>> found = agreement(rows)
-    >>> found.exact.value, found.kappa.value, found.bias.value
+    >>> found.equal.value, found.kappa.value, found.mean_difference.value
     (0.75, 0.5, -0.25)
     """
     rated = [RatedRow(_rounded(row.rating), [*map(_rounded, row.scores)]) for row in rows if row.scores]
@@ -91,21 +91,21 @@ def agreement(rows: Iterable[RatedRow], tolerance: float | None = None) -> Agree
     return Agreement(
         n_rows=len(rated),
         n_runs=sum(len(row.scores) for row in rated),
-        exact=_share(rated, 0.0),
+        equal=_share(rated, 0.0),
         within=None if tolerance is None else _share(rated, tolerance / unit),
-        bias=_times(_bias(rated), unit),
+        mean_difference=_times(_mean_difference(rated), unit),
         **_chance_corrected(rated),
     )
 
 
 class VoteAgreement(NamedTuple):
-    """The agreement of the votes of one judge, over `n_runs` runs with at least two votes.
+    """The agreement of the votes of one judge, over `runs` with at least two votes.
 
     `equal` is the mean share of pairs of a run's votes that are equal, `alpha` Krippendorff's alpha. Both are None
     without such runs, and `alpha` also if all votes of all runs are equal.
     """
 
-    n_runs: int
+    runs: int
     equal: float | None = None
     interval: Interval | None = None
     """The 95% interval of `equal`, with rows as units."""
@@ -223,7 +223,7 @@ def _share(rows: Sequence[RatedRow], tolerance: float) -> Figure:
     return Figure(mean([value for row in near for value in row]), gaffke(near))
 
 
-def _bias(rows: Sequence[RatedRow]) -> Figure:
+def _mean_difference(rows: Sequence[RatedRow]) -> Figure:
     if not rows:
         return Figure(None, undefined=NO_ROWS)
     errors = [[score - row.rating for score in row.scores] for row in rows]

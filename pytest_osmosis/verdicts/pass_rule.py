@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RewardError, RunRecord
@@ -127,13 +127,7 @@ class Outcome:
     duration_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "reason": self.reason,
-            "text": self.text,
-            "sections": [list(section) for section in self.sections],
-            "duration_s": self.duration_s,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Outcome:

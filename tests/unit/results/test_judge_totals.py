@@ -32,7 +32,7 @@ def test_costs_are_those_of_known_prices_and_runs_with_another_cost_are_counted(
     assert totals is not None
     cost_usd = 2 * (100 + 2 * 10) / 1e6
     both = totals.all
-    assert (both.calls, both.retries, both.uncounted, both.tokens) == (8, 1, 1, 440)
+    assert (both.calls, both.retries, both.uncounted, both.total_tokens) == (8, 1, 1, 440)
     assert both.cost_usd == totals.by_name["priced"].cost_usd == pytest.approx(cost_usd)
     assert both.cost_unknown == 2
     by_name = {name: (sums.calls, sums.cost_usd is None, sums.cost_unknown) for name, sums in totals.by_name.items()}

@@ -27,8 +27,8 @@ RECORDS = [
 
 def test_each_metric_is_summarized_over_the_runs_that_reported_it() -> None:
     assert metric_summaries(RECORDS, [A]) == {
-        "rollout": {"turns": MetricSummary(3, 3.0, 2.0, 5.0)},
-        A: {"f1": MetricSummary(2, 0.25, 0.0, 0.5), "turns": MetricSummary(1, -1.0, -1.0, -1.0)},
+        "rollout": {"turns": MetricSummary(3.0, 2.0, 5.0, 3)},
+        A: {"f1": MetricSummary(0.25, 0.0, 0.5, 2), "turns": MetricSummary(-1.0, -1.0, -1.0, 1)},
     }
 
 

@@ -25,7 +25,7 @@ def test_votes_of_all_runs_are_compared_within_their_runs() -> None:
 
     found = vote_agreements(rows, ["rubric"])["rubric"]
 
-    assert found.n_runs == 3
+    assert found.runs == 3
     assert found.equal == pytest.approx((1 + 1 / 3 + 1) / 3)
     assert found.alpha == pytest.approx(1 - 2 / (2 * 8 / 7 * 2))  # four of the eight votes are 1
 

@@ -114,17 +114,17 @@ def test_without_rows_no_figure_is_defined() -> None:
     found = agreement([RatedRow(1.0, [])], tolerance=0.5)
 
     assert (found.n_rows, found.n_runs) == (0, 0)
-    assert found.exact == found.within == found.bias == (None, None, NO_ROWS)
+    assert found.equal == found.within == found.mean_difference == (None, None, NO_ROWS)
 
 
 def test_constant_ratings_still_have_shares_and_a_bias() -> None:
     found = agreement(rated([(1.0, 1.0)] * 19 + [(1.0, 0.5)]), tolerance=0.5)
 
-    assert (found.exact.value, found.bias.value) == (0.95, -0.025)
+    assert (found.equal.value, found.mean_difference.value) == (0.95, -0.025)
     assert found.within is not None
     assert found.within.value == 1.0
-    assert found.exact.interval is not None
-    assert found.exact.interval.method == "Gaffke, mid-p"
+    assert found.equal.interval is not None
+    assert found.equal.interval.method == "Gaffke, mid-p"
 
 
 def test_a_tolerance_includes_its_bound() -> None:
@@ -137,7 +137,7 @@ def test_a_tolerance_includes_its_bound() -> None:
 def test_rounding_errors_do_not_make_scores_differ() -> None:
     found = agreement(rated([(0.3, 0.1 + 0.2), (1.0, 1.0), (0.0, -0.0), (0.5, 0.5)]))
 
-    assert (found.exact.value, found.kappa.value) == (1.0, 1.0)
+    assert (found.equal.value, found.kappa.value) == (1.0, 1.0)
 
 
 @given(single_runs)
@@ -268,7 +268,7 @@ def test_alpha_of_two_votes_by_counting_pairs() -> None:
 def test_runs_with_fewer_than_two_votes_are_left_out() -> None:
     found = vote_agreement([[[1.0], [1.0, 0.0]], [[]], [[0.5, 0.5, 0.5]]])
 
-    assert (found.n_runs, found.equal) == (2, 0.5)
+    assert (found.runs, found.equal) == (2, 0.5)
     assert vote_agreement([[[1.0]], []]) == (0, None, None, None)
 
 
@@ -298,11 +298,13 @@ def test_huge_and_tiny_scores_agree_as_others_do(unit: float) -> None:
 
     for name in ("exact", "within", "kappa", "weighted_kappa", "pearson", "spearman"):
         assert getattr(found, name).value == pytest.approx(getattr(expected, name).value, rel=1e-8), name
-    assert expected.bias.value is not None
-    assert expected.bias.interval is not None
-    assert found.bias.interval is not None
-    assert found.bias.value == pytest.approx(expected.bias.value * unit)
-    assert found.bias.interval[:2] == pytest.approx([end * unit for end in expected.bias.interval[:2]])
+    assert expected.mean_difference.value is not None
+    assert expected.mean_difference.interval is not None
+    assert found.mean_difference.interval is not None
+    assert found.mean_difference.value == pytest.approx(expected.mean_difference.value * unit)
+    assert found.mean_difference.interval[:2] == pytest.approx(
+        [end * unit for end in expected.mean_difference.interval[:2]]
+    )
     assert krippendorff_alpha([[unit, unit], [0.0, unit]]) == krippendorff_alpha([[1.0, 1.0], [0.0, 1.0]])
 
 
@@ -313,4 +315,4 @@ def test_one_huge_score_leaves_correlations_and_no_bias_that_no_float_holds() ->
 
     assert found.pearson.value == pytest.approx(0.866025, abs=1e-6)
     assert opposite.pearson.value is not None
-    assert (opposite.bias.value, opposite.bias.undefined) == (None, TOO_LARGE)
+    assert (opposite.mean_difference.value, opposite.mean_difference.undefined) == (None, TOO_LARGE)
