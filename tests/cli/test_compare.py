@@ -242,6 +242,16 @@ def test_several_runs_are_compared_with_the_first_and_p_is_corrected(there: Cli,
     )
 
 
+def test_earlier_results_in_a_run_directory_are_a_row_of_their_own_in_a_table(typed: Cli, stored: Stored) -> None:
+    folder = stored("x-20260102T000000Z-aaaaaa")
+    earlier = folder / "results.1.json"
+    earlier.write_text(json.dumps(RESULTS))
+
+    table = json.loads(typed("runs", "compare", folder.name, str(earlier), "--table", "--json"))
+
+    assert [entry["name"].endswith(f"{earlier.name})") for entry in table["entries"]] == [False, True]
+
+
 def test_runs_with_other_rows_are_compared_in_a_table_too(typed: Cli, stored: Stored) -> None:
     stored("x-20260102T000000Z-aaaaaa", age_s=1)
     moved = [{**row, "row_digest": "f" * 16} for row in RESULTS["rows"]]
