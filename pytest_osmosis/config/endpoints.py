@@ -16,7 +16,7 @@ from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.eval_kinds import headers, url, variable_name
 from pytest_osmosis.config.eval_tables import API_CLIENT_TYPES
 from pytest_osmosis.config.fields import Field, Table
-from pytest_osmosis.config.kinds import ValueKind, choice, key_text, quoted_list, refuse, text, toml, type_text
+from pytest_osmosis.config.kinds import TEXT, ValueKind, choice, key_text, quoted_list, refuse, toml, type_text
 from pytest_osmosis.config.readings import read_value, shown_value
 from pytest_osmosis.config.tables import EMPTY, ApiClientType
 from pytest_osmosis.config.workspace import is_folder
@@ -55,8 +55,8 @@ ENDPOINT = Table(
     "endpoint",
     "One server of a model. Several entries with one endpoint_id are replicas.",
     (
-        Field("endpoint_id", text(), "The id by which configs name the model.", required=True),
-        Field("model", text(), "Name of the model, as it is sent. Replicas have the same.", required=True),
+        Field("endpoint_id", TEXT, "The id by which configs name the model.", required=True),
+        Field("model", TEXT, "Name of the model, as it is sent. Replicas have the same.", required=True),
         Field("url", _address(), "URL of the server's API. Also: api_base_url.", required=True),
         Field(
             "key",

@@ -29,7 +29,7 @@ from pytest_osmosis.config.entry_names import VALID, entry_name, is_valid, with_
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.fields import Field
 from pytest_osmosis.config.key_lines import Place
-from pytest_osmosis.config.kinds import toml, type_text
+from pytest_osmosis.config.kinds import ANYTHING, toml, type_text
 from pytest_osmosis.config.prime_keys import HEADER_LINES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.text.lists import listed
@@ -279,7 +279,9 @@ class _Expansion:
                 continue
             try:
                 settings = tuple(swept_settings(keys[0], keys[1:], value, place))
-                yield _SweptValue(value, settings, index + 1 if any(map(_is_private, settings)) else value)
+                yield _SweptValue(
+                    value, settings, index + 1 if any(_field(each).private for each in settings) else value
+                )
             except UnknownKey as fault:
                 self._fail(at, fault.text)
                 return
@@ -335,19 +337,10 @@ class _Expansion:
         self.problems.append((line, Problem(f"{self.document.label}:{line}", f"{title or title_of(at)}: {text}")))
 
 
-def _field(setting: EntrySetting) -> Field | None:
-    return EVAL_TABLES[setting.path[0]].field(setting.path[1])
-
-
-def _is_private(setting: EntrySetting) -> bool:
-    field = _field(setting)
-    return field is not None and field.private
-
-
-def _replaced(setting: EntrySetting) -> Sequence[str]:
-    """Return the keys of lower layers that a setting replaces."""
-    field = _field(setting)
-    return () if field is None else field.replaces
+def _field(setting: EntrySetting) -> Field:
+    """Return the declaration of a key; a table without fixed keys has none of its own."""
+    table, key, *_ = setting.path
+    return EVAL_TABLES[table].field(key) or Field(key, ANYTHING, "")
 
 
 def _labels(axes: Sequence[_Axis]) -> list[str | None]:
@@ -366,7 +359,7 @@ def _merged(layers: Sequence[Sequence[EntrySetting]]) -> list[EntrySetting]:
     """Return the settings that count, in the order in which they are made. Higher layers come last."""
     merged: list[EntrySetting] = []
     for layer in layers:
-        sources, replaced = {each.source for each in layer}, set().union(*map(_replaced, layer))
+        sources, replaced = {each.source for each in layer}, set().union(*(_field(each).replaces for each in layer))
         replaced -= {".".join(each.path) for each in layer}
         merged = [each for each in merged if each.source not in sources and ".".join(each.path[:2]) not in replaced]
         merged += layer

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pytest_osmosis.config.kinds import (
+    TEXT,
     Fault,
     Unfit,
     ValueKind,
@@ -23,7 +24,6 @@ from pytest_osmosis.config.kinds import (
     refuse,
     string,
     table_of,
-    text,
     toml,
     typed_array,
     typed_toml,
@@ -90,7 +90,7 @@ def headers() -> ValueKind:
 
 def headers_from_state() -> ValueKind:
     """HTTP headers whose values come from the state of a rollout."""
-    return table_of("a table of header names to keys of the state", _header_name(), text())
+    return table_of("a table of header names to keys of the state", _header_name(), TEXT)
 
 
 def any_flag() -> ValueKind:
@@ -143,16 +143,10 @@ def stop() -> ValueKind:
     return ValueKind(expects, read, typed_array, {"anyOf": [text, {"type": "array", "items": text}]})
 
 
-def extra_body() -> ValueKind:
-    return json_table(*RESERVED_BODY_KEYS)
-
-
-def above_0() -> ValueKind:
-    return number(" above 0", exclusiveMinimum=0)
-
-
-def top_p() -> ValueKind:
-    return number(" above 0 and at most 1", exclusiveMinimum=0, maximum=1)
+EXTRA_BODY = json_table(*RESERVED_BODY_KEYS)
+ABOVE_0 = number(" above 0", exclusiveMinimum=0)
+AT_LEAST_0 = number(" of at least 0", minimum=0)
+TOP_P = number(" above 0 and at most 1", exclusiveMinimum=0, maximum=1)
 
 
 def score_range() -> ValueKind:
@@ -173,21 +167,13 @@ def score_range() -> ValueKind:
 
 MOST_SECONDS = 31_536_000.0
 """A year. Clocks and locks of the operating system refuse much longer times."""
-
-
-def seconds() -> ValueKind:
-    bounds = f" above 0 and at most {MOST_SECONDS:,.0f} (a year)"
-    return number(bounds, exclusiveMinimum=0, maximum=MOST_SECONDS)
-
-
-def at_least_0() -> ValueKind:
-    return number(" of at least 0", minimum=0)
+SECONDS = number(f" above 0 and at most {MOST_SECONDS:,.0f} (a year)", exclusiveMinimum=0, maximum=MOST_SECONDS)
 
 
 def rollout_bounds() -> ValueKind:
     """The bounds of each rollout by name, kept as a dict."""
     expects = "a table with any of tokens, tool_calls (integers of at least 1) and cost_usd (a finite number above 0)"
-    return record_of(expects, {"tokens": integer(1), "cost_usd": above_0(), "tool_calls": integer(1)}, ())
+    return record_of(expects, {"tokens": integer(1), "cost_usd": ABOVE_0, "tool_calls": integer(1)}, ())
 
 
 MOST_PRICE = 1_000_000.0

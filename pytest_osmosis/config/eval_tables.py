@@ -19,29 +19,30 @@ from pytest_osmosis.config.conditions import (
     loss,
 )
 from pytest_osmosis.config.eval_kinds import (
+    ABOVE_0,
+    AT_LEAST_0,
+    EXTRA_BODY,
     RESERVED_BODY_KEYS,
-    above_0,
+    SECONDS,
+    TOP_P,
     any_flag,
-    at_least_0,
     code_reference,
     env_name,
-    extra_body,
     folder_name,
     headers,
     headers_from_state,
     json_table,
     rollout_bounds,
     score_range,
-    seconds,
     stop,
     token_prices,
-    top_p,
     url,
     variable_name,
 )
 from pytest_osmosis.config.fields import Entries, Family, Field, Table, Tables
 from pytest_osmosis.config.kinds import (
-    anything,
+    ANYTHING,
+    TEXT,
     array_of,
     choice,
     integer,
@@ -51,7 +52,6 @@ from pytest_osmosis.config.kinds import (
     record_of,
     string,
     table_of,
-    text,
 )
 from pytest_osmosis.config.ray_keys import RAY_FIELDS
 from pytest_osmosis.config.selection import rows
@@ -68,17 +68,17 @@ EXPERIMENT = Table(
             "Folder of the code, under rollouts/.",
             replaces=("environment.env_id", "agent.mcp"),
         ),
-        Field("entrypoint", text(), "Python file in that folder that defines the workflow and the Grader."),
+        Field("entrypoint", TEXT, "Python file in that folder that defines the workflow and the Grader."),
         Field(
             "model_path",
-            text(),
+            TEXT,
             f'The model, like "{EXAMPLE_MODEL}". Required unless [agent] agent is "recorded": then it only names the '
             "model that made the conversations.",
             replaces=("model.endpoint_id",),
         ),
         Field(
             "dataset",
-            text(),
+            TEXT,
             "Name or path of the dataset. Required unless [data] path is set.",
             replaces=("environment.env_id", "data.path"),
         ),
@@ -113,10 +113,10 @@ _SERVER = (
 )
 _PATIENCE = (
     Field("max_retries", integer(0, MOST_RETRIES), "How often one request is retried.", default=4),
-    Field("timeout_s", seconds(), "Time limit for one request, in seconds.", default=120.0),
+    Field("timeout_s", SECONDS, "Time limit for one request, in seconds.", default=120.0),
 )
 _EXTRA_BODY = Field(
-    "extra_body", extra_body(), f"Other keys of the request body, except {', '.join(RESERVED_BODY_KEYS)}."
+    "extra_body", EXTRA_BODY, f"Other keys of the request body, except {', '.join(RESERVED_BODY_KEYS)}."
 )
 
 EVALUATION = Table(
@@ -135,13 +135,13 @@ EVALUATION = Table(
         Field("pass_threshold", number(), "Lowest score that passes.", default=1.0),
         Field(
             "agent_workflow_timeout_s",
-            seconds(),
+            SECONDS,
             "Time limit for the rollout of one run, in seconds, without the time spent in a queue.",
             default=450.0,
         ),
         Field(
             "grader_timeout_s",
-            seconds(),
+            SECONDS,
             "Time limit for scoring one run, in seconds, without the time spent in a queue.",
             default=150.0,
         ),
@@ -151,7 +151,7 @@ EVALUATION = Table(
 ADVANCED = Table(
     "advanced",
     "Settings of the Osmosis platform. This plugin ignores them.",
-    entries=Entries(anything(), anything(), "Any key and value."),
+    entries=Entries(ANYTHING, ANYTHING, "Any key and value."),
 )
 
 ENV = Table(
@@ -193,14 +193,14 @@ MODEL = Table(
         ),
         Field(
             "endpoint_id",
-            text(),
+            TEXT,
             "Endpoint of the registry that serves the model. Cannot be used with [experiment] model_path, which may "
             "hold the id too. base_url, api_key_env, client and api_client_type count more than the registry's.",
             replaces=("experiment.model_path",),
         ),
         Field(
             "endpoints_path",
-            text(),
+            TEXT,
             "Registry of endpoints, inside the workspace. Default: configs/endpoints.toml, if there is one.",
         ),
         Field(
@@ -240,8 +240,8 @@ SAMPLING = Table(
     "sampling",
     "Parameters sent with every request, in addition to messages and tools.",
     (
-        Field("temperature", at_least_0(), "Sampling temperature."),
-        Field("top_p", top_p(), "Nucleus sampling."),
+        Field("temperature", AT_LEAST_0, "Sampling temperature."),
+        Field("top_p", TOP_P, "Nucleus sampling."),
         Field("max_tokens", integer(1), "Most tokens in one answer."),
         Field("seed", integer(), "Base seed. The seed of each run is derived from it."),
         Field("stop", stop(), "Text at which an answer stops."),
@@ -261,29 +261,29 @@ SCORING = Table(
         Field("grader", code_reference("Class"), "Grader that scores, instead of the entrypoint's."),
         Field(
             "rubric",
-            text(),
+            TEXT,
             "Rubric by which the model of [judge] scores, under the name `rubric`: a text, or the path of a .md or "
             ".txt file inside the workspace.",
         ),
         Field(
             "thresholds",
-            table_of("a table of function names to numbers", text(), number()),
+            table_of("a table of function names to numbers", TEXT, number()),
             "Thresholds of single functions. All others use [evaluation] pass_threshold.",
         ),
         Field(
             "score_ranges",
-            table_of("a table of function names to ranges, like [-1, 1]", text(), score_range()),
+            table_of("a table of function names to ranges, like [-1, 1]", TEXT, score_range()),
             "Lowest and highest score of single functions. A score outside is a reward error. Needed by a gate on the "
             "mean of scores that leave 0 to 1: without a range, nothing bounds the scores of unmeasured runs.",
         ),
         Field(
             "calibrate",
-            text(),
+            TEXT,
             "Column of the dataset with scores by humans. Summary and results say how far each score agrees with them. "
             "Neither agents nor reward functions get the column, and it never decides whether a run passes.",
         ),
-        Field("calibrate_within", above_0(), "Also count the scores that differ by at most this from the human score."),
-        Field("decide", text(), '"all", "any", or the name of the one function that decides.', default="all"),
+        Field("calibrate_within", ABOVE_0, "Also count the scores that differ by at most this from the human score."),
+        Field("decide", TEXT, '"all", "any", or the name of the one function that decides.', default="all"),
     ),
 )
 
@@ -291,7 +291,7 @@ JUDGE = Table(
     "judge",
     "The LLM judge that scores by [scoring] rubric. Limits and retries hold for `evaluate_rubric` in functions too.",
     (
-        Field("model_path", text(), f'The model that judges, like "{EXAMPLE_MODEL}". Required by [scoring] rubric.'),
+        Field("model_path", TEXT, f'The model that judges, like "{EXAMPLE_MODEL}". Required by [scoring] rubric.'),
         *_SERVER,
         Field("client", choice(*CLIENTS), "Client that sends the requests.", default="auto"),
         Field("votes", integer(1, MOST_VOTES), "Opinions on each run. The score is their mean.", default=1),
@@ -307,9 +307,9 @@ JUDGE = Table(
             "The part of a rollout that is judged: its last answer, or all of its messages.",
             default="answer",
         ),
-        Field("metadata", array_of(text(), "distinct column names"), "Columns of the row that the judge sees too."),
-        Field("system_prompt", text(), "Text before the judge's own instructions."),
-        Field("temperature", at_least_0(), "Sampling temperature. Default: the model's own."),
+        Field("metadata", array_of(TEXT, "distinct column names"), "Columns of the row that the judge sees too."),
+        Field("system_prompt", TEXT, "Text before the judge's own instructions."),
+        Field("temperature", AT_LEAST_0, "Sampling temperature. Default: the model's own."),
         Field("max_tokens", integer(1), "Most tokens in one answer of the judge."),
         _EXTRA_BODY,
         *_PATIENCE,
@@ -331,14 +331,14 @@ AGENT = Table(
         ),
         Field(
             "mcp",
-            text(),
+            TEXT,
             "Folder inside the workspace whose main.py holds a FastMCP server. The model is offered its tools until it "
             "answers. Cannot be used with agent, or with [experiment] rollout.",
             replaces=("environment.env_id", "agent.agent", "experiment.rollout", "experiment.entrypoint"),
         ),
         Field(
             "prompt",
-            text(),
+            TEXT,
             "System prompt of every row, instead of the row's own: a text, or the path of a .md or .txt file inside "
             "the workspace.",
         ),
@@ -365,7 +365,7 @@ ENVIRONMENT = Table(
     (
         Field(
             "env_id",
-            text(),
+            TEXT,
             'Id of the environment: "gsm8k", "owner/name" or "owner/name@version".',
             replaces=(
                 *("experiment.rollout", "experiment.entrypoint", "experiment.dataset"),
@@ -376,7 +376,7 @@ ENVIRONMENT = Table(
         Field("extra_env_kwargs", json_table(), "Attributes set on the environment, like {max_turns = 20}."),
         Field(
             "env_dir_path",
-            text(),
+            TEXT,
             "Folder of environments that are not installed, inside the workspace.",
             default="environments",
         ),
@@ -392,7 +392,7 @@ ENVIRONMENT = Table(
             "How often a rollout is repeated after an error of infrastructure, or an answer that cannot be read.",
             default=0,
         ),
-        Field("state_columns", array_of(text(), "distinct names"), "Keys of the state to keep with each run."),
+        Field("state_columns", array_of(TEXT, "distinct names"), "Keys of the state to keep with each run."),
     ),
 )
 
@@ -402,7 +402,7 @@ DATA = Table(
     (
         Field(
             "path",
-            text(),
+            TEXT,
             "Dataset file, inside the workspace.",
             replaces=("environment.env_id", "experiment.dataset"),
         ),
@@ -416,7 +416,7 @@ DATA = Table(
         Field("seed", integer(), "Seed of the 10% sample that is used without rows, offset and limit.", default=0),
         Field(
             "columns",
-            table_of("a table of our column names to the dataset's", choice(*ROW_COLUMNS), text()),
+            table_of("a table of our column names to the dataset's", choice(*ROW_COLUMNS), TEXT),
             "The dataset's names for our columns.",
         ),
     ),
@@ -458,11 +458,11 @@ EXECUTION = Table(
         ),
         Field(
             "watchdog_s",
-            seconds(),
+            SECONDS,
             "After this many seconds without a finished run, a notice says what the eval is waiting for.",
             default=120.0,
         ),
-        Field("warnings", anything(), "How warnings are handled.", supported=False),
+        Field("warnings", ANYTHING, "How warnings are handled.", supported=False),
         Field(
             "max_concurrent_generation",
             integer(1),
@@ -526,11 +526,11 @@ LIMITS = Table(
         Field("max_errors", error_bound(), "Most runs that may stay unmeasured, a count or a share.", default=0.10),
         Field(
             "max_cost_usd",
-            above_0(),
+            ABOVE_0,
             "US dollars. No run starts that would probably exceed them. Requires known prices.",
         ),
         Field("max_tokens", integer(1), "Input and output tokens. No run starts that would probably exceed them."),
-        Field("max_duration_s", seconds(), "Seconds since the first rollout. After them, no new run starts."),
+        Field("max_duration_s", SECONDS, "Seconds since the first rollout. After them, no new run starts."),
         Field(
             "rollout",
             rollout_bounds(),
@@ -547,14 +547,14 @@ BASELINE = Table(
     (
         Field(
             "model_path",
-            text(),
+            TEXT,
             "A second model that is evaluated on the same rows. Cannot be used with results.",
             replaces=("baseline.results",),
         ),
         *_SERVER,
         Field(
             "results",
-            text(),
+            TEXT,
             "A results.json inside the workspace, as written by --osmosis-update-baseline.",
             replaces=("baseline.model_path", "baseline.base_url", "baseline.api_key_env"),
         ),
@@ -565,8 +565,8 @@ OUTPUT = Table(
     "output",
     "The files that an eval writes.",
     (
-        Field("dir", text(), "Folder for run directories, inside the workspace. Default: .osmosis/runs."),
-        Field("results", text(), "Results file, inside the workspace."),
+        Field("dir", TEXT, "Folder for run directories, inside the workspace. Default: .osmosis/runs."),
+        Field("results", TEXT, "Results file, inside the workspace."),
         Field(
             "save_results",
             any_flag(),
@@ -575,15 +575,15 @@ OUTPUT = Table(
         ),
         Field(
             "output_dir",
-            text(),
+            TEXT,
             "Folder for the files of save_results, inside the workspace.",
             default="outputs",
         ),
         Field("save_to_hf_hub", any_flag(), "Push the files of save_results to the Hugging Face Hub.", default=False),
-        Field("hf_hub_dataset_name", text(), "Name of the dataset on the Hub. Default: made of environment and model."),
+        Field("hf_hub_dataset_name", TEXT, "Name of the dataset on the Hub. Default: made of environment and model."),
         Field("heartbeat_url", url(), "URL that is requested whenever a row is done, for monitors.", private=True),
         Field("abbreviated_summary", any_flag(), "Print no conversations in the summary.", default=False),
-        Field("html", text(), "HTML report on the evals of this config, inside the workspace."),
+        Field("html", TEXT, "HTML report on the evals of this config, inside the workspace."),
         Field(
             "html_conversations",
             choice("all", "failed", "none"),
@@ -597,7 +597,7 @@ CASSETTE = Table(
     "cassette",
     "The recorded answers of the models, which --osmosis-replay gives again without asking them.",
     (
-        Field("path", text(), "The cassette, a .jsonl file inside the workspace. Default: cassettes/NAME.jsonl."),
+        Field("path", TEXT, "The cassette, a .jsonl file inside the workspace. Default: cassettes/NAME.jsonl."),
         Field(
             "record",
             choice("off", "all", "new"),
@@ -612,7 +612,7 @@ PRICES = Table(
     "prices",
     "Prices of models, in US dollars per million tokens. They override those of the `prices` extra.",
     entries=Entries(
-        text(),
+        TEXT,
         token_prices(),
         'Models, as in model_path or as sent, and their prices: "'
         + EXAMPLE_MODEL

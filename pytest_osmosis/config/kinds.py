@@ -133,8 +133,7 @@ def _typed_number(text: str) -> object:
         return text
 
 
-def anything() -> ValueKind:
-    return ValueKind("any value", lambda value: value, typed_toml)
+ANYTHING = ValueKind("any value", lambda value: value, typed_toml)
 
 
 MOST = 2**63 - 1
@@ -206,9 +205,8 @@ def string(expects: str, fits: Callable[[str], bool], got: Callable[[str], str] 
     return ValueKind(expects, read, schema={"type": "string"})
 
 
-def text() -> ValueKind:
-    """A string that is not blank, without NUL: neither paths nor environment variables can contain one."""
-    return string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value)
+TEXT = string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value)
+"""A string that is not blank, without NUL: neither paths nor environment variables can contain one."""
 
 
 def name_shown(value: str) -> str:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.config.eval_kinds import at_least_0, json_table
+from pytest_osmosis.config.eval_kinds import AT_LEAST_0, json_table
 from pytest_osmosis.config.fields import Field
 from pytest_osmosis.config.kinds import (
+    TEXT,
     Fault,
     Unfit,
     ValueKind,
@@ -22,7 +23,6 @@ from pytest_osmosis.config.kinds import (
     refuse,
     string,
     table_of,
-    text,
     typed_toml,
 )
 from pytest_osmosis.config.tables import A_CPU
@@ -63,14 +63,14 @@ def resources() -> ValueKind:
         lambda value: bool(value.strip()) and value not in _BUILT_IN,
     )
     label = string("the name of a label", lambda value: bool(value.strip()))
-    amount = _as_written(at_least_0())
+    amount = _as_written(AT_LEAST_0)
     kinds = {
         "num_cpus": amount,
         "num_gpus": amount,
         "memory": integer(0),
         "resources": table_of("a table of custom resources and their amounts", name, amount),
-        "label_selector": table_of("a table of labels and their values", label, text()),
-        "accelerator_type": text(),
+        "label_selector": table_of("a table of labels and their values", label, TEXT),
+        "accelerator_type": TEXT,
     }
     table = record_of(f"a table with any of {', '.join(kinds)}, as in ray.remote", kinds, ())
     return replace(table, read=lambda value: {**A_CPU, **table.read(value)})
@@ -88,7 +88,7 @@ def _as_written(kind: ValueKind) -> ValueKind:
 
 def runtime_env() -> ValueKind:
     """The part of Ray's runtime_env that installs packages, kept as a dict."""
-    kinds = {"pip": _packages(), "uv": _packages(), "conda": _conda(), "image_uri": text()}
+    kinds = {"pip": _packages(), "uv": _packages(), "conda": _conda(), "image_uri": TEXT}
     expects = f"a table with one of {', '.join(kinds)}"
     table = record_of(expects, kinds, ())
 
@@ -109,11 +109,11 @@ def runtime_env() -> ValueKind:
 
 def _packages() -> ValueKind:
     expects = "an array of packages, the path of a requirements file, or a table with packages"
-    names = array_of(text(), "packages", unique=False)
+    names = array_of(TEXT, "packages", unique=False)
 
     def read(value: Any) -> Any:
         fits = isinstance(value, Mapping) and not faults_of(json_table(), value) and "packages" in value
-        if not fits and faults_of(names, value) and faults_of(text(), value):
+        if not fits and faults_of(names, value) and faults_of(TEXT, value):
             raise refuse(f"must be {expects}")
         return value
 
@@ -125,7 +125,7 @@ def _conda() -> ValueKind:
     expects = "the name of an environment, the path of its YAML file, or a table with what such a file holds"
 
     def read(value: Any) -> Any:
-        if faults_of(json_table(), value) and faults_of(text(), value):
+        if faults_of(json_table(), value) and faults_of(TEXT, value):
             raise refuse(f"must be {expects}")
         return value
 
@@ -176,7 +176,7 @@ RAY_FIELDS = (
     ),
     Field(
         "exclude",
-        array_of(text(), 'distinct patterns, like "data/big/*"'),
+        array_of(TEXT, 'distinct patterns, like "data/big/*"'),
         'What workspace = "upload" leaves out besides, as in .gitignore.',
         default=[],
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_osmosis.config import eval_tables
-from pytest_osmosis.config.eval_kinds import above_0, at_least_0, seconds, top_p
+from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, TOP_P
 from pytest_osmosis.config.fields import Field, Table, Tables
 from pytest_osmosis.config.kinds import integer
 
@@ -42,7 +42,7 @@ TRAINING = Table(
     "training",
     "The parameters of a training run. Where a key is left out, the platform has its own default.",
     (
-        Field("lr", above_0(), "Learning rate."),
+        Field("lr", ABOVE_0, "Learning rate."),
         Field("total_epochs", integer(1), "Number of training epochs."),
         Field("n_samples_per_prompt", integer(1), "Rollouts of each prompt."),
         Field("rollout_batch_size", integer(1), "Prompts in one batch of rollouts."),
@@ -51,7 +51,7 @@ TRAINING = Table(
         *_only(eval_tables.EVALUATION, "agent_workflow_timeout_s").fields,
         Field(
             "grader_timeout_s",
-            seconds(),
+            SECONDS,
             "Time limit for grading one run, in seconds, without the time spent in a queue.",
             default=150.0,
         ),
@@ -62,8 +62,8 @@ SAMPLING = Table(
     "sampling",
     "The sampling of rollouts.",
     (
-        Field("rollout_temperature", at_least_0(), "Sampling temperature."),
-        Field("rollout_top_p", top_p(), "Nucleus sampling."),
+        Field("rollout_temperature", AT_LEAST_0, "Sampling temperature."),
+        Field("rollout_top_p", TOP_P, "Nucleus sampling."),
     ),
 )
 

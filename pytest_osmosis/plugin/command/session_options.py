@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.eval_kinds import at_least_0
+from pytest_osmosis.config.eval_kinds import AT_LEAST_0
 from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, integer_or, toml
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.secrets import MOST_BYTES
@@ -98,7 +98,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     problems += _needs(given, values)
     problems += _exclusions(given, values)
     max_in_flight: int | None = _number(values["max-in-flight"], integer(1), problems)
-    usd: float | None = _number(values["confirm-above"], at_least_0(), problems)
+    usd: float | None = _number(values["confirm-above"], AT_LEAST_0, problems)
     smoke_rows: int | None = _number(values["smoke-rows"], integer(1), problems)
     if given["smoke"]:
         problems += _smoke_problems(values["smoke"].origin, overrides)

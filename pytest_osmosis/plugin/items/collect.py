@@ -23,7 +23,7 @@ class EvalFile(pytest.File):
 
     plans: Sequence[Plan]
     fetch: Fetch
-    inline = False
+    inline: bool
 
     def collect(self) -> Iterable[pytest.Item]:
         with uncollected():
@@ -46,25 +46,6 @@ class EvalFile(pytest.File):
                 yield item
 
 
-def eval_file(
-    parent: pytest.Collector,
-    path: Path,
-    plans: Sequence[Plan],
-    fetch: Fetch,
-    *,
-    inline: bool,
-) -> EvalFile:
-    """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id.
-
-    It is no part of a Python package, which pytest would import before its first test.
-    """
-    while isinstance(parent, pytest.Package) and parent.parent is not None:
-        parent = parent.parent
-    file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
-    file.plans, file.fetch, file.inline = plans, fetch, inline
-    return file
-
-
 class EvalFiles:
     """Collects the evals of files, and reports their tests; registered in every process that runs them."""
 
@@ -80,7 +61,18 @@ class EvalFiles:
         """Collect the evals of a file, and nothing else of it: pytest would import the module of an environment."""
         collectors = yield
         plans = self._plans.get(file_path)
-        return [eval_file(parent, file_path, plans, self._fetch, inline=self._inline)] if plans else collectors
+        return [self._file(parent, file_path, plans)] if plans else collectors
+
+    def _file(self, parent: pytest.Collector, path: Path, plans: Sequence[Plan]) -> EvalFile:
+        """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id.
+
+        It is no part of a Python package, which pytest would import before its first test.
+        """
+        while isinstance(parent, pytest.Package) and parent.parent is not None:
+            parent = parent.parent
+        file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
+        file.plans, file.fetch, file.inline = plans, self._fetch, self._inline
+        return file
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:

@@ -32,7 +32,7 @@ def bounded(
     is_run: Callable[[pytest.TestReport], bool],
     write: Callable[[str], None],
     show: Callable[[Sequence[pytest.TestReport]], str],
-    is_brief: Callable[[pytest.TestReport], bool] = lambda report: False,
+    is_brief: Callable[[pytest.TestReport], bool],
 ) -> Iterator[None]:
     """Let pytest print at most `most` blocks, and as many lines, of reports that are those of runs.
 
