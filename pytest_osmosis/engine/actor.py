@@ -110,12 +110,9 @@ class Actor:
         self.permits = Permits(job.limits)
         self.judge_permits = Permits(job.judge_limits, prefix="judge.")
         self.runs = Runs(job, self.table, self.hosts, self.recorder, self.notices)
-        self._feed = Feed(job, self.table, self.runs, self.hosts, self.recorder)
-        self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.clock)
-        names = {tag: target.get("model", "") for tag, target in job.setup.model_targets.items()}
-        self.probing = Probing(
-            job.probes, names, self.hosts, self.permits, self.judge_permits, self.runs, self.notices, job.clock
-        )
+        self._feed = Feed(self.runs)
+        self._recovery = Recovery(self.runs)
+        self.probing = Probing(self.runs, self.permits, self.judge_permits)
         self._job = job
         self._stall_notice = StallNotice(job.watchdog_s, self._clock.now())
         self._wait_notice = WaitNotice(told=job.told_waiting)
@@ -251,8 +248,11 @@ class Actor:
         try:
             self.exchanges.write()
         except CassetteError as error:
-            self.notices.add(str(error))
-            self.runs.stop(Stop("journal", str(error)))
+            self._cannot_write(error)
+
+    def _cannot_write(self, error: CassetteError | JournalError) -> None:
+        self.notices.add(str(error))
+        self.runs.stop(Stop("journal", str(error)))
 
     def _most_in_flight(self) -> int:
         """Return how many rollouts may be in flight now: those that began under a higher limit may last."""
@@ -269,8 +269,7 @@ class Actor:
         try:
             self._report()
         except JournalError as error:
-            self.notices.add(str(error))
-            self.runs.stop(Stop("journal", str(error)))
+            self._cannot_write(error)
             self._report()
 
     def _report(self) -> None:
@@ -337,7 +336,7 @@ class Actor:
             case Stop():
                 self.runs.stop(message)
             case MostInFlight(most):
-                self.hosts.limit(max(0, min(most, self._job.batch_size)))
+                self.hosts.limit(most)
             case MoreHosts(n):
                 self.hosts.grow(n)
             case Command.PAUSE:

@@ -84,11 +84,6 @@ class Engine:
         return self._actor.hosts.throttle
 
     @property
-    def codes(self) -> Mapping[str, str]:
-        """The digests of the reward functions' code."""
-        return self._actor.recorder.codes
-
-    @property
     def n_exchanges(self) -> int:
         """The number of requests that were sent and answered, if exchanges are kept."""
         return self._actor.exchanges.n_sent

@@ -12,11 +12,8 @@ from io import BufferedReader
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.engine.job import Job, RescoreJob, Transcript, undecided
-from pytest_osmosis.engine.recorder import Recorder
+from pytest_osmosis.engine.job import RescoreJob, Transcript, undecided
 from pytest_osmosis.engine.run_state import RunState, Stage
-from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest, ScoringFields
@@ -37,16 +34,13 @@ STORED_A_TURN = 256
 class Feed:
     """Refills hosts and scorers from the table of runs."""
 
-    def __init__(self, job: Job, table: RunTable, runs: Runs, hosts: Hosts, recorder: Recorder) -> None:
-        self._job = job
-        self._table = table
-        self._runs = runs
-        self._hosts = hosts
-        self._recorder = recorder
+    def __init__(self, runs: Runs) -> None:
+        self._job, self._table, self._runs = runs.job, runs.table, runs
+        self._hosts, self._recorder = runs.hosts, runs.recorder
         self._row: Row | None = None
         self._n_not_stored = 0
-        eager = job.early_stop.decided is undecided
-        self._most_unscored = 4 * job.batch_size + 64 if eager else job.batch_size
+        eager, batch_size = runs.job.early_stop.decided is undecided, runs.job.batch_size
+        self._most_unscored = 4 * batch_size + 64 if eager else batch_size
 
     @property
     def has_rescored_all(self) -> bool:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 
-from pytest_osmosis.clock import Clock
 from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.host.protocol import JUDGE, ProbedEvent
@@ -16,49 +12,34 @@ from pytest_osmosis.text.numbers import plural
 
 
 class Probing:
-    """Lets one host probe `models`. Runs may begin once it `is_over`; `host` is the host that probes now.
+    """Lets one host probe the models. Runs may begin once it `is_over`; `host` is the host that probes now.
 
-    `names` are those of the models by their tags, `shutdown_dates` the days on which services end them by these names.
+    `shutdown_dates` are the days on which services end models, by their names.
     """
 
-    def __init__(
-        self,
-        models: Sequence[str],
-        names: Mapping[str, str],
-        hosts: Hosts,
-        permits: Permits,
-        judge_permits: Permits,
-        runs: Runs,
-        notices: Notices,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, runs: Runs, permits: Permits, judge_permits: Permits) -> None:
         self.shutdown_dates: dict[str, str] = {}
         self.is_over = False
         self.host: Host | None = None
-        self._models = models
-        self._names = names
         self._left: list[str] = []
-        self._hosts = hosts
+        self._runs = runs
         self._permits = permits
         self._judge_permits = judge_permits
-        self._runs = runs
-        self._notices = notices
-        self._clock = clock
 
     def begin(self) -> None:
         """Probe the models, as soon as a host is ready. Ask none if no run will begin."""
-        self._left = [] if self._runs.stopped is not None else list(self._models)
+        self._left = [] if self._runs.stopped is not None else list(self._runs.job.probes)
         self.is_over = not self._left
         self.go_on()
 
     def go_on(self) -> None:
         """Let the first host that is ready probe, if that is needed and no host does."""
-        ready = [host for host in self._hosts.rolling if host.ready]
+        ready = [host for host in self._runs.hosts.rolling if host.ready]
         if not self._left or self.host is not None or not ready:
             return
         self.host = ready[0]
         for tag in self._left:
-            (self._judge_permits if tag == JUDGE else self._permits).probed(self._clock.now())
+            (self._judge_permits if tag == JUDGE else self._permits).probed(self._runs.job.clock.now())
         self.host.hand([{"op": "probe", "model_tag": str(tag)} for tag in self._left])
 
     def answered(self, event: ProbedEvent) -> None:
@@ -72,14 +53,14 @@ class Probing:
         elif error is not None:
             self._runs.probe_failed(tag, error)
         if "shutdown_date" in event:
-            self._ends(self._names[tag], event["shutdown_date"])
+            self._ends(self._runs.job.setup.model_targets[tag].get("model", ""), event["shutdown_date"])
         if not self._left:
             self.host, self.is_over = None, True
 
     def _ends(self, name: str, day: str) -> None:
         if name not in self.shutdown_dates:  # else the baseline or the judge is the same model
             self.shutdown_dates[name] = day
-            self._notices.alert(shutdown_text(name, date.fromisoformat(day), datetime.now(UTC).date()))
+            self._runs.notices.alert(shutdown_text(name, date.fromisoformat(day), datetime.now(UTC).date()))
 
     def died(self, host: Host) -> None:
         """Let another host probe, once it is ready."""

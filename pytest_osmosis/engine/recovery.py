@@ -12,15 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pytest_osmosis.clock import Clock
 from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_connection import EndedBy
 from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.engine.notices import Notices
-from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage
-from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_record import ENDED_TWICE, LOST_OFTEN, UNINTERRUPTIBLE
@@ -48,21 +43,9 @@ class Loss:
 class Recovery:
     """Takes runs back from hosts that are lost."""
 
-    def __init__(
-        self,
-        table: RunTable,
-        runs: Runs,
-        hosts: Hosts,
-        recorder: Recorder,
-        notices: Notices,
-        clock: Clock,
-    ) -> None:
-        self._table = table
-        self._runs = runs
-        self._hosts = hosts
-        self._recorder = recorder
-        self._notices = notices
-        self._clock = clock
+    def __init__(self, runs: Runs) -> None:
+        self._runs, self._table, self._hosts = runs, runs.table, runs.hosts
+        self._recorder, self._notices, self._clock = runs.recorder, runs.notices, runs.job.clock
         self._losses: dict[str, Loss] = {}
         self._told: set[str] = set()
 

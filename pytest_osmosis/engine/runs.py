@@ -35,11 +35,11 @@ class Runs:
         self.stopped: Stop | None = None
         self.baseline_stopped: str | None = None
         self.unbegun_repeats: set[Key] = set()
-        self._job = job
-        self._table = table
-        self._hosts = hosts
-        self._recorder = recorder
-        self._notices = notices
+        self.job = job
+        self.table = table
+        self.hosts = hosts
+        self.recorder = recorder
+        self.notices = notices
         self._n_skipped = 0
         self._replicas_out: set[str] = set()
         self._systemic = {tag: Systemic(job.batch_size) for tag in ModelTag}
@@ -58,24 +58,24 @@ class Runs:
 
     def submit(self, runs: Sequence[RunId]) -> None:
         """Take runs that will be performed. With grouped functions, they bring the other runs of their row."""
-        if self._recorder.grouped:
-            runs = list(dict.fromkeys([*runs, *(each for run in runs for each in self._table.groups.members(run))]))
-        new = self._table.submit(runs)
-        self._recorder.count(submitted=len(new))
-        resume = self._job.resume
+        if self.recorder.grouped:
+            runs = list(dict.fromkeys([*runs, *(each for run in runs for each in self.table.groups.members(run))]))
+        new = self.table.submit(runs)
+        self.recorder.count(submitted=len(new))
+        resume = self.job.resume
         for run in new:
             if resume is not None and resume.resumption.is_kept(run):
-                self._table.stored.append(run)
+                self.table.stored.append(run)
                 continue
             why = self.why_never(run)
             if why is None:
-                self._table.queue.append(run)
+                self.table.queue.append(run)
             else:
                 self.skip(run, why)
 
     def dropped(self, key: Key) -> None:
         """A host gives back a run that it had not begun."""
-        state = self._table.states.get(key.run)
+        state = self.table.states.get(key.run)
         if state is not None and state.key == key and not state.is_begun:
             self.requeue(state)
 
@@ -85,15 +85,15 @@ class Runs:
         if why is not None:
             self.skip(state.run, why)
         else:
-            self._table.queue_again(state)
+            self.table.queue_again(state)
 
     def may_begin(self) -> bool:
         """True if a further run probably fits the budget. Stops the eval if it never will: nothing is in flight.
 
         Runs that judges score are in flight, but not those that wait for other runs to be rolled out.
         """
-        table = self._table
-        n_to_judge = table.tally.n_unscored + len(table.stored) if self._job.bounds.judged else 0
+        table = self.table
+        n_to_judge = table.tally.n_unscored + len(table.stored) if self.job.bounds.judged else 0
         n_in_flight = table.tally.n_to_roll_out + n_to_judge
         misfit = self._budget.misfit(n_in_flight)
         if misfit is not None and not n_in_flight:
@@ -108,17 +108,17 @@ class Runs:
 
     @property
     def any_left(self) -> bool:
-        table, resume = self._table, self._job.resume
-        n_own = self._job.n_runs - (0 if resume is None else resume.n_kept)
+        table, resume = self.table, self.job.resume
+        n_own = self.job.n_runs - (0 if resume is None else resume.n_kept)
         n_under_way = len(table.states) - table.tally.n_stored
-        if table.queue or self._recorder.n_rolled_out + self._n_skipped + n_under_way < n_own:
+        if table.queue or self.recorder.n_rolled_out + self._n_skipped + n_under_way < n_own:
             return True
         return table.tally.n_unbegun > 0
 
     @property
     def all_done(self) -> bool:
         """True if every run of the session was performed."""
-        return self._recorder.n_done >= self._job.n_runs
+        return self.recorder.n_done >= self.job.n_runs
 
     def check_time(self, now: float) -> None:
         """Stop once the eval has run for as long as it may. Its time begins with the first call."""
@@ -136,12 +136,12 @@ class Runs:
         """Begin no further run of the baseline; the eval continues."""
         if self.baseline_stopped is None and self.stopped is None:
             self.baseline_stopped = text
-            self._notices.alert(f"no further request is sent to the baseline's model: {text}")
+            self.notices.alert(f"no further request is sent to the baseline's model: {text}")
             self._skip_unbegun(ModelTag.BASELINE)
 
     def denied(self, tag: str, error: str) -> None:
         """Stop the eval, or its baseline: a model denies every request. No host sends it another one."""
-        self._hosts.broadcast({"op": "deny", "model_tag": tag, "error": error})
+        self.hosts.broadcast({"op": "deny", "model_tag": tag, "error": error})
         self.stop_model(tag, error)
 
     def probe_failed(self, tag: str, error: str) -> None:
@@ -158,27 +158,27 @@ class Runs:
 
     def _skip_unbegun(self, model: ModelTag | None) -> None:
         """Skip the runs that have not begun: all of them, or those of one model."""
-        table = self._table
+        table = self.table
         suspects = [state.run for state in table.suspects if not state.is_rolled_out]
         skipped = [run for run in (*suspects, *table.queue) if model in (None, run.model)]
         table.queue = deque(run for run in table.queue if model not in (None, run.model))
         for run in skipped:
             self.skip(run, self.why_never(run) or "")
-        self._hosts.broadcast({"op": "drop", "model_tag": model and str(model)})
+        self.hosts.broadcast({"op": "drop", "model_tag": model and str(model)})
 
     def give_up(self, reason: str, submitted: Iterable[RunId] = ()) -> None:
         """Skip everything, as the engine itself is broken."""
         self.stopped = self.stopped or Stop("systemic", reason)
-        self._recorder.lose(self._table.tally.n_handed_out)
-        self._table.submit(submitted)
-        self._table.clear()
-        self._recorder.give_up(self._table.submitted, reason)
+        self.recorder.lose(self.table.tally.n_handed_out)
+        self.table.submit(submitted)
+        self.table.clear()
+        self.recorder.give_up(self.table.submitted, reason)
 
     def abandon(self, reason: str) -> None:
         """Skip all that is under way. Hosts that did not give their runs back may have begun them."""
-        self._recorder.lose(self._table.tally.n_handed_out)
-        for state in list(self._table.states.values()):
-            if state.run not in self._table.states:
+        self.recorder.lose(self.table.tally.n_handed_out)
+        for state in list(self.table.states.values()):
+            if state.run not in self.table.states:
                 continue
             if state.group is None:
                 self.skip(state.run, reason)
@@ -188,16 +188,16 @@ class Runs:
     def heard(self, host: Host, state: RunState, event: ProgressEvent, raw: bytes) -> None:
         match event["ev"]:
             case "start":
-                self._hosts.starts.has_begun(host)
+                self.hosts.starts.has_begun(host)
                 state.become(Stage.ROLLING)
                 self.unbegun_repeats.discard(state.key)
-                self._recorder.enter(event, raw)
+                self.recorder.enter(event, raw)
             case "retry":
                 state.retrying += 1 if event["waits"] else -1
             case "rollout":
                 self._rolled_out(state, event, raw)
             case "scoring":
-                self._hosts.starts.has_begun(host)
+                self.hosts.starts.has_begun(host)
                 state.running[host] = event["name"]
             case "score":
                 host.score_ms += (event["ms"] - host.score_ms) / 8
@@ -211,7 +211,7 @@ class Runs:
                 self._replicas_out.add(replica.name)
                 _, error = replica.left_out[0]
                 text = f"replica {replica.name} is left out, and the others get its requests: {error}"
-                self._notices.announce(text)
+                self.notices.announce(text)
 
     def judge_all(self) -> None:
         """Say so at the end if all runs of a model met the same error, and too few to stop it earlier."""
@@ -225,18 +225,18 @@ class Runs:
         systemic = self._systemic[state.run.model]
         if systemic.is_of_probe(event):
             of_provider: RolloutEvent = {**event, "boundary": "provider"}
-            event, raw = self._recorder.redacted(of_provider)
-        record = self._recorder.enter(event, raw)
+            event, raw = self.recorder.redacted(of_provider)
+        record = self.recorder.enter(event, raw)
         state.become(Stage.ROLLED_OUT)
         state.messages, state.n_prompt = event["messages"], event["n_prompt"]
         state.samples, state.environment = event.get("samples", ()), event.get("environment", {})
         state.details = event.get("details", "")
         self._announce_replicas(record)
         state.add_output(event.get("output", {}))
-        self._recorder.count(tokens=record.tokens or 0)
-        if self._hosts.throttle.pauses and record.boundary is None:
-            self._hosts.throttle.finished()
-            self._hosts.relimit()
+        self.recorder.count(tokens=record.tokens or 0)
+        if self.hosts.throttle.pauses and record.boundary is None:
+            self.hosts.throttle.finished()
+            self.hosts.relimit()
         cause = systemic.saw(event)
         if cause is not None:
             self.stop_model(state.run.model, cause)
@@ -246,64 +246,64 @@ class Runs:
             self.done(state)
             return
         state.rolled_in = state.host
-        self.await_scores(state, scored_in=state.host if self._job.setup.scores_at_once else None)
+        self.await_scores(state, scored_in=state.host if self.job.setup.scores_at_once else None)
 
     def await_scores(self, state: RunState, *, scored_in: Host | None = None) -> None:
         """Let a run that is rolled out be scored; `scored_in` is the host that scores it without a further request."""
-        if not self._job.interleaved and self._job.rescore is None:
+        if not self.job.interleaved and self.job.rescore is None:
             state.waits, state.host = True, None
-            self._table.held.append(state)
+            self.table.held.append(state)
         else:
             self._begin_scoring(state, scored_in)
 
     def score_held(self, most: int) -> None:
         """Let up to `most` runs be scored that waited for the last rollout, if it has ended."""
-        if not self._table.held or (self.any_left and self.stopped is None):
+        if not self.table.held or (self.any_left and self.stopped is None):
             return
-        if self._table.queue or self._table.tally.n_to_roll_out:
+        if self.table.queue or self.table.tally.n_to_roll_out:
             return
-        while self._table.held and self._table.tally.n_unscored < most:
-            state = self._table.held.popleft()
+        while self.table.held and self.table.tally.n_unscored < most:
+            state = self.table.held.popleft()
             state.waits = False
             self._begin_scoring(state, None)
 
     def _begin_scoring(self, state: RunState, scored_in: Host | None) -> None:
-        recorder = self._recorder
+        recorder = self.recorder
         if recorder.unscored_blocking(state.run):
-            self._table.unscored_blocking.append(state)
+            self.table.unscored_blocking.append(state)
         if not recorder.unscored_async(state.run):
             state.host = None
             self._seek_group(state)
         elif scored_in is None:
             state.host = None
-            self._table.unscored_async.append(state)
+            self.table.unscored_async.append(state)
 
     def _seek_group(self, state: RunState) -> None:
         """Let a run wait for the others of its row if only grouped functions are left, besides those that block."""
-        if state.group is not None or not self._recorder.unscored_grouped(state.run):
+        if state.group is not None or not self.recorder.unscored_grouped(state.run):
             return
-        broken = self._table.groups.of(state.run).broken
+        broken = self.table.groups.of(state.run).broken
         if broken is not None:
             self._end_unscored(state, broken)
         else:
-            self._table.groups.wait(state)
+            self.table.groups.wait(state)
 
     def _break_group(self, run: RunId, reason: str) -> None:
         """Give up the group of a run that will not be rolled out: a part of a group is never scored."""
-        group = self._table.groups.of(run)
+        group = self.table.groups.of(run)
         if group.broken is None:
             group.broken = f"not every run of its row was rolled out: {reason}"
             for state in group.members:
-                if state.run in self._table.states and state.run != run:
+                if state.run in self.table.states and state.run != run:
                     self._end_unscored(state, group.broken)
 
     def recall_group(self, run: RunId) -> None:
         """Let a stored rollout be scored again if grouped functions score any run of its row again."""
-        grouped, resume = self._recorder.grouped, self._job.resume
+        grouped, resume = self.recorder.grouped, self.job.resume
         if not grouped or resume is None or self.why_never(run) is not None:
             return
         resumption = resume.resumption
-        for member in self._table.groups.members(run):
+        for member in self.table.groups.members(run):
             record = resumption.progress.records.get(member)
             if record is None or not resumption.is_kept(member):
                 is_complete = False  # it is rolled out now
@@ -311,56 +311,56 @@ class Runs:
                 scored = {*record.scores, *record.scorer_errors} - resumption.scored_again(record)
                 is_complete = record.boundary is not None or grouped <= scored
             if not is_complete:
-                self._recorder.score_again(run)
+                self.recorder.score_again(run)
 
     def _end_unscored(self, state: RunState, reason: str) -> None:
         """Skip a run whose group is broken; one that has scores of an earlier session keeps them."""
-        self._recorder.keep_scores(state.run)
-        if self._recorder.is_scored(state.run):
+        self.recorder.keep_scores(state.run)
+        if self.recorder.is_scored(state.run):
             self.done(state)
         else:
             self.skip(state.run, reason)
 
     def say_what_groups_lacked(self) -> None:
         """Tell the user at the end of groups that were scored without runs that failed."""
-        groups = self._table.groups
+        groups = self.table.groups
         if groups.n_smaller:
             rows, runs = plural(groups.n_smaller, "row"), plural(groups.n_left_out, "run")
-            self._notices.add(f"the runs of {rows} were scored together without {runs} that failed")
+            self.notices.add(f"the runs of {rows} were scored together without {runs} that failed")
 
     def _scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
-        self._recorder.enter(event, raw)
+        self.recorder.enter(event, raw)
         state.add_output(event["output"])
         state.details = state.details or next((error["details"] for error in event["errors"].values()), "")
         if state.group is not None and state.group.host is not None:
             self._scored_with_group(state, state.group, {*event["scores"], *event["errors"]})
             return
-        if not self._recorder.unscored_async(state.run):
+        if not self.recorder.unscored_async(state.run):
             state.host = None
             self._seek_group(state)
-        if not self._recorder.unscored_blocking(state.run):
+        if not self.recorder.unscored_blocking(state.run):
             state.scorer = None
-        if self._recorder.is_scored(state.run):
+        if self.recorder.is_scored(state.run):
             self.done(state)
 
     def _scored_with_group(self, state: RunState, group: ScoringGroup, names: Set[str]) -> None:
         """Take a score of a member: until all have theirs, the death of the host lets all be scored again."""
-        if not self._recorder.unscored_blocking(state.run):
+        if not self.recorder.unscored_blocking(state.run):
             state.scorer = None
-        if names & self._recorder.grouped and not self._recorder.unscored_grouped(state.run):
+        if names & self.recorder.grouped and not self.recorder.unscored_grouped(state.run):
             group.arrived.add(state.run)
         if group.arrived != group.waiting.keys():
             return
         members, group.host = group.members, None
         for member in members:
             member.host, member.rolled_in = None, None
-            if self._recorder.is_scored(member.run):
+            if self.recorder.is_scored(member.run):
                 self.done(member)
 
     def again(self, group: ScoringGroup) -> None:
         """Let all members of a group be scored again, also those that have their scores."""
         for run in group.arrived:
-            self._recorder.score_again(run)
+            self.recorder.score_again(run)
         group.arrived.clear()
 
     def fail_group(self, group: ScoringGroup, error: str, details: str = "", *, boundary: Boundary = "reward") -> None:
@@ -368,7 +368,7 @@ class Runs:
         group.take_back()
         self.again(group)
         for state in group.members:
-            self.fail_scores(state, self._recorder.unscored_grouped(state.run), error, details, boundary=boundary)
+            self.fail_scores(state, self.recorder.unscored_grouped(state.run), error, details, boundary=boundary)
 
     def fail_rollout(self, state: RunState, boundary: str, error: str, details: str = "") -> None:
         """Enter the `rollout` event of a run whose host cannot write it."""
@@ -382,7 +382,7 @@ class Runs:
             "error": error,
             "details": details,
         }
-        self._rolled_out(state, *self._recorder.redacted(event))
+        self._rolled_out(state, *self.recorder.redacted(event))
 
     def fail_scores(
         self, state: RunState, names: Sequence[str], error: str, details: str = "", *, boundary: Boundary = "reward"
@@ -405,14 +405,14 @@ class Runs:
             "output": {},
             "ground_truth": truth,
         }
-        self._scored(state, *self._recorder.redacted(event))
+        self._scored(state, *self.recorder.redacted(event))
 
     def done(self, state: RunState) -> None:
         """Report a run that failed or has all its scores, and stop the eval if that decides it."""
-        self._table.remove(state, Stage.DONE)
-        if self._recorder.grouped:
-            record = self._recorder.ledger.records[state.run]
-            self._table.groups.leave_out(state.run, failed=record.boundary is not None)
+        self.table.remove(state, Stage.DONE)
+        if self.recorder.grouped:
+            record = self.recorder.ledger.records[state.run]
+            self.table.groups.leave_out(state.run, failed=record.boundary is not None)
         transcript = Transcript(
             messages=state.messages,
             n_prompt=state.n_prompt,
@@ -421,12 +421,12 @@ class Runs:
             line=state.row.line,
             ground_truth=state.row.ground_truth,
         )
-        record = self._recorder.ledger.records[state.run]
-        self._recorder.done(record, transcript)
+        record = self.recorder.ledger.records[state.run]
+        self.recorder.done(record, transcript)
         reached = self._counted(state, record)
-        decided = None if state.run.is_baseline else self._job.early_stop.decided(record, self._recorder.pass_rule)
-        if self._recorder.n_unmeasured > self._job.bounds.max_errors:
-            text = f"more runs than [limits] max_errors ({self._job.bounds.max_errors_text}) could not be measured"
+        decided = None if state.run.is_baseline else self.job.early_stop.decided(record, self.recorder.pass_rule)
+        if self.recorder.n_unmeasured > self.job.bounds.max_errors:
+            text = f"more runs than [limits] max_errors ({self.job.bounds.max_errors_text}) could not be measured"
             self.stop(Stop("max_errors", text))
         elif reached is not None and self.any_left:
             self.stop(reached)
@@ -435,22 +435,22 @@ class Runs:
 
     def _counted(self, state: RunState, record: RunRecord) -> Stop | None:
         """Count the judges of a run that is done, but not those of earlier sessions again."""
-        if not state.stored or self._job.resume is None:
+        if not state.stored or self.job.resume is None:
             return self._budget.done(record)
-        self._recorder.count(stored=1)
-        before = self._job.resume.resumption.progress.records[state.run]
+        self.recorder.count(stored=1)
+        before = self.job.resume.resumption.progress.records[state.run]
         further = record._replace(judge_uses=record.judge_uses[len(before.judge_uses) :])
         return self._budget.scored_again(further) if before.status != "pending" else self._budget.done(further)
 
     def skip(self, run: RunId, reason: str) -> None:
         """Report a run that will not be done."""
         if self.stopped is None:  # the eval continues without it
-            self._recorder.count(submitted=-1)
-        resume = self._job.resume
+            self.recorder.count(submitted=-1)
+        resume = self.job.resume
         self._n_skipped += resume is None or not resume.resumption.is_kept(run)
-        state = self._table.states.get(run)
+        state = self.table.states.get(run)
         if state is not None:
-            self._table.remove(state, Stage.DONE)
-        self._recorder.skip(run, reason)
-        if self._recorder.grouped:
+            self.table.remove(state, Stage.DONE)
+        self.recorder.skip(run, reason)
+        if self.recorder.grouped:
             self._break_group(run, reason)

@@ -106,7 +106,7 @@ class Conclusion:
 
     def _shard(self) -> ShardFacts | None:
         run, engine = self._run, self._engine
-        code = {**run.prepared.source.rollout_code(engine.code), **engine.codes}
+        code = {**run.prepared.source.rollout_code(engine.code), **engine.code.rewards}
         planned = planned_shard(run.prepared, run.selected, rules_of(run))
         return planned and replace(planned, baseline_stopped=engine.baseline_stopped, code=code)
 
