@@ -23,8 +23,8 @@ from pytest_osmosis.record.events import (
     JournalEvent,
     LoadedEvent,
     RemovalEvent,
-    ScoreEvent,
     ScoringError,
+    score_event,
 )
 from pytest_osmosis.record.journal import Journal, with_checksum
 from pytest_osmosis.record.run_counts import RunCounts
@@ -198,16 +198,8 @@ class Recorder:
         key = Key(record.run, record.attempt).to_json()
         for name, score in kept.items():
             scores = {} if score.value is None else {name: score.value}
-            event: ScoreEvent = {
-                "ev": "score",
-                **key,
-                "ms": score.ms,
-                "scores": scores,
-                "errors": {},
-                "output": {},
-                "ground_truth": ground_truth,
-                **score.notes.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
-            }
+            event = score_event(key, score.ms, scores, {}, ground_truth)
+            event |= score.notes.to_json()  # type: ignore[typeddict-item]  # it lacks required fields
             removal: RemovalEvent = {**event, "removed": True, "name": name}
             record = self._enter_own(removal if score.value is None else event)
             self.kept[name] += 1

@@ -16,7 +16,7 @@ from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
-from pytest_osmosis.record.events import RolloutEvent, ScoreEvent, ScoringError
+from pytest_osmosis.record.events import RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.record.stop import Stop
@@ -394,17 +394,7 @@ class Runs:
         if boundary != "reward":
             failed["boundary"] = boundary
         errors = dict.fromkeys(names, failed)
-        key = state.key.to_json()
-        truth = state.row.ground_truth
-        event: ScoreEvent = {
-            "ev": "score",
-            **key,  # type: ignore[typeddict-item]  # it lacks optional fields
-            "ms": 0.0,
-            "scores": {},
-            "errors": errors,
-            "output": {},
-            "ground_truth": truth,
-        }
+        event = score_event(state.key.to_json(), 0.0, {}, errors, state.row.ground_truth)
         self._scored(state, *self.recorder.redacted(event))
 
     def done(self, state: RunState) -> None:

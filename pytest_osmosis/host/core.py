@@ -49,7 +49,7 @@ from pytest_osmosis.judges.requests import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, own_copy
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.models.replicas import uses_to_json
-from pytest_osmosis.record.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError
+from pytest_osmosis.record.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of
@@ -499,18 +499,10 @@ def _rollout_event(
 def _score_event(
     run: ScoringFields, begun: float, name: str, outcome: Reward | ScoringError
 ) -> ScoreEvent | RemovalEvent:
-    event: ScoreEvent = {
-        "ev": "score",
-        **Key.of(run).to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
-        "ms": _ms_since(begun),
-        "scores": {},
-        "errors": {},
-        "output": {},
-        "ground_truth": run["ground_truth"],
-    }
+    key, ms, truth = Key.of(run).to_json(), _ms_since(begun), run["ground_truth"]
     if not isinstance(outcome, Reward):
-        event["errors"] = {name: outcome}
-        return event
+        return score_event(key, ms, {}, {name: outcome}, truth)
+    event = score_event(key, ms, {} if outcome.score is None else {name: outcome.score}, {}, truth)
     if outcome.metrics:
         event["metrics"] = {name: outcome.metrics}
     if outcome.reason:
@@ -519,7 +511,6 @@ def _score_event(
         event["fields"] = {name: outcome.fields}
     if outcome.score is None:
         return {**event, "removed": True, "name": name}
-    event["scores"] = {name: outcome.score}
     return event
 
 

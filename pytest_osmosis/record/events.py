@@ -220,6 +220,25 @@ class ScoreEvent(AttemptFields, NoteFields):
     judges: NotRequired[Sequence[JudgeFields]]
 
 
+def score_event(
+    key: AttemptFields,
+    ms: float,
+    scores: Mapping[str, float],
+    errors: Mapping[str, ScoringError],
+    ground_truth: object,
+) -> ScoreEvent:
+    """Return the event of functions that scored a run, or failed to, without what they printed."""
+    return {
+        "ev": "score",
+        **key,  # type: ignore[typeddict-item]  # it lacks optional fields
+        "ms": ms,
+        "scores": scores,
+        "errors": errors,
+        "output": {},
+        "ground_truth": ground_truth,
+    }
+
+
 class RemovalEvent(ScoreEvent):
     """The Grader `name` takes the run out of the statistics."""
 
