@@ -76,9 +76,13 @@ def short_text(message: Mapping[str, Any], most: int) -> str:
     >>> short_text({"content": [{"type": "text", "text": "What is this?"}, {"type": "image_url"}]}, 100)
     'What is this?\\n[image_url]'
     """
-    parts = ["\n".join(_texts_of(message.get("content")))]
-    parts += [f"(refused: {refusal})" for refusal in [refusal_of(message)] if refusal]
-    parts += [f"-> {call.name}({_arguments(call)})" for call in _calls(message)]
+    content = message.get("content")
+    parts = ["\n".join(_texts_of(content))]
+    refusal = message.get("refusal") if isinstance(content, str) else refusal_of(message)
+    if refusal:
+        parts.append(f"(refused: {refusal})")
+    for call in _calls(message):
+        parts.append(f"-> {call.name}({_arguments(call)})")
     return shortened(" ".join(filter(None, parts)) or "(no text)", most)
 
 
@@ -195,7 +199,9 @@ def _calls(message: Mapping[str, Any]) -> list[_Call]:
     calls = message.get("tool_calls")
     made = [_call(call) for call in calls] if isinstance(calls, list) else []
     old = message.get("function_call")
-    return [*made, _Call(None, str(old.get("name")), old.get("arguments"))] if isinstance(old, Mapping) else made
+    return (
+        [*made, _Call(None, str(old.get("name")), old.get("arguments"))] if old and isinstance(old, Mapping) else made
+    )
 
 
 def _call(call: object) -> _Call:
