@@ -27,7 +27,9 @@ from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.text.json_line import dumps
 
-texts = st.text(st.characters(codec="utf-8") | st.characters(categories=["Cs"]), max_size=20)
+texts = st.text(st.characters(codec="utf-8") | st.characters(categories=["Cs"]), max_size=20).map(
+    lambda text: json.loads(json.dumps(text))  # JSON joins the two surrogates of a pair
+)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
