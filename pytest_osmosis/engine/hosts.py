@@ -301,8 +301,9 @@ class Hosts:
         """Return the limits of hosts on their way to those that are `wanted`, so that no more than these begin.
 
         Once the session has lowered or raised them, or other hosts share in them, hosts that have more are told first.
-        No host gets more before each has heard, and has ended what is beyond its own; meanwhile none begins a rollout
-        if there are too many in all. If there are fewer than hosts, those that have begun some come first.
+        No host gets more before each has heard, and has ended what is beyond its own; meanwhile each may have what it
+        has, less what is too many in all: a rollout in a slot may wait for one that waits for a slot. If there are
+        fewer than hosts, those that have begun some come first.
         """
         n_active, total = len(hosts), sum(wanted)
         if not self._settles or n_active < 2:
@@ -314,8 +315,8 @@ class Hosts:
         if all(has <= share for has, share in zip(occupied, wanted, strict=True)):
             self._settles = total < n_active
             return wanted
-        are_too_many = sum(occupied) > total
-        return [0 if are_too_many else min(host.most_told, each) for host, each in zip(hosts, wanted, strict=True)]
+        too_many = max(0, sum(occupied) - total)
+        return [max(0, min(has - too_many, share)) for has, share in zip(occupied, wanted, strict=True)]
 
     @property
     def scoring(self) -> list[Host]:

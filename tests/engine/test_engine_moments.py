@@ -239,8 +239,8 @@ def test_each_host_keeps_one_slot_however_often_servers_refuse(tmp_path: Path) -
     stepped.end()
 
 
-def test_hosts_begin_within_a_lower_cap_once_none_has_more_than_its_share(tmp_path: Path) -> None:
-    """Until then none begins a rollout: those that the first has beyond its share may last."""
+def test_hosts_get_more_within_a_lower_cap_once_none_has_more_than_its_share(tmp_path: Path) -> None:
+    """Until then none has more in flight than it had: the rollouts that the first has beyond its share may last."""
     stepped = SteppedEngine(tmp_path, 30, hosts=3, batch_size=6)
     stepped.begin()
     first, second, third = stepped.hosts[:3]
@@ -256,10 +256,27 @@ def test_hosts_begin_within_a_lower_cap_once_none_has_more_than_its_share(tmp_pa
             (second if ends in second.runs() else first).rolls(ends)
         stepped.turn()
         limits.append([host.heeds_limits() for host in (first, second, third)])
-    assert limits == [[[0]] * 3, [[]] * 3, [[]] * 3, [[1]] * 3, [[]] * 3]
+    assert limits == [[[0]] * 3, [[1], [1], []], [[]] * 3, [[], [], [1]], [[]] * 3]
     stepped.actor.hosts.limit(6)
     stepped.turn()
     assert [host.heeds_limits() for host in (first, second, third)] == [[2]] * 3, "none has more than that"
+    stepped.end()
+
+
+def test_a_host_whose_rollouts_hold_slots_keeps_a_limit_while_shares_settle(tmp_path: Path) -> None:
+    """One that waits for its slot may hold what they wait for: without a limit, its host never lets it go on."""
+    stepped = SteppedEngine(tmp_path, 30, hosts=2, batch_size=6)
+    stepped.begin()
+    first, second = stepped.hosts[:2]
+    for host, n in ((first, 3), (second, 1)):
+        for run in host.runs()[:n]:
+            host.say("start", run)
+    stepped.actor.hosts.limit(4)
+    for _ in range(3):
+        stepped.turn()
+        for host in (first, second):
+            host.heeds_limits()
+    assert [host.limit for host in stepped.actor.hosts.rolling] == [2, 1]
     stepped.end()
 
 
