@@ -68,9 +68,12 @@ class Child:
     @property
     def is_alive(self) -> bool:
         """True if it has not ended. If it has, it keeps its id until it is reaped."""
-        if self.process.returncode is not None:
-            return False
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
+        return self.process.returncode is None and not self._has_ended(os.WNOHANG)
+
+    def _has_ended(self, how: int = 0) -> bool:
+        with contextlib.suppress(ChildProcessError):  # the system reaps children of a process that ignores SIGCHLD
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | how) is not None
+        return True
 
     def put(self, message: bytes) -> None:
         """Send a message, without waiting; a process that has ended drops it."""
@@ -89,7 +92,7 @@ class Child:
         while time.monotonic() < end and self.is_alive:
             time.sleep(LOOK_S)
         self.kill()  # user code may have closed the pipe of a process that lives
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self._has_ended()
         with self._ending:
             self.kill()
             GUARD.forget(self.pid)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+
+import pytest
 
 from pytest_osmosis.processes.child import Child
 
@@ -51,3 +54,23 @@ def test_a_child_that_has_closed_its_pipe_and_lives_is_ended() -> None:
         assert child.reaped(0.0) == -signal.SIGKILL
     child.kill()
     child.put(b"to nobody")
+
+
+@pytest.fixture
+def ignored_ends() -> Iterator[None]:
+    """This process ignores the ends of its children, as `trap "" CHLD` in a script has it: the system reaps them."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("ignored_ends")
+def test_a_child_that_the_system_has_reaped_has_ended() -> None:
+    child = Child("import os; os._exit(0)", subprocess.DEVNULL)
+    with child.stdout:
+        assert child.stdout.read() == b""
+        assert child.reaped() == 0
+    other = Child("import time; time.sleep(1000)", subprocess.DEVNULL)
+    with other.stdout:
+        assert other.is_alive
+        assert other.reaped(0.0) == 0, "nobody knows"
