@@ -276,10 +276,12 @@ class HostCore:
 
     async def close(self) -> None:
         """Close the clients of judges that functions needed, those of the standby, and what an environment holds."""
-        await self._gateway.close()
-        await self._judges.close()
-        if self._code.environment is not None:
-            await self._code.environment.close()
+        try:
+            await self._gateway.close()
+            await self._judges.close()
+        finally:
+            if self._code.environment is not None:
+                await self._code.environment.close()
 
     def _context(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> ChatContext:
         run = chat.key.run

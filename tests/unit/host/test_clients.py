@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.chat import ModelGateway
 from pytest_osmosis.host.clients import DeniableModel, StandbyModel
+from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.host_endpoint import HostEndpoint
+from pytest_osmosis.host.interrupt import LoopMonitor
+from pytest_osmosis.host.limits import HostLimits
+from pytest_osmosis.host.loading import UserCode
+from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 
 REQUEST = ChatRequest([{"role": "user", "content": "?"}])
@@ -52,3 +61,26 @@ async def test_the_standby_sends_nothing_once_the_host_has_been_denied() -> None
     await denied(host)
     await denied(StandbyModel(own, host, asyncio.get_running_loop()))
     assert own.n_asked == 0
+
+
+async def test_what_an_environment_holds_is_released_though_a_client_cannot_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = []
+
+    class Environment:
+        async def close(self) -> None:
+            released.append(self)
+
+    async def breaks(self: ModelGateway) -> None:
+        raise OSError("its connections are those of another loop")
+
+    monkeypatch.setattr(ModelGateway, "close", breaks)
+    target = {"model": "m", "provider": "p", "client": "light", "base_url": None, "max_retries": 0}
+    setup = Setup("roll", ".", (), target)
+    code = UserCode(None, (), None, {}, None, environment=cast(Any, Environment()))
+    endpoint, limits = HostEndpoint(setup, {}), HostLimits(1, lambda: None)
+    core = HostCore(setup, code, {}, endpoint, limits, LoopMonitor(lambda key, stack: None), Mock())
+    with pytest.raises(OSError, match="another loop"):
+        await core.close()
+    assert released
