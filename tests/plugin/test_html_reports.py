@@ -92,6 +92,19 @@ def test_a_report_on_a_part_does_not_replace_the_whole(workspace: Workspace) -> 
 
 
 @pytest.mark.slow
+def test_a_report_on_a_part_that_is_scored_again_has_its_results(workspace: Workspace) -> None:
+    workspace.eval(rows=2)
+    workspace.run(CONFIG)
+    workspace.write("rewards.py", "def score(solution_str, ground_truth, extra_info):\n    return 0.0\n")
+
+    result = workspace.run("--osmosis-from=latest", "-k", "row1-", HTML)
+
+    assert result.ret == 1
+    run = Report(workspace.root / "report.html").run()
+    assert (run["rows"]["index"], run["head"]["row"]["partial"], run["head"]["row"]["passed"]) == ([1], True, 0)
+
+
+@pytest.mark.slow
 def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> None:
     with ChatServer(reply("42"), never()) as server:
         workspace.hurry()

@@ -15,6 +15,7 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals import FinishedEval, Prepared
 from pytest_osmosis.evals.result_paths import html_path, partial_path, shard_path
 from pytest_osmosis.record.find_run import is_run
+from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.style import StyledText, warning
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
@@ -81,7 +82,7 @@ class HtmlReports:
         """Write a report. An error of any kind, also a defect of ours, only costs the report."""
         from pytest_osmosis.viewer.report import report, report_lines
 
-        runs = {each.run.directory: each.run.prepared.config.output.html_conversations for each in members}
+        runs = {_directory(each): each.run.prepared.config.output.html_conversations for each in members}
         try:
             written = report(path, runs, self._outlet.redaction)
             self.lines += report_lines(written, CONVERSATIONS)
@@ -95,3 +96,10 @@ class HtmlReports:
     def _fail(self, path: Path, why: str) -> None:
         again = "pytest-osmosis html RUN makes it later"
         self.problems.append(warning(f"the HTML report {shown(path)} could not be written: {why}; {again}"))
+
+
+def _directory(finished: FinishedEval) -> RunDirectory:
+    """Return the run directory with the results of this session, which may be those of a part."""
+    directory = RunDirectory(finished.run.directory.path)
+    directory.results = finished.run.prepared.source.results_path(finished.run)
+    return directory
