@@ -55,9 +55,9 @@ def write(path: Path, text: Iterable[str], *, is_private: bool = False) -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, follows_link: bool = True) -> Iterator[Path]:
     """Give a path to write to, and let that file replace the one at `path` at the end, or be gone after an error."""
-    file = path.resolve()
+    file = path.resolve() if follows_link else path
     file.parent.mkdir(parents=True, exist_ok=True)
     scratch = file.with_name(f".{file.name}.{os.getpid()}")
     try:

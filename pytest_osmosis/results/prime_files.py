@@ -105,7 +105,7 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     totals = _Totals(run.manifest.subject.n, _threshold(rule))
     private.make_folders(folder)
     with ExitStack() as stack:
-        paths = [stack.enter_context(replacing(folder / name)) for name in (RESULTS, METADATA)]
+        paths = [stack.enter_context(replacing(folder / name, follows_link=False)) for name in (RESULTS, METADATA)]
         private.write(paths[0], _lines(run, found, rule, totals, redaction))
         private.write(paths[1], _metadata_text(run, found, rule, totals, redaction))
     return totals.n_lines

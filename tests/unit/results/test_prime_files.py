@@ -74,6 +74,18 @@ def test_a_line_has_the_reward_of_a_run_or_the_reason_why_there_is_none(tmp_path
     assert lines[0].messages == MESSAGES
 
 
+def test_files_replace_links(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    for name in ("results.jsonl", "metadata.json"):
+        (tmp_path / name).write_text("another's")
+        (tmp_path / "out" / name).symlink_to(tmp_path / name)
+
+    write_prime_files(eval_run(tmp_path, rollout(0), score(1.0, 0)), tmp_path / "out", Redaction())
+
+    assert [(tmp_path / name).read_text() for name in ("results.jsonl", "metadata.json")] == ["another's"] * 2
+    assert not any(path.is_symlink() for path in (tmp_path / "out").iterdir())
+
+
 @pytest.mark.parametrize(("environment", "name"), [({}, "x"), ({"env_id": "owner/word-count"}, "word-count")])
 def test_the_folder_is_named_after_the_environment_or_the_eval(
     tmp_path: Path, environment: dict[str, Any], name: str
