@@ -95,6 +95,17 @@ def test_variables_start_no_eval_and_do_not_affect_other_runs(
     assert "osmosis:" not in result.stdout.str()
 
 
+@pytest.mark.parametrize("value", ["0", "false", ""])
+def test_variables_of_the_command_alone_may_say_no(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    workspace.eval()
+    for name in ("FRESH", "UPDATE_BASELINE", "SAVE_TO_HF_HUB"):
+        monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
+
+    assert workspace.run(CONFIG, "--co").ret == 0
+
+
 @pytest.mark.parametrize("addopts", [CONFIG, "configs/eval/x.toml", "--osmosis-agent=chat --osmosis-n=2"])
 def test_addopts_start_no_eval(workspace: Workspace, addopts: str) -> None:
     workspace.eval()

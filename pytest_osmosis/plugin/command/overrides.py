@@ -162,7 +162,8 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
         elif name in VARIABLES:
             of_options += _option_variable(VARIABLES[name], value, problems)
         elif name in _COMMAND_ONLY:
-            problems.append(Problem(name, _COMMAND_ONLY[name]))
+            if value.lower() not in _FALSE:
+                problems.append(Problem(name, _COMMAND_ONLY[name]))
         else:
             hint = suggestion(name, [*VARIABLES, _SET, options.GATE.variable], "{}")
             problems.append(Problem(name, f"unknown variable{hint}"))

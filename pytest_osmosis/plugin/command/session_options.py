@@ -20,7 +20,7 @@ from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option, plans_setup
-from pytest_osmosis.plugin.command.overrides import OptionValue, flag, read_overrides
+from pytest_osmosis.plugin.command.overrides import VARIABLES, OptionValue, flag, read_overrides
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.files import why_not_writable
 
@@ -181,7 +181,7 @@ def _value(config: pytest.Config, environ: Mapping[str, str], option: Option) ->
     value = config.getoption(option.dest)
     if value:
         return OptionValue(str(value), option.flag)
-    if environ.get(option.variable):
+    if option.variable in VARIABLES and environ.get(option.variable):
         return OptionValue(environ[option.variable], option.variable)
     if option.name in options.INI_OF_SESSION and config.getini(option.dest):
         return OptionValue(config.getini(option.dest), f"ini {option.dest}")
