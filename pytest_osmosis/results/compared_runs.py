@@ -82,17 +82,8 @@ class Side:
 
     @cached_property
     def records(self) -> Mapping[int, Sequence[RunRecord]]:
-        """The runs of its own model by row; those of a file are the ones that ended."""
-        return by_row([each for each in self.results.records if not self.is_file or each.status != "pending"])
-
-    def row_runs(self) -> list[RowRuns]:
-        """Return the runs of each row of known digest, without those that a grader took out."""
-        digests, passed = self.results.row_digests, self.results.measured_runs()
-        return [
-            RowRuns(row, digests[row], [passed.get(each.run) for each in records if each.status != "skipped"])
-            for row, records in self.records.items()
-            if row in digests
-        ]
+        """The runs of its own model by row."""
+        return by_row(self.results.records)
 
     @property
     def caveats(self) -> list[str]:
@@ -217,7 +208,7 @@ def comparable_rows(a: Side, b: Side) -> tuple[list[RowRuns], list[RowRuns]]:
     without = [side.letter for side in (a, b) if all(record.status == "pending" for record in side.results.records)]
     if without:
         raise OsmosisError(f"nothing can be compared: no run of {' and '.join(without)} ended")
-    return a.row_runs(), b.row_runs()
+    return a.results.row_runs(), b.results.row_runs()
 
 
 def _rows_text(side: Side) -> str:

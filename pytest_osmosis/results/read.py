@@ -150,7 +150,7 @@ class PublishedResults(PublishedHead):
         return self.partial and (self.shard is None or not self.document["shard"]["whole"])
 
     def row_runs(self) -> list[RowRuns]:
-        """Return the rows with the runs of the eval's own model, without those that a grader took out."""
+        """Return the rows as `Results.row_runs` does, but for those of which no run has ended."""
         return [
             RowRuns(row.index, row.digest, [run.passed for run in _own(row) if not run.skipped]) for row in self.rows
         ]

@@ -281,12 +281,15 @@ class Results:
         return [compared for compared in (before, self.previous, self.comparison) if compared is not None]
 
     def row_runs(self, model: ModelResults | None = None) -> list[RowRuns]:
-        """Return the runs of each row that the dataset still has, in order, without those that a grader took out."""
-        records = self.records if model is None else model.records
-        rows = by_row([record for record in records if record.status != "skipped"])
-        digests = self.row_digests
+        """Return the runs of each row that the dataset still has, in order, without those that a grader took out.
+
+        A row of which it took out all runs is there without any: it was not measured, and is in the dataset.
+        """
+        rows, digests = by_row(self.records if model is None else model.records), self.row_digests
         return [
-            RowRuns(row, digests[row], list(map(self._passed, each))) for row, each in rows.items() if row in digests
+            RowRuns(row, digests[row], [self._passed(each) for each in records if each.status != "skipped"])
+            for row, records in rows.items()
+            if row in digests
         ]
 
     def _passed(self, record: RunRecord) -> bool | None:

@@ -15,7 +15,6 @@ from pytest_osmosis import stats
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import lifecycle_of
-from pytest_osmosis.results.compared_runs import side_of
 from pytest_osmosis.results.read import read_earlier_results
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.verdicts.matching import Passes, RowRuns, by_content, matched, passes
@@ -70,7 +69,7 @@ def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
 def past_run_of(row: RunRow, stored: StoredResults, prompts: Prompts) -> PastRun:
     """Return an eval run that was read already, for a history."""
     plan = stored.document["provenance"].get("plan_digest", stored.run.manifest.plan_digest)
-    return PastRun(row, plan, side_of("", stored).row_runs(), prompts)
+    return PastRun(row, plan, stored.results.row_runs(), prompts)
 
 
 def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:

@@ -20,6 +20,7 @@ from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import RewardError
 from pytest_osmosis.results import published_results, read
 from pytest_osmosis.results.compared_runs import read_side
+from pytest_osmosis.results.conclude import Rules, compared_with_baseline
 from pytest_osmosis.results.read import (
     PublishedResults,
     _open,
@@ -168,6 +169,42 @@ def test_rows_that_changed_are_read(stored: Stored) -> None:
     ]
 
 
+def test_rows_are_compared_alike_whether_live_or_stored(stored: Stored) -> None:
+    """A row without any run that counts is in the dataset all the same, also beside another with the same content."""
+    records = [removed(0), finished({A: 1.0}, 1), finished({A: 0.0}, 2), failed("provider", 3)]
+    made = results_of(records, extra=CONFIG)
+    made = replace(made, row_digests={**made.row_digests, 2: made.row_digests[0]})
+    path = stored({**made.to_json(), "provenance": PROVENANCE})
+    read = read_results(path)
+    again, side = published_results.results_of(read), read_side("A", path.parent, path.name)
+
+    assert [row.runs for row in made.row_runs()] == [[], [True], [False], [None]]
+    assert made.row_runs() == read.row_runs() == again.row_runs() == side.results.row_runs()
+
+
+def test_a_row_of_which_no_run_counts_is_not_measured_and_not_removed(stored: Stored) -> None:
+    measured = [finished({A: 1.0}, 0), finished({A: 1.0}, 1)]
+    baseline = read_results(stored(published(measured)))
+    live = results_of([measured[0], removed(1)], extra=CONFIG)
+
+    compared = compared_with_baseline(live, Rules(baseline_results=baseline))
+
+    assert compared is not None
+    assert (compared.n_rows, compared.n_unmeasured, compared.matched.removed) == (1, 1, 0)
+
+
+def test_a_row_that_never_ran_is_not_measured_on_either_kind_of_side(stored: Stored) -> None:
+    made = results_of([finished({A: 1.0}, 0), pending(1)], extra=CONFIG)
+    path = stored({**made.to_json(), "provenance": PROVENANCE})
+
+    side = read_side("A", path.parent, path.name)
+
+    assert (
+        side.results.row_runs() == made.row_runs() == [RowRuns(0, f"{0:016x}", [True]), RowRuns(1, f"{1:016x}", [None])]
+    )
+    assert sorted(side.records) == [0, 1]
+
+
 def test_a_row_that_the_dataset_lacks_by_now_is_compared_with_no_other(stored: Stored) -> None:
     """A rescoring leaves such rows: their runs are pending, and nobody knows their content."""
     made = results_of([finished({A: 1.0}), pending(7)], extra=CONFIG)
@@ -177,7 +214,7 @@ def test_a_row_that_the_dataset_lacks_by_now_is_compared_with_no_other(stored: S
 
     assert [row.row_index for row in without.row_runs()] == [0]
     assert [row.row_index for row in again.row_runs()] == [0]
-    assert [row.row_index for row in read_side("A", path.parent, path.name).row_runs()] == [0]
+    assert [row.row_index for row in read_side("A", path.parent, path.name).results.row_runs()] == [0]
 
 
 def test_keys_of_a_later_version_are_ignored(stored: Stored) -> None:
