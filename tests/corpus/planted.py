@@ -27,7 +27,9 @@ PLANTED: Sequence[Planted] = (
     Planted("a message", "report/causes.py", "counted as failed: {cause", "taken as: {cause", "option -ra"),
     Planted("an exit status", "plugin/command/options.py", 'default="9"', 'default="8"', "values, all break"),
     Planted("a digit less", "text/numbers.py", 'f"{value:.3f}" if', 'f"{value:.2f}" if', "option -ra"),
-    Planted("a field", "results/publish.py", '"median": summary.median', '"median": summary.mean', "option -ra"),
+    Planted(
+        "a field", "results/publish.py", '"standard_error": summary.se', '"standard_error": summary.mean', "option -ra"
+    ),
     Planted(
         "no event at the end",
         *("engine/recorder.py", 'event["baseline_stopped"] = baseline_stopped\n        self._enter_own(event)'),

@@ -725,7 +725,7 @@ def test_an_error_that_no_run_survives_ends_a_resumed_eval_unless_an_earlier_run
 
 def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_again(tmp_path: Path) -> None:
     why = {RunId(row, 0): f"row {row} has no rollout" for row in range(2)}
-    stepped = SteppedEngine(tmp_path, 2, rescore=RescoreJob(cast(StoredRollouts, None), why, False, False))
+    stepped = SteppedEngine(tmp_path, 2, rescore=RescoreJob(cast(StoredRollouts, {}), why, False, False))
     stepped.begin()
     assert [(event["row"], event["reason"]) for event in stepped.events("skip")] == [
         (0, why[RunId(0, 0)]),
