@@ -111,7 +111,9 @@ def test_a_changed_prompt_fails_with_a_readable_difference(multiply: Workspace) 
     result.stdout.fnmatch_lines(
         ["*ERROR at setup of multiply[[]replay[]]*", "2 of 6 runs asked what was not recorded *"]
     )
-    result.stdout.fnmatch_lines(["-What is 64 [*] 16[?]", "+What is 64 times 16[?]"], consecutive=True)
+    result.stdout.fnmatch_lines(
+        ['-   "content": "What is 64 [*] 16[?]",', '+   "content": "What is 64 times 16[?]",'], consecutive=True
+    )
 
 
 @pytest.mark.slow

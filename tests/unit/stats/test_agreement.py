@@ -193,12 +193,14 @@ def test_intervals_contain_their_figures_and_possible_values_only(rows: list[tup
     found = agreement([RatedRow(*row) for row in rows], tolerance=0.25)
 
     assert found.n_runs == sum(len(scores) for _, scores in rows)
-    for name in ("exact", "within", *CHANCE_CORRECTED, "bias"):
+    for name in ("equal", "within", *CHANCE_CORRECTED, "mean_difference"):
         value, interval, undefined = getattr(found, name)
         assert (value is None) == (interval is None) == bool(undefined)
         if value is not None:
-            low = {"exact": 0.0, "within": 0.0, "bias": -3.0}.get(name, -math.inf if name == "kappa" else -1.0)
-            high = 3.0 if name == "bias" else 1.0
+            low = {"equal": 0.0, "within": 0.0, "mean_difference": -3.0}.get(
+                name, -math.inf if name == "kappa" else -1.0
+            )
+            high = 3.0 if name == "mean_difference" else 1.0
             assert low - 1e-9 <= interval.low <= value <= interval.high <= high + 1e-9
 
 
@@ -211,7 +213,7 @@ def test_the_order_of_rows_and_runs_changes_nothing(rows: list[tuple[float, list
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     one, other = (agreement([RatedRow(*row) for row in each]) for each in (rows, shuffled))
 
-    for name in ("exact", *CHANCE_CORRECTED, "bias"):
+    for name in ("equal", *CHANCE_CORRECTED, "mean_difference"):
         assert getattr(one, name).value == pytest.approx(getattr(other, name).value)
         if getattr(one, name).interval is not None:
             assert getattr(one, name).interval[:2] == pytest.approx(getattr(other, name).interval[:2])
@@ -221,7 +223,7 @@ def test_runs_of_a_row_that_agree_count_as_one() -> None:
     pairs = [(1.0, 1.0)] * 6 + [(0.0, 0.0)] * 6 + [(1.0, 0.0)] * 3
     once, often = (agreement([RatedRow(rating, [score] * n) for rating, score in pairs]) for n in (1, 20))
 
-    for name in ("exact", *CHANCE_CORRECTED, "bias"):
+    for name in ("equal", *CHANCE_CORRECTED, "mean_difference"):
         one, other = getattr(once, name), getattr(often, name)
         assert one.value == pytest.approx(other.value)
         assert one.interval.low == pytest.approx(other.interval.low, abs=0.08)
@@ -296,7 +298,7 @@ def test_huge_and_tiny_scores_agree_as_others_do(unit: float) -> None:
     scaled = [RatedRow(row.rating * unit, [score * unit for score in row.scores]) for row in rows]
     found, expected = agreement(scaled, 0.55 * unit), agreement(rows, 0.55)
 
-    for name in ("exact", "within", "kappa", "weighted_kappa", "pearson", "spearman"):
+    for name in ("equal", "within", "kappa", "weighted_kappa", "pearson", "spearman"):
         assert getattr(found, name).value == pytest.approx(getattr(expected, name).value, rel=1e-8), name
     assert expected.mean_difference.value is not None
     assert expected.mean_difference.interval is not None
