@@ -84,9 +84,9 @@ async def test_the_anthropic_client_gets_one_answer_whole_and_streamed() -> None
             async with client.messages.stream(**fields) as stream:
                 streamed = await stream.get_final_message()
 
-            [content] = whole.to_dict()["content"]
+            [content] = whole.to_dict(exclude_none=True)["content"]  # older releases of the client add `citations`
             assert content["input"] == {"a": 17, "b": 23} if tools else content["text"] == ANSWER
-            assert streamed.to_dict()["content"] == [content]
+            assert streamed.to_dict(exclude_none=True)["content"] == [content]
             assert (streamed.stop_reason, streamed.usage.output_tokens) == (
                 whole.stop_reason,
                 whole.usage.output_tokens,
