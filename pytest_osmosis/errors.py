@@ -19,7 +19,8 @@ OsmosisError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -155,3 +156,12 @@ class ClusterError(OsmosisError):
 
 class JournalError(OsmosisError):
     """A journal cannot be written or read back."""
+
+
+@contextmanager
+def writing(where: object, error: type[OsmosisError] = OsmosisError) -> Iterator[None]:
+    """Raise an `error` of ours if what is there cannot be written."""
+    try:
+        yield
+    except OSError as fault:
+        raise error(f"{where}: cannot be written: {fault.strerror}") from fault

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.output import CommandOutput, writing
-from pytest_osmosis.errors import OsmosisError, ResultsError
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.errors import OsmosisError, ResultsError, writing
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_osmosis.cli.output import CommandOutput, writing
-from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import LATEST, find_run, is_run
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.files import why_not_writable

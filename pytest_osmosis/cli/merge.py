@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.output import CommandOutput, terminal_columns, writing
-from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.cli.output import CommandOutput, terminal_columns
+from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import runs_above
 from pytest_osmosis.report.markdown import is_page, page, sections
 from pytest_osmosis.report.overview import distinct_names, overview_lines

@@ -11,12 +11,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.text.outlet import Outlet
 
@@ -70,15 +68,6 @@ class CommandOutput:
         """Print text for another program, which is redacted already; on a terminal, as text of others is shown."""
         for piece in pieces:
             sys.stdout.write(self.outlet.shown(piece) if _is_terminal() else piece)
-
-
-@contextmanager
-def writing(name: object) -> Iterator[None]:
-    """Raise `OsmosisError` for a file that cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise OsmosisError(f"{name}: cannot be written: {error.strerror}") from None
 
 
 def terminal_columns() -> int | None:

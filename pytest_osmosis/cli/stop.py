@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.cli.confirmation import refusal
-from pytest_osmosis.cli.output import CommandOutput, writing
-from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import find_run, runs_above
 from pytest_osmosis.record.in_flight import InFlight
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_osmosis.engine.actor import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
-from pytest_osmosis.errors import JournalError
+from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.evals.environments import check_files
 from pytest_osmosis.evals.request_settings import own_sampling, request_sampling
 from pytest_osmosis.evals.rollout_inputs import check_same_code
@@ -28,7 +28,7 @@ from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.plan import selected_runs
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_lock import RunLock, writing
+from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_progress import Resumption
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
@@ -293,7 +293,7 @@ class ResumeSource(_PartlyStored):
         directory, then = self.run.directory, self.run.manifest
         rows = (row for row, _ in then.plan.rows() if row < len(prepared.dataset))
         widened = replace(prepared, plan=prepared.plan.with_named(rows, prepared.dataset.line))
-        with writing(shown(directory.path)):
+        with writing(shown(directory.path), JournalError):
             if not self.leaves_out(selected) and directory.results.exists():
                 directory.results.rename(files.kept_path(directory.results))
             renew_manifest(directory, widened, datetime.fromisoformat(then.started_at))

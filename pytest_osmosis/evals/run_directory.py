@@ -19,7 +19,7 @@ import pytest_osmosis
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.engine.actor import LoadedCode
-from pytest_osmosis.errors import JournalError
+from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.evals.environments import facts_to_json, keep_rows
 from pytest_osmosis.evals.rollout_inputs import rollout_inputs
 from pytest_osmosis.files import private
@@ -27,7 +27,7 @@ from pytest_osmosis.git.state import GitState
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.record.run_lock import RunLock, writing
+from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.results.publish import redacted
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.redaction import Redaction
@@ -87,7 +87,7 @@ def complete_manifest(directory: RunDirectory, code: LoadedCode, state: GitState
     rollouts = None
     if code.rollouts:
         rollouts = blake2b(json.dumps(sorted(code.rollouts.items())).encode(), digest_size=16).hexdigest()
-    with writing(shown(directory.manifest)):
+    with writing(shown(directory.manifest), JournalError):
         manifest = _read(directory)
         manifest["code"] = {"rollouts": rollouts, "rewards": dict(code.rewards)}
         if None in manifest.get("git", {"": None}).values():

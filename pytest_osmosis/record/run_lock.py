@@ -11,13 +11,12 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from weakref import WeakSet
 
-from pytest_osmosis.errors import JournalError
+from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.record.lock_holder import UNKNOWN, Holder, Purpose
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.numbers import moment
@@ -55,7 +54,7 @@ class RunLock:
         """
         path = directory.lock
         holder = replace(Holder.this_process(purpose), journal_bytes=size_of(directory.journal))
-        with writing(shown(path)):
+        with writing(shown(path), JournalError):
             if (file := _inherited(path)) is not None:
                 _write(file, holder)
                 return cls(path, holder, file, None)
@@ -81,7 +80,7 @@ class RunLock:
     def note_journal(self, n_bytes: int) -> None:
         """Write down the size of the journal before this process appends to it. Raises `JournalError`."""
         self.holder = replace(self.holder, journal_bytes=n_bytes)
-        with writing(shown(self._path)):
+        with writing(shown(self._path), JournalError):
             _write(self.file, self.holder)
 
     def close(self) -> None:
@@ -179,15 +178,6 @@ def _inherited(path: Path) -> int | None:
 
 
 # -- files -------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def writing(where: object) -> Iterator[None]:
-    """Raise `JournalError` if what is there cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise JournalError(f"{where}: cannot be written: {error.strerror}") from error
 
 
 def size_of(path: Path) -> int:
