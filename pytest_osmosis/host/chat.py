@@ -112,7 +112,8 @@ class ModelGateway(Gateway):
         super().__init__(setup, stalls, events, store, self._hold)
         self.limits = limits
         self.setup = setup
-        self._models = {tag: AskedModel.of(target) for tag, target in setup.targets.items()}
+        self.targets = setup.targets
+        self._models = {tag: AskedModel.of(target) for tag, target in self.targets.items()}
         self._environ = environ
         self._clients = clients
         self._standby_clients: Clients = {}
@@ -255,7 +256,7 @@ class RolloutChat:
 
     def _with_headers(self, request: ChatRequest) -> ChatRequest:
         """Return a request with the headers whose values are in the state of every rollout; its own ones stay."""
-        wanted = self._gateway.setup.targets[self.key.run.model].get("headers_from_state", {})
+        wanted = self._gateway.targets[self.key.run.model].get("headers_from_state", {})
         headers = state_headers(wanted, self.state)
         return replace(request, headers=merged_headers(headers, request.headers)) if headers else request
 
