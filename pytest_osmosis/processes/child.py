@@ -32,7 +32,8 @@ JOIN_S = 1.0
 class Child:
     """A process that runs `code`. Raises `OSError` if it cannot be started.
 
-    A thread writes what it is sent, all that is there at once: sending never waits. Whoever reads `stdout` closes it.
+    A thread writes what it is sent, all that is there at once: sending never waits. It starts with the first message:
+    until then code of the user may fork this process. Whoever reads `stdout` closes it.
     """
 
     def __init__(
@@ -63,7 +64,6 @@ class Child:
         self._writer = threading.Thread(
             target=self._write, args=(self.process.stdin,), name="osmosis-writer", daemon=True
         )
-        self._writer.start()
 
     @property
     def is_alive(self) -> bool:
@@ -75,9 +75,12 @@ class Child:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | how) is not None
         return True
 
-    def put(self, message: bytes) -> None:
-        """Send a message, without waiting; a process that has ended drops it."""
+    def put(self, message: bytes | None) -> None:
+        """Send a message, without waiting; a process that has ended drops it. None is the last one."""
         self._outbox.put(message)
+        with self._ending:
+            if self._writer.ident is None:
+                self._writer.start()
 
     def kill(self) -> None:
         """End it and all processes of its group, now."""
@@ -97,7 +100,7 @@ class Child:
             self.kill()
             GUARD.forget(self.pid)
             status = self.process.wait()
-        self._outbox.put(None)
+        self.put(None)
         self._writer.join(JOIN_S)  # only a process that left the group could still hold the other end
         return status
 

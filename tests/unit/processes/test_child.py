@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,16 @@ def test_a_child_that_does_not_read_keeps_nobody_waiting() -> None:
         assert child.stdout.read() == b"in ord\n"
         assert child.reaped() == 0
     assert not child.is_alive
+
+
+def test_a_child_that_was_sent_nothing_has_no_thread() -> None:
+    before = {*threading.enumerate()}
+    child = Child(READS, subprocess.DEVNULL)
+    assert {*threading.enumerate()} <= before, "user code that is collected meanwhile may fork"
+    with child.stdout:
+        assert child.reaped(0.0) == -signal.SIGKILL
+    assert {*threading.enumerate()} <= before
+    child.put(b"to nobody")
 
 
 def test_all_processes_of_its_group_end_with_a_child() -> None:
