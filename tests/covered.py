@@ -1,7 +1,8 @@
-"""Branch coverage by tier: a plugin that notes which test reaches a line, and the report of `make coverage`.
+"""Branch coverage by tier: a plugin that notes which tier's tests reach a line, and the report of `make coverage`.
 
-A context is `<tier> <test>` for what a test reaches itself, and `<tier> <test> in a process` for what is reached by the
-processes that it starts. Lines without a context were run while modules were imported.
+A context is a tier for what its tests reach themselves, and `<tier> in a process` for what is reached by the processes
+that they start. Lines without a context were run while modules were imported. A context for each test would make the
+measurement take hours.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pytest
 CONFIG_OF_CHILDREN = "COVERAGE_PROCESS_CONFIG"
 """Private to coverage, which starts in child processes by it. If its form changes, `_children` raises."""
 TEST, TEST_ALL = "test", "test-all"
-TIERS = {TEST: f"^$|^{TEST} ", TEST_ALL: ""}
+TIERS = {TEST: f"^$|^{TEST}( |$)", TEST_ALL: ""}
 """A regular expression for the contexts of a tier."""
 ENOUGH = 0.85
 """Rooms below this share of branches in `make test` are named."""
@@ -28,16 +29,16 @@ ENOUGH = 0.85
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure a test in its own context."""
+    """Measure a test in the context of its tier."""
     import coverage
 
     measuring = coverage.Coverage.current()
     assert measuring is not None, "this plugin needs `coverage run`"
     marks = {mark.name for mark in item.iter_markers()}
-    context = f"{TEST_ALL if marks & {'slow', 'ray', 'nightly'} else TEST} {item.nodeid.partition('[')[0]}"
-    measuring.switch_context(context)
+    tier = TEST_ALL if marks & {"slow", "ray", "nightly"} else TEST
+    measuring.switch_context(tier)
     before = os.environ[CONFIG_OF_CHILDREN]
-    os.environ[CONFIG_OF_CHILDREN] = _children(before, f"{context} in a process")
+    os.environ[CONFIG_OF_CHILDREN] = _children(before, f"{tier} in a process")
     try:
         return (yield)
     finally:
