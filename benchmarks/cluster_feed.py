@@ -67,8 +67,7 @@ def bridge() -> None:
                 facts = ClusterFacts("127.0.0.1:6379", "0", n_nodes=100, n_places=PLACES)
                 say(Frame(Kind.FACTS, 0, json.dumps(facts._asdict()).encode()))
             case Kind.OPEN:
-                setup = json.loads(frame.first)["setup"]
-                names = setup["eval_fns"]
+                names = json.loads(frame.first)["work"]["eval_fns"]
                 ready = {"ev": "ready", "scorers": names, "sync": [], "digests": dict.fromkeys(names, "digest")}
                 say(Frame(Kind.PLACED, frame.number, b"simulated"))
                 say(Frame(Kind.SAID, frame.number, json.dumps(ready).encode() + b"\n"))

@@ -24,7 +24,7 @@ from pytest_osmosis.datasets import Dataset, Row
 from pytest_osmosis.engine.actor import Actor, Command, Submit
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.engine.job import Bounds, Job, Transcript
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -121,7 +121,7 @@ def turns_ms(n_hosts: int, in_flight: int, n_turns: int, folder: Path) -> list[f
     n_runs = n_hosts * in_flight * 3 + ENDING * (n_turns + 1)
     target: dict[str, Any] = {"api_key_env": None, "headers": {}}
     job = Job(
-        setup=Setup("roll", str(folder), (), target, limit=in_flight, eval_fns=("reward",)),
+        setup=Setup(HostCode("roll", str(folder), (), target), limit=in_flight, eval_fns=("reward",)),
         dataset=cast(Dataset, Rows()),
         pass_rule=PassRule(()),
         describe=described,

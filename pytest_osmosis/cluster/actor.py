@@ -129,7 +129,7 @@ class HostActor:
         node = socket.gethostname()
         if upload:
             setup = json.dumps(moved(json.loads(setup), upload, self._root)).encode("ascii") + b"\n"
-        workspace: str = json.loads(setup)["setup"]["workspace"]
+        workspace: str = json.loads(setup)["code"]["workspace"]
         if not Path(workspace).is_dir():
             return (
                 f"node {node} has no folder {workspace}, the workspace: give all nodes the same path to it (a shared "

@@ -421,7 +421,7 @@ class Actor:
         if self.loaded.is_set():
             return
         code = event.get("rollout_code", {})
-        rolls = self._job.setup.role == "roll"
+        rolls = self._job.setup.code.role == "roll"
         try:
             if rolls:
                 self._job.check_code(code)

@@ -145,13 +145,13 @@ class HostConnection:
         try:
             with open(log, "ab", opener=private.opener) as stderr:
                 self._log_begun = stderr.tell()
-                self._child = prestarted or Child(HOST, stderr, cwd=setup.workspace, environ=environ.merged)
+                self._child = prestarted or Child(HOST, stderr, cwd=setup.code.workspace, environ=environ.merged)
         except OSError as error:
             raise HostError(f"no process for your code can be started: {error}") from error
         self._stdout = self._child.stdout.fileno()
         self._room = room_in(self._stdout)
         if prestarted is not None:
-            self.send([become(log, None if has_loaded else environ.merged, setup.workspace)])
+            self.send([become(log, None if has_loaded else environ.merged, setup.code.workspace)])
         self.send([setup.to_json()])
         self._reader = threading.Thread(target=self._read, name=f"osmosis-{name}", daemon=True)
         self._reader.start()

@@ -142,9 +142,10 @@ class HostStarts:
         job = self._job
         setup = replace(job.setup, limit=limit, max_limit=job.batch_size)
         if role == "scorer":  # it loads functions, but no agent and nothing that an agent imports
-            setup = replace(job.setup, role="score", limit=1, max_limit=1, agent="chat")
-            if setup.endpoint != "env":  # else the Grader and the environment score there too
-                setup = replace(setup, entrypoint=None, grader=None, environment=None)
+            code = replace(job.setup.code, role="score")
+            setup = replace(job.setup, code=code, limit=1, max_limit=1, agent="chat")
+            if code.endpoint != "env":  # else the Grader and the environment score there too
+                setup = replace(setup, code=replace(code, environment=None), entrypoint=None, grader=None)
         connection = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
         return Host(role, connection, Share.of(limit), job.clock.now(), job.clock)
 

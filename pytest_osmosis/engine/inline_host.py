@@ -207,7 +207,7 @@ class InlineHost:
     def borrow(self, setup: Setup, environ: Mapping[str, str]) -> UserCode:
         """Return the user's code to be replayed, and load it if that was not done. Raises `CodeError`."""
         if self._setup is None:
-            self._setup, self._environ = replace(setup, role="score"), environ
+            self._setup, self._environ = replace(setup, code=replace(setup.code, role="score")), environ
         return self._loaded_code()
 
     def replay(self, request: ScoringFields, name: str) -> Reward:
@@ -269,11 +269,11 @@ class InlineHost:
             setup = self._setup
             assert setup is not None
             with self.inside():
-                self._redaction = Redaction(secrets_of(setup, os.environ))
+                self._redaction = Redaction(secrets_of(setup.code, os.environ))
                 store = opened_store(setup)
                 self._clients = clients_of(setup, os.environ)
-                self._endpoint = HostEndpoint(setup, os.environ)
-                if setup.role == "roll":
+                self._endpoint = HostEndpoint(setup.code, os.environ)
+                if setup.code.role == "roll":
                     self._endpoint.set_variables(hooks=False)
                 self._code = load(setup)
                 self._code = replace(self._code, notes=(*self._code.notes, *self._stand_in.notes))
@@ -290,9 +290,9 @@ class InlineHost:
         setup = self._setup
         assert setup is not None
         if self._process_state is None:
-            roots = setup.roots if setup.mcp is None else (*setup.roots, setup.mcp)
-            self._process_state = ProcessState(setup.workspace, self._environ, roots)
-        return self._of_the_eval(self._process_state, setup.stand_in)
+            roots = setup.code.roots if setup.mcp is None else (*setup.code.roots, setup.mcp)
+            self._process_state = ProcessState(setup.code.workspace, self._environ, roots)
+        return self._of_the_eval(self._process_state, setup.code.stand_in)
 
     @contextmanager
     def _of_the_eval(self, state: ProcessState, stand_in: bool) -> Iterator[None]:

@@ -53,7 +53,7 @@ class Probing:
         elif error is not None:
             self._runs.probe_failed(tag, error)
         if "shutdown_date" in event:
-            self._ends(self._runs.job.setup.model_targets[tag].get("model", ""), event["shutdown_date"])
+            self._ends(self._runs.job.setup.code.model_targets[tag].get("model", ""), event["shutdown_date"])
         if not self._left:
             self.host, self.is_over = None, True
 

@@ -62,7 +62,7 @@ class Recorder:
         self._counts: dict[str, Any] = asdict(RunCounts())
         self._journal = journal
         self._every = every
-        self._redaction = Redaction(secrets_of(job.setup, job.environ.merged))
+        self._redaction = Redaction(secrets_of(job.setup.code, job.environ.merged))
         self._lines: list[bytes] = []
         self._outcomes: deque[tuple[RunId, Outcome]] = deque()
         self._journal_works = True

@@ -1,4 +1,4 @@
-"""The facts about an environment that its code tells before anything is rolled out."""
+"""An environment as it is named, and the facts that its code tells before anything is rolled out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSource:
+    """The `module` whose load_environment(**args) makes an environment.
+
+    `folder` is put before installed packages if the module is in none of them. `kwargs` are set on the environment
+    after it was made, by `set_NAME(value)` where it has such a method.
+    """
+
+    env_id: str
+    module: str
+    folder: str | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from pytest_osmosis.environments import imported
+from pytest_osmosis.environments.facts import EnvironmentSource
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.text.suggest import suggestion
 from pytest_osmosis.text.user_frames import user_traceback
@@ -27,21 +28,6 @@ from pytest_osmosis.text.user_objects import error_in_words, type_name
 MEMBERS = ("get_eval_dataset", "rollout")
 """The methods that every environment has."""
 CONCURRENCY = "concurrency"
-
-
-@dataclass(frozen=True, slots=True)
-class EnvironmentSource:
-    """The `module` whose load_environment(**args) makes an environment.
-
-    `folder` is put before installed packages if the module is in none of them. `kwargs` are set on the environment
-    after it was made, by `set_NAME(value)` where it has such a method.
-    """
-
-    env_id: str
-    module: str
-    folder: str | None = None
-    args: Mapping[str, Any] = field(default_factory=dict)
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.clock import SYSTEM, Clock
-from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.engine.limits import Limits
-from pytest_osmosis.environments.facts import EnvironmentFacts
+from pytest_osmosis.environments.facts import EnvironmentSource
 from pytest_osmosis.evals.early_stop import GateTracker
 from pytest_osmosis.evals.judge import EvalJudge
 from pytest_osmosis.evals.prepared import Prepared, pass_rule
@@ -25,7 +24,7 @@ from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
-from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, EnvironmentFields, Setup
+from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, HostCode, Role, Setup
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
@@ -73,106 +72,101 @@ def host_setup(
     artifacts: Path,
     pythonpath: Sequence[str],
     *,
-    with_baseline: bool = False,
     stand_in: bool = True,
     inline: bool = False,
     worktree: Worktree | None = None,
     cassette: CassetteFields | None = None,
 ) -> Setup:
-    """Return the setup from which a host loads and runs the eval's code; `with_baseline` for both models.
+    """Return the setup from which a host loads and runs the eval's code.
 
     With `stand_in`, code finds names of `osmosis_ai` that are not installed. `inline` is for debuggers: one run at a
     time, without deadlines. `worktree` has the code, if not the workspace. `cassette` holds recorded answers.
     """
     config, other = prepared.config, prepared.baseline_model
-    workspace = config.workspace if worktree is None else worktree.workspace
-    moved: Callable[[str], str] = str if worktree is None else worktree.moved
-    uploads = not inline and config.execution.engine == "ray" and config.execution.ray.workspace == "upload"
-    folder, entrypoint = None, None
-    if config.experiment.rollout is not None and config.experiment.entrypoint is not None:
-        folder = workspace / "rollouts" / config.experiment.rollout
-        entrypoint = str(folder / config.experiment.entrypoint)
-    return Setup(
-        role="roll" if prepared.source.asks_models else "score",
-        workspace=str(workspace),
-        roots=(*([str(folder)] if folder else []), str(workspace), *map(moved, pythonpath)),
-        commit=None if worktree is None else _commit_fields(worktree),
-        mcp=None if config.agent.mcp is None else moved(str(config.workspace / config.agent.mcp)),
-        cassette=cassette,
-        environment=_environment_fields(config, prepared.environment, prepared.target),
-        scores_at_once=config.execution.interleave_scoring and config.scored_at_once is None,
-        target=prepared.target.to_json(),
-        baseline=other.target.to_json() if other is not None and with_baseline else None,
-        limit=1 if inline else config.in_flight,
-        permits=any(rate_limits(config)) and not prepared.replays,
-        judge=dict(prepared.judge.setup) if prepared.judge is not None else None,
-        judge_permits=any(judge_limits(config)) and not prepared.replays,
-        judge_retries=config.judge.max_retries,
+    code = host_code(
+        config,
+        prepared.target,
+        None if other is None else other.target,
+        prepared.judge,
+        pythonpath,
         stand_in=stand_in,
+        role="roll" if prepared.source.asks_models else "score",
+        worktree=worktree,
+    )
+    folder, entrypoint = _rollout_folder(config, Path(code.workspace)), config.experiment.entrypoint
+    return Setup(
+        code,
         agent=config.agent.agent,
-        endpoint=config.agent.endpoint,
-        entrypoint=entrypoint,
-        grader=config.scoring.grader if prepared.environment is None else None,
+        entrypoint=None if folder is None or entrypoint is None else str(folder / entrypoint),
+        grader=config.scoring.grader if code.environment is None else None,
         eval_fns=config.scoring.eval_fns,
+        mcp=None if config.agent.mcp is None else _moved(str(config.workspace / config.agent.mcp), worktree),
         sampling=request_sampling(config),
-        secrets=tuple(config.secrets),
-        artifacts=str(artifacts),
-        sends_artifacts=uploads,
         max_turns=config.agent.max_turns,
         bounds=RolloutBounds(
             max_turns=config.agent.max_turns if config.agent.bounds_turns else None,
             prices={str(tag): price.to_json() for tag, price in prepared.prices.items() if price is not None},
             **_kept_bounds(prepared),
         ),
+        limit=1 if inline else config.in_flight,
+        permits=any(rate_limits(config)) and not prepared.replays,
+        judge_permits=any(judge_limits(config)) and not prepared.replays,
+        judge_retries=config.judge.max_retries,
+        cassette=cassette,
         agent_timeout_s=math.inf if inline else config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=math.inf if inline else config.evaluation.grader_timeout_s,
+        scores_at_once=config.execution.interleave_scoring and config.scored_at_once is None,
+        artifacts=str(artifacts),
+        sends_artifacts=not inline and config.execution.engine == "ray" and config.execution.ray.workspace == "upload",
+        concurrency=max(config.in_flight, config.scored_at_once or 0),
+        runs=config.evaluation.n,
+        rollout_retries=config.environment.rollout_retries,
+        independent_scoring=config.environment.independent_scoring,
+        state_columns=config.environment.state_columns,
     )
 
 
-def environment_setup(
+def host_code(
     config: EvalConfig,
-    module: EnvironmentModule,
     target: ModelTarget,
     baseline: ModelTarget | None,
     judge: EvalJudge | None,
     pythonpath: Sequence[str],
     *,
     stand_in: bool,
-) -> Setup:
-    """Return the setup by which an environment is loaded for its rows: `host_setup`, as far as its code can see."""
-    return Setup(
-        role="roll",
-        workspace=str(config.workspace),
-        roots=(str(config.workspace), *pythonpath),
-        environment=_environment_fields(config, module, target),
+    role: Role = "roll",
+    worktree: Worktree | None = None,
+) -> HostCode:
+    """Return what the code of an eval can see while it loads, in a host or to tell the rows of its environment."""
+    workspace = config.workspace if worktree is None else worktree.workspace
+    folder, module, table = _rollout_folder(config, workspace), config.environment_module, config.environment
+    source = None
+    if module is not None:
+        kwargs = dict(table.extra_env_kwargs)
+        source = EnvironmentSource(module.env_id, module.module, module.folder, dict(table.env_args), kwargs)
+    return HostCode(
+        role=role,
+        workspace=str(workspace),
+        roots=(*map(str, filter(None, [folder, workspace])), *(_moved(root, worktree) for root in pythonpath)),
         target=target.to_json(),
-        baseline=baseline.to_json() if baseline is not None else None,
-        judge=dict(judge.setup) if judge is not None else None,
-        stand_in=stand_in,
+        baseline=None if baseline is None else baseline.to_json(),
+        judge=None if judge is None else dict(judge.setup),
+        environment=source,
         endpoint=config.agent.endpoint,
         secrets=tuple(config.secrets),
+        stand_in=stand_in,
+        commit=None if worktree is None else _commit_fields(worktree),
     )
 
 
-def _environment_fields(
-    config: EvalConfig, source: EnvironmentModule | EnvironmentFacts | None, target: ModelTarget
-) -> EnvironmentFields | None:
-    """Return the environment that a host loads, None without one."""
-    if source is None:
-        return None
-    return {
-        "env_id": source.env_id,
-        "module": source.module,
-        "folder": source.folder,
-        "args": dict(config.environment.env_args),
-        "kwargs": dict(config.environment.extra_env_kwargs),
-        "concurrency": max(config.in_flight, config.scored_at_once or 0),
-        "runs": config.evaluation.n,
-        "independent_scoring": config.environment.independent_scoring,
-        "rollout_retries": config.environment.rollout_retries,
-        "state_columns": list(config.environment.state_columns),
-        "headers_from_state": dict(target.headers_from_state),
-    }
+def _rollout_folder(config: EvalConfig, workspace: Path) -> Path | None:
+    """Return the folder of the entrypoint, None without one."""
+    rollout = config.experiment.rollout
+    return None if rollout is None or config.experiment.entrypoint is None else workspace / "rollouts" / rollout
+
+
+def _moved(path: str, worktree: Worktree | None) -> str:
+    return path if worktree is None else worktree.moved(path)
 
 
 def _kept_bounds(prepared: Prepared) -> Mapping[str, Any]:
@@ -222,7 +216,6 @@ def engine_job(
         prepared,
         directory.artifacts,
         settings.pythonpath,
-        with_baseline=bool(selected.of_baseline),
         stand_in=settings.stand_in,
         inline=inline,
         worktree=worktree,

@@ -30,7 +30,7 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.files import private
 from pytest_osmosis.host.code_digest import read_anew
-from pytest_osmosis.host.protocol import TEARDOWN_S, Setup, TellRequest, become, encode
+from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Setup, TellRequest, become, encode
 from pytest_osmosis.host.rollout_code import environment_code
 from pytest_osmosis.processes.child import EXIT_S, Child
 from pytest_osmosis.processes.guard import GUARD
@@ -52,9 +52,9 @@ OF_PYTEST = "PYTEST_CURRENT_TEST"
 
 
 class _Loading(NamedTuple):
-    """An environment that is to be loaded for `setup`, in variables `environ`, by a process that may become a host."""
+    """An environment to load, with variables `environ`, in a process that may become a host with the same `code`."""
 
-    setup: Setup
+    code: HostCode
     module: EnvironmentModule
     environ: Mapping[str, str]
     rolls_out: bool
@@ -95,13 +95,14 @@ class Environments:
         self._begun: dict[str, _Begun] = {}
         self._known = SharedChecks()
 
-    def announce(self, setup: Setup, module: EnvironmentModule, environ: Mapping[str, str], *, rolls_out: bool) -> str:
+    def announce(
+        self, code: HostCode, module: EnvironmentModule, environ: Mapping[str, str], *, rolls_out: bool
+    ) -> str:
         """Load the environment of an eval together with the first one that is needed. Returns its key."""
-        fields: Mapping[str, Any] = setup.environment or {}
-        source = [fields[name] for name in ("env_id", "module", "folder", "args", "kwargs")]
-        key = json.dumps([source, setup.roots, str(module.source), sorted(environ.items())], default=dict)
+        source = asdict(code)["environment"]
+        key = json.dumps([source, code.roots, str(module.source), sorted(environ.items())], default=dict)
         if key not in self._begun:
-            self._announced.setdefault(key, _Loading(setup, module, environ, rolls_out))
+            self._announced.setdefault(key, _Loading(code, module, environ, rolls_out))
         return key
 
     def loaded(self, key: str) -> EnvironmentFacts:
@@ -115,7 +116,7 @@ class Environments:
         """Return what starts hosts: it takes a process that is kept, or else starts one as `otherwise` does."""
 
         def spawn(name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> Connection:
-            kept = self._processes.take(setup, environ.merged)
+            kept = self._processes.take(setup.code, environ.merged)
             if kept is None:
                 return otherwise(name, setup, environ=environ, log=log, post=post)
             host, output = kept
@@ -169,14 +170,14 @@ class _Processes:
 
     def answer(self, begun: _Begun) -> Mapping[str, Any]:
         """Return the facts that a process tells. Raises `CodeError`."""
-        setup, environ = begun.loading.setup, begun.loading.environ
+        code, environ = begun.loading.code, begun.loading.environ
         output, env_id = begun.folder / OUTPUT, begun.loading.module.env_id
-        tell: TellRequest = {"op": "tell", "setup": setup.to_json()["setup"], "rows": str(begun.folder / ROWS)}
+        tell: TellRequest = {"op": "tell", "code": asdict(code), "rows": str(begun.folder / ROWS)}
         try:
-            host = self._start(output, setup.workspace, environ)
+            host = self._start(output, code.workspace, environ)
         except OSError as error:
             raise CodeError(f"environment {env_id}: no process can be started: {error}") from error
-        host.put(encode([become(output, environ, setup.workspace), tell]))
+        host.put(encode([become(output, environ, code.workspace), tell]))
         last = _heard(host, begun)
         facts: Mapping[str, Any] | None = last.get("facts")
         if facts is not None and self._keep(host, begun):
@@ -210,13 +211,13 @@ class _Processes:
             self._kept[host] = begun
         return True
 
-    def take(self, setup: Setup, environ: Mapping[str, str]) -> tuple[Child, Path] | None:
-        """Return a process that has loaded what a host with this setup and environment would, and its output."""
-        seen, variables = setup.seen_by_environment, {**environ, OF_PYTEST: ""}
+    def take(self, code: HostCode, environ: Mapping[str, str]) -> tuple[Child, Path] | None:
+        """Return a process that has loaded what a host with this code and environment would, and its output."""
+        variables = {**environ, OF_PYTEST: ""}
         with self._lock:
             for host, begun in self._kept.items():
-                then, _, environ, _ = begun.loading
-                same = then.seen_by_environment == seen and {**environ, OF_PYTEST: ""} == variables
+                then = begun.loading
+                same = then.code == code and {**then.environ, OF_PYTEST: ""} == variables
                 if same and host.is_alive:
                     del self._kept[host]
                     return host, begun.folder / OUTPUT
@@ -274,10 +275,10 @@ def _tell(begun: _Begun, say: Callable[[str], None]) -> None:
 
 def _facts(begun: _Begun) -> EnvironmentFacts:
     """Wait for the answer of an environment. Raises `CodeError` if it does not load, or changes meanwhile."""
-    setup, module, _, _ = begun.loading
+    code, module, _, _ = begun.loading
     facts = facts_of(begun.answer.result(), module, begun.folder / ROWS)
     read_anew(())
-    check_files(facts, environment_code(module.source, setup.roots))
+    check_files(facts, environment_code(module.source, code.roots))
     return facts
 
 

@@ -33,7 +33,7 @@ from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_b
 from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette, other_api
 from pytest_osmosis.evals.checks import Checks, SharedChecks, once
 from pytest_osmosis.evals.commits import configured_commit
-from pytest_osmosis.evals.engine_job import environment_setup
+from pytest_osmosis.evals.engine_job import host_code
 from pytest_osmosis.evals.environments import Environments, rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
@@ -198,8 +198,8 @@ def check(
         secrets_known = secrets or {}
     module, visible = config.environment_module, {**environ, **config.env, **secrets_known}
     loading = environments or Environments()
-    setup = environment_setup(config, module, target, other, judge, loading.pythonpath, stand_in=loading.stand_in)
-    key = loading.announce(setup, module, visible, rolls_out=not listing and config.execution.engine != "ray")
+    code = host_code(config, target, other, judge, loading.pythonpath, stand_in=loading.stand_in)
+    key = loading.announce(code, module, visible, rolls_out=not listing and config.execution.engine != "ray")
 
     def planned_once_loaded() -> Prepared:
         environment = loaded_environment(config, key, loading)

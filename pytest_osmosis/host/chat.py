@@ -112,7 +112,7 @@ class ModelGateway(Gateway):
         super().__init__(setup, stalls, events, store, self._hold)
         self.limits = limits
         self.setup = setup
-        self.targets = setup.targets
+        self.targets = setup.code.targets
         self._models = {tag: AskedModel.of(target) for tag, target in self.targets.items()}
         self._environ = environ
         self._clients = clients
@@ -204,7 +204,7 @@ class RolloutChat:
                 await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
                 if asked is not None and not is_sent:
                     return await asked.answer()
-                timeout_s = gateway.setup.target["timeout_s"]
+                timeout_s = gateway.setup.code.target["timeout_s"]
                 return await sent.reply(gateway.client(self, sender), timeout_s, self.deadline)
 
         with self._counting:

@@ -21,7 +21,8 @@ Clients = Mapping[str, Model]
 
 def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
     """Return the clients of all models that `setup` names; `environ` holds their keys."""
-    asked = {tag: target for tag, target in setup.model_targets.items() if setup.role == "roll" or tag == JUDGE}
+    code = setup.code
+    asked = {tag: target for tag, target in code.model_targets.items() if code.role == "roll" or tag == JUDGE}
     return {tag: _client(setup, tag, ModelTarget.from_json(target), environ) for tag, target in asked.items()}
 
 

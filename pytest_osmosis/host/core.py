@@ -112,7 +112,7 @@ class HostCore:
         chat = RolloutChat(self._gateway, key, self._deadline(key, self._setup.agent_timeout_s))
         chat.state["example_id"] = request["record"].get("example_id", key.run.row)
         self._endpoint.attach(asyncio.get_running_loop())
-        endpoint = RolloutEndpoint(self._endpoint, chat, request["seed"])
+        endpoint = RolloutEndpoint(self._endpoint, chat, self._setup.sampling, request["seed"])
         if self._setup.agent == RECORDED:
             chat.totals.usage = Usage(0, 0)  # known: nobody is asked
         with output.captured() as sink:
@@ -395,7 +395,7 @@ class HostCore:
             row=own["record"],
             metrics=own["metrics"],
             samples=own["samples"],
-            project=Path(self._setup.workspace),
+            project=Path(self._setup.code.workspace),
             artifacts=Path(artifacts),
         )
         return await self._code.grader.grade(rollout)

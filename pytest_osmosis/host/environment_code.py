@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -18,12 +18,13 @@ from typing import Any
 from pytest_osmosis.environments import framework_version
 from pytest_osmosis.environments.agent import EnvironmentAgent, EnvironmentSettings
 from pytest_osmosis.environments.concurrency import Concurrency
-from pytest_osmosis.environments.load import EnvironmentSource, LoadedEnvironment, load
+from pytest_osmosis.environments.facts import EnvironmentSource
+from pytest_osmosis.environments.load import LoadedEnvironment
 from pytest_osmosis.environments.rubric import EnvironmentRubric, function_names
 from pytest_osmosis.environments.state import scored_columns
 from pytest_osmosis.environments.tasksets import Groups
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.protocol import TEARDOWN_S, EnvironmentFields, Key, ScoringFields, Setup
+from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Key, ScoringFields, Setup
 from pytest_osmosis.host.rollout_code import environment_code
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.reward import Reward
@@ -32,26 +33,27 @@ from pytest_osmosis.rewards.reward import Reward
 class EnvironmentCode:
     """An environment that is loaded. `digest` is that of its code, its arguments and verifiers."""
 
-    def __init__(
-        self, fields: EnvironmentFields, loaded: LoadedEnvironment, roots: Sequence[str], timeout_s: float
-    ) -> None:
+    def __init__(self, source: EnvironmentSource, loaded: LoadedEnvironment, setup: Setup) -> None:
         settings = EnvironmentSettings(
-            fields["rollout_retries"], fields["state_columns"], fields["headers_from_state"], timeout_s
+            setup.rollout_retries,
+            setup.state_columns,
+            setup.code.target.get("headers_from_state", {}),
+            setup.agent_timeout_s,
         )
-        concurrency = Concurrency(fields["concurrency"], fields["kwargs"])
-        groups = Groups(loaded.environment, fields["runs"])
+        concurrency = Concurrency(setup.concurrency, source.kwargs)
+        groups = Groups(loaded.environment, setup.runs)
         self.agent = EnvironmentAgent(loaded.environment, settings, concurrency, groups)
         self.notes = loaded.notes
-        self.rollout_code = _code_of(loaded, roots)
-        self.digest = _digest(fields, self.rollout_code)
-        self._rubric = EnvironmentRubric(loaded.environment, concurrency, independent=fields["independent_scoring"])
+        self.rollout_code = _code_of(loaded, setup.code.roots)
+        self.digest = _digest(source, self.rollout_code)
+        self._rubric = EnvironmentRubric(loaded.environment, concurrency, independent=setup.independent_scoring)
         self._loaded = loaded
         self._states: dict[Key, Any] = {}
-        self._columns = fields["state_columns"]
-        if fields["independent_scoring"] and self._rubric.is_grouped:
+        self._columns = setup.state_columns
+        if setup.independent_scoring and self._rubric.is_grouped:
             names = ", ".join(function_names(loaded.environment))
             raise CodeError(
-                f"environment {fields['env_id']}: some of its reward functions need all runs of a row, so "
+                f"environment {source.env_id}: some of its reward functions need all runs of a row, so "
                 f"independent_scoring cannot score each run alone (its functions: {names}); leave it out"
             )
 
@@ -87,13 +89,13 @@ class EnvironmentCode:
         await self._loaded.tear_down()
 
 
-def facts_told(loaded: LoadedEnvironment, setup: Setup, rows: Path) -> Mapping[str, Any]:
+def facts_told(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:
     """Write the rows of an environment. Returns the facts, with the digests of its files. Raises `CodeError`."""
     from pytest_osmosis.environments.rows import told_by
 
-    assert setup.environment is not None
+    assert code.environment is not None
     try:
-        return {**told_by(setup.environment["env_id"], loaded, rows), "files": _code_of(loaded, setup.roots)}
+        return {**told_by(code.environment.env_id, loaded, rows), "files": _code_of(loaded, code.roots)}
     except CodeError:
         release(loaded)
         raise
@@ -107,26 +109,12 @@ def release(loaded: LoadedEnvironment) -> None:
         traceback.print_exc()
 
 
-def loaded_environment(
-    fields: EnvironmentFields, begins: Callable[[str], None] = lambda step: None
-) -> LoadedEnvironment:
-    """Load an environment. Raises `CodeError`."""
-    source = EnvironmentSource(fields["env_id"], fields["module"], fields["folder"], fields["args"], fields["kwargs"])
-    return load(source, begins)
-
-
 def _code_of(loaded: LoadedEnvironment, roots: Sequence[str]) -> Mapping[str, str]:
     """Return the digests of the code of the environment. It rolls out, and it scores."""
     file = getattr(loaded.module, "__file__", None)
     return {} if file is None else environment_code(Path(file), roots)
 
 
-def _digest(fields: EnvironmentFields, code: Mapping[str, str]) -> str:
-    made_with = [
-        fields["module"],
-        fields["args"],
-        fields["kwargs"],
-        framework_version(),
-        dict(sorted(code.items())),
-    ]
+def _digest(source: EnvironmentSource, code: Mapping[str, str]) -> str:
+    made_with = [source.module, source.args, source.kwargs, framework_version(), dict(sorted(code.items()))]
     return blake2b(json.dumps(made_with, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()

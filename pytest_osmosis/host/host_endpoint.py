@@ -11,7 +11,7 @@ import threading
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.endpoint import environment
 from pytest_osmosis.endpoint.rollouts import CURRENT, EndpointRollout
@@ -19,7 +19,7 @@ from pytest_osmosis.endpoint.standby import begins_turn
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.chat import RolloutChat
 from pytest_osmosis.host.permits import ANSWER_LIMITS
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import HostCode
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.rollouts.context import ChatContext, keep_conversation
 
@@ -34,8 +34,8 @@ LOOPBACK = "127.0.0.1"
 class HostEndpoint:
     """The endpoint of one host. `environ` is the environment from which its models' clients take their keys."""
 
-    def __init__(self, setup: Setup, environ: Mapping[str, str]) -> None:
-        self.setup = setup
+    def __init__(self, code: HostCode, environ: Mapping[str, str]) -> None:
+        self.code = code
         self.environ = dict(environ)
         self._server: Endpoint | None = None
         self._making = threading.Lock()  # protects _server and _loop: agents ask for their address in any thread
@@ -45,7 +45,7 @@ class HostEndpoint:
     @property
     def is_shared(self) -> bool:
         """True if variables of the environment lead all clients here."""
-        return self.setup.endpoint == "env"
+        return self.code.endpoint == "env"
 
     def set_variables(self, *, hooks: bool = True) -> None:
         """Prepare the environment of user code, before it loads; with `hooks`, the HTTP clients of this process too."""
@@ -93,20 +93,21 @@ class HostEndpoint:
 class RolloutEndpoint:
     """The endpoint of one rollout, opened when the agent asks for its address, or with the rollout if it is shared.
 
-    `seed` is the run's.
+    `sampling` is that of the config, and `seed` the run's.
     """
 
-    def __init__(self, host: HostEndpoint, chat: RolloutChat, seed: int | None) -> None:
+    def __init__(self, host: HostEndpoint, chat: RolloutChat, sampling: Mapping[str, Any], seed: int | None) -> None:
         self.context: ChatContext | None = None
         self._host = host
         self._chat = chat
+        self._sampling = sampling
         self._seed = seed
         self._opened: EndpointRollout | None = None
 
     @property
     def model(self) -> str:
         """The name of the model that answers."""
-        return str(self._host.setup.targets[self._chat.key.run.model]["model"])
+        return str(self._host.code.targets[self._chat.key.run.model]["model"])
 
     def access(self) -> tuple[str, str]:
         """Return where the agent's client sends its requests."""
@@ -168,7 +169,6 @@ class RolloutEndpoint:
         """Return a request with the config's sampling and the run's seed, where it has none of its own."""
         seed = self._seed if request.seed is None else request.seed
         bounded = any(name in request.sampling for name in ANSWER_LIMITS)
-        sampling = self._host.setup.sampling
-        defaults = {name: sampling[name] for name in sampling if not (bounded and name in ANSWER_LIMITS)}
+        defaults = {name: value for name, value in self._sampling.items() if not (bounded and name in ANSWER_LIMITS)}
         own = {**defaults, **request.sampling}
         return replace(request, sampling=own, seed=seed, run=str(self._chat.key.run))

@@ -22,7 +22,7 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.code_digest import file_digests, read_anew, source_digest, spec_of_file
 from pytest_osmosis.host.commit_paths import use_worktree
 from pytest_osmosis.host.judge_setup import RUBRIC
-from pytest_osmosis.host.protocol import ReadyEvent, Setup
+from pytest_osmosis.host.protocol import HostCode, ReadyEvent, Setup
 from pytest_osmosis.host.rollout_code import rollout_code
 from pytest_osmosis.host.signatures import check_function
 from pytest_osmosis.host.workflow_classes import (
@@ -143,48 +143,49 @@ class UserCode:
         return self.grader.grader.grade if self.grader is not None and name == REWARD else None
 
 
-def load_environment(setup: Setup, begins: Callable[[str], None]) -> LoadedEnvironment:
-    """Load the environment of `setup` alone. `begins` is called with each step that may take long. Raises `CodeError`.
+def load_environment(code: HostCode, begins: Callable[[str], None]) -> LoadedEnvironment:
+    """Load the environment of `code` alone. `begins` is called with each step that may take long. Raises `CodeError`.
 
     `load` then loads the rest in the same process.
     """
-    from pytest_osmosis.host.environment_code import loaded_environment
+    from pytest_osmosis.environments.load import load as load_source
 
-    assert setup.environment is not None
-    read_anew(_folders(setup))
-    _add_roots(setup.roots)
-    return loaded_environment(setup.environment, begins)
+    assert code.environment is not None
+    read_anew(_folders(code))
+    _add_roots(code.roots)
+    return load_source(code.environment, begins)
 
 
 def load(setup: Setup, environment: LoadedEnvironment | None = None) -> UserCode:
-    """Load all code that `setup` names, but its `environment` if that is loaded already.
+    """Load all code that `setup` names, but its environment if that is loaded already.
 
     The `CodeError` lists everything that does not load.
     """
     if environment is None:
-        read_anew(_folders(setup))
-    if setup.commit is not None:
-        use_worktree(setup.commit)
+        read_anew(_folders(setup.code, setup.mcp))
+    if setup.code.commit is not None:
+        use_worktree(setup.code.commit)
     try:
         code = _loaded(setup, environment)
     except CodeError as error:
         raise CodeError(with_names(str(error)), error.details) from error
-    return replace(code, files=file_digests(_folders(setup)))
+    return replace(code, files=file_digests(_folders(setup.code, setup.mcp)))
 
 
-def _folders(setup: Setup) -> list[str]:
+def _folders(code: HostCode, mcp: str | None = None) -> list[str]:
     """Return the folders that hold the user's code."""
-    environment = None if setup.environment is None else setup.environment["folder"]
-    return [setup.workspace, *setup.roots, *filter(None, [setup.mcp, environment])]
+    environment = None if code.environment is None else code.environment.folder
+    return [code.workspace, *code.roots, *filter(None, [mcp, environment])]
 
 
 def _loaded(setup: Setup, loaded: LoadedEnvironment | None) -> UserCode:
-    mcp = setup.mcp if setup.role == "roll" else None
+    roots, rolls = setup.code.roots, setup.code.role == "roll"
+    mcp = setup.mcp if rolls else None
     if mcp is not None:
         from pytest_osmosis.host.mcp_server import import_fastmcp
 
-        _reporting_errors("[agent] mcp", lambda: import_fastmcp(setup.roots))
-    _add_roots(setup.roots)
+        _reporting_errors("[agent] mcp", lambda: import_fastmcp(roots))
+    _add_roots(roots)
     errors, imports = _Errors(), _Imports()
     environment = errors.collect(lambda: _environment(setup, loaded))  # first, as where it is loaded for its rows
     file = setup.entrypoint if setup.agent is None or setup.grader is None else None  # else nothing of it is used
@@ -198,19 +199,19 @@ def _loaded(setup: Setup, loaded: LoadedEnvironment | None) -> UserCode:
             "grader or rubric"
         )
     agent: Agent | None = environment.agent if environment is not None else None
-    if setup.environment is None and setup.role == "roll":
+    if setup.code.environment is None and rolls:
         agent = errors.collect(lambda: _agent(setup, imports, entrypoint))
     errors.raise_all()
     return UserCode(
         agent,
         functions,
         grader,
-        _digests(functions, grader, setup.roots)
+        _digests(functions, grader, roots)
         | ({REWARD: environment.digest} if environment is not None else {})
         | ({RUBRIC: rubric.digest} if rubric is not None else {}),
         rubric,
         notes=environment.notes if environment is not None else _notes(mcp, agent),
-        scored_apart=setup.endpoint == "env",
+        scored_apart=setup.code.endpoint == "env",
         max_rollouts=max_concurrent("the workflow's config", getattr(agent, "config", None)),
         max_scorings=max_concurrent("the Grader's config", getattr(grader, "config", None)),
         rollout_code=_rollout_code(setup, functions, grader, environment),
@@ -297,20 +298,21 @@ def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None)
 
 
 def _rubric_scorer(setup: Setup) -> RubricScorer | None:
-    if setup.judge is None:
+    if setup.code.judge is None:
         return None
     from pytest_osmosis.host.rubric_scorer import RubricScorer
 
-    return RubricScorer.of(setup.judge)
+    return RubricScorer.of(setup.code.judge)
 
 
 def _environment(setup: Setup, loaded: LoadedEnvironment | None) -> EnvironmentCode | None:
-    if setup.environment is None:
+    source = setup.code.environment
+    if source is None:
         return None
-    from pytest_osmosis.host.environment_code import EnvironmentCode, loaded_environment
+    from pytest_osmosis.environments.load import load as load_source
+    from pytest_osmosis.host.environment_code import EnvironmentCode
 
-    loaded = loaded or loaded_environment(setup.environment)
-    return EnvironmentCode(setup.environment, loaded, setup.roots, setup.agent_timeout_s)
+    return EnvironmentCode(source, loaded or load_source(source), setup)
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
@@ -382,10 +384,10 @@ def _entrypoint(path: Path, setup: Setup) -> ModuleType:
 
     One whose workflow would run elsewhere, by a backend of its own, is refused before.
     """
-    if setup.role == "roll" and setup.agent is None:
+    if setup.code.role == "roll" and setup.agent is None:
         from pytest_osmosis.host.other_backends import other_backend
 
-        backend = other_backend(path, setup.roots)
+        backend = other_backend(path, setup.code.roots)
         if backend is not None:
             raise CodeError(f"{path}: {backend}")
     is_taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
@@ -435,17 +437,18 @@ def _rollout_code(
     environment: EnvironmentCode | None,
 ) -> Mapping[str, str]:
     """Return the digests of the code of rollouts; none in a host that only scores, and for agents of our own."""
-    if setup.role != "roll":
+    if setup.code.role != "roll":
         return {}
     if environment is not None:
         return environment.rollout_code
+    roots = list(setup.code.roots)
     if setup.mcp is not None:
-        files, roots = [Path(setup.mcp, "main.py")], [setup.mcp, *setup.roots]
+        files, roots = [Path(setup.mcp, "main.py")], [setup.mcp, *roots]
     elif setup.agent is not None:
         module, _, attribute = setup.agent.partition(":")  # "chat" has no attribute, and no code of the user's
-        files, roots = _files_of([module]) if attribute else [], list(setup.roots)
+        files = _files_of([module]) if attribute else []
     else:
-        files, roots = [Path(setup.entrypoint)] if setup.entrypoint is not None else [], list(setup.roots)
+        files = [Path(setup.entrypoint)] if setup.entrypoint is not None else []
     scoring = [*(function.function for function in functions), *([grader.grader] if grader is not None else [])]
     names: dict[Path, frozenset[str]] = {}
     for code in scoring:
@@ -453,7 +456,7 @@ def _rollout_code(
         name = getattr(code, "__qualname__", "").partition(".")[0]
         for file in _files_of([getattr(code, "__module__", None) or ""]):
             names[file] = names.get(file, frozenset()) | {name}
-    return rollout_code(files, names, roots, setup.workspace)
+    return rollout_code(files, names, roots, setup.code.workspace)
 
 
 def _files_of(modules: Sequence[str]) -> list[Path]:

@@ -33,6 +33,7 @@ from pytest_osmosis.host.loading import UserCode, load, load_environment
 from pytest_osmosis.host.pipes import RequestReader, end_process_group, take_pipes
 from pytest_osmosis.host.protocol import (
     BecomeRequest,
+    HostCode,
     RefusedEvent,
     Setup,
     SetupRequest,
@@ -63,33 +64,33 @@ def main() -> None:
     request = _next_request(requests)
     if request is None:
         return
-    setup, environ = Setup.from_json(request), dict(os.environ)
-    redaction = Redaction(secrets_of(setup, environ))
+    code, environ = HostCode.from_json(request), dict(os.environ)
+    redaction = Redaction(secrets_of(code, environ))
     _prepare_process(redaction)
-    endpoint, stand_in, environment = HostEndpoint(setup, environ), StandIn(), None
+    endpoint, stand_in, environment = HostEndpoint(code, environ), StandIn(), None
     if request["op"] == "tell":
         with suppress(Exception):  # a listing has no keys, and a replay needs none
-            _clients(setup, environ)  # imported now, and made once more for the eval
-        _begin_to_load(setup, endpoint, stand_in)
-        environment = _tell(Path(request["rows"]), setup, events, redaction)
+            _clients(Setup(code), environ)  # imported now, and made once more for the eval
+        _begin_to_load(code, endpoint, stand_in)
+        environment = _tell(Path(request["rows"]), code, events, redaction)
         request = None if environment is None else _next_request(requests)
-        if request is None:
+        if request is None or request["op"] == "tell":  # it tells them once
             _end_unused(environment)
             return
-        setup = endpoint.setup = Setup.from_json(request)
+    setup = Setup.from_json(request)
     reader = RequestReader(requests)
     reader.start()
     with applied({name: environ.get(name) for name in {*environ, *os.environ}}):  # an environment may have changed it
         clients = _clients(setup, environ)
     if environment is None:
-        _begin_to_load(setup, endpoint, stand_in)
+        _begin_to_load(code, endpoint, stand_in)
     try:
         store = opened_store(setup)
-        code = _load(setup, stand_in, environment)
+        user_code = _load(setup, stand_in, environment)
     except CodeError as error:
         os.write(events, redaction.event(_refused(error)).encode() + b"\n")
         return
-    HostServer(setup, code, clients, endpoint, events, redaction, store).serve(reader)
+    HostServer(setup, user_code, clients, endpoint, events, redaction, store).serve(reader)
     fast_exit.finish()
 
 
@@ -133,12 +134,13 @@ def _clients(setup: Setup, environ: Mapping[str, str]) -> Clients:
     They are made before user code is imported, so that a user's `openai.py` cannot take their place. Clients describe
     the platform to their servers, and finding that out starts a process; do it before user code may fork.
     """
-    if setup.role == "roll" and any(target["client"] != "embedded" for target in setup.model_targets.values()):
+    code = setup.code
+    if code.role == "roll" and any(target["client"] != "embedded" for target in code.model_targets.values()):
         platform.platform()
     return clients_of(setup, environ)
 
 
-def _tell(rows: Path, setup: Setup, events: int, redaction: Redaction) -> LoadedEnvironment | None:
+def _tell(rows: Path, code: HostCode, events: int, redaction: Redaction) -> LoadedEnvironment | None:
     """Load an environment and tell its rows. Returns None if it does not load, which is told too."""
     from pytest_osmosis.host.environment_code import facts_told
 
@@ -146,9 +148,9 @@ def _tell(rows: Path, setup: Setup, events: int, redaction: Redaction) -> Loaded
         os.write(events, encode([event]))
 
     try:
-        environment = load_environment(setup, lambda step: emit({"ev": "step", "step": step}))
+        environment = load_environment(code, lambda step: emit({"ev": "step", "step": step}))
         emit({"ev": "step", "step": "get_eval_dataset()"})
-        emit({"ev": "told", "facts": facts_told(environment, setup, rows)})
+        emit({"ev": "told", "facts": facts_told(environment, code, rows)})
     except CodeError as error:
         os.write(events, redaction.event(_refused(error)).encode() + b"\n")
         return None
@@ -167,13 +169,13 @@ def _refused(error: CodeError) -> RefusedEvent:
     return {"ev": "refused", "error": str(error), "details": error.details}
 
 
-def _begin_to_load(setup: Setup, endpoint: HostEndpoint, stand_in: StandIn) -> None:
+def _begin_to_load(code: HostCode, endpoint: HostEndpoint, stand_in: StandIn) -> None:
     """Prepare this process for user code, with few garbage collections while it loads."""
-    if setup.role == "roll":
+    if code.role == "roll":
         endpoint.set_variables()
     gc.set_threshold(COLLECT_AFTER_LOADING)
     gc.enable()  # what started this process imported us without
-    if setup.stand_in:
+    if code.stand_in:
         stand_in.install()
 
 

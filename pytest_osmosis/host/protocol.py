@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import UnionType
 from typing import (
+    TYPE_CHECKING,
     Any,
     Literal,
     NamedTuple,
@@ -29,6 +30,9 @@ from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.record.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.json_line import dumps
+
+if TYPE_CHECKING:
+    from pytest_osmosis.environments.facts import EnvironmentSource
 
 Role = Literal["roll", "score"]
 WhyLeftOut = Literal["large", "unreadable", "special"]
@@ -88,47 +92,20 @@ class CassetteFields(TypedDict):
     needed: Sequence[str]
 
 
-class EnvironmentFields(TypedDict):
-    """A verifiers environment: the `module` whose load_environment(**env_args) makes it.
-
-    `folder` is put in front of sys.path if the module is not installed. `kwargs` are set after it is made.
-    `concurrency` is how many runs are in flight in this process, and `runs` how many each row has. `headers_from_state`
-    are headers and the keys of the state that hold their values.
-    """
-
-    env_id: str
-    module: str
-    folder: str | None
-    args: Mapping[str, Any]
-    kwargs: Mapping[str, Any]
-    concurrency: int
-    runs: int
-    independent_scoring: bool
-    rollout_retries: int
-    state_columns: Sequence[str]
-    headers_from_state: Mapping[str, str]
-
-
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """All that a host must know before its first run.
+class HostCode:
+    """All that code can see of its eval while it loads: two processes with equal ones have loaded the same.
 
-    `roots` are put in front of sys.path. `agent` is "chat", "recorded", "module:attr" or None for that of `entrypoint`
-    (a file). `grader` is "module:Class" or None for the entrypoint's. `target` and `sampling` describe the model
-    (`models.targets.ModelTarget.to_json`, keys of the request body), `baseline` the model that it is compared with;
-    `bounds` are those of each rollout, and `max_turns` is what agents are told;
-    `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
-    be in flight at first, and `max_limit` the most that it may ever be raised to, as other hosts may have no place;
-    with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
-    With `endpoint` "env", clients that user code makes find the endpoint in the environment.
-    `judge` describes the judge of `[scoring] rubric` (`host.judge_setup`); `judge_permits` and `judge_retries` hold
-    for the requests of all judges.
-    With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
-    `commit` is the commit that the code is from, if it is not the files of the workspace. `mcp` is the folder of a
-    FastMCP server whose tools the built-in agent offers. `cassette` is the store of exchanges, if there is one.
-    `environment` is a verifiers environment, which then is the agent and scores under the name `reward`. Without
-    `scores_at_once`, a run is scored only once the engine asks for it. With `sends_artifacts` the engine gets the files
-    in `artifacts`, because it runs on another machine.
+    A process that loads an environment to tell its rows gets nothing else. It may become a host of an eval whose
+    `Setup` has an equal one.
+
+    `roots` are put in front of sys.path. Role "score" only ever scores, and loads no agent. `target` describes the
+    model (`models.targets.ModelTarget.to_json`), `baseline` the model that it is compared with, and `judge` the judge
+    of `[scoring] rubric` (`host.judge_setup`): their clients are imported before. `environment` is then the agent, and
+    scores under the name `reward`. With `endpoint` "env", clients that user code makes find the endpoint in the
+    environment variables. `secrets` are names of variables whose values never leave the process. With `stand_in`, code
+    finds names of `osmosis_ai` that are not installed (`compat`). `commit` is the commit that the code is from, if it
+    is not the files of the workspace.
     """
 
     role: Role
@@ -136,36 +113,12 @@ class Setup:
     roots: tuple[str, ...]
     target: Mapping[str, Any]
     baseline: Mapping[str, Any] | None = None
-    limit: int = 1
-    max_limit: int = 1
-    permits: bool = False
     judge: Mapping[str, Any] | None = None
-    judge_permits: bool = False
-    judge_retries: int = 4
-    stand_in: bool = True
-    agent: str | None = "chat"
+    environment: EnvironmentSource | None = None
     endpoint: Literal["url", "env"] = "url"
-    entrypoint: str | None = None
-    grader: str | None = None
-    eval_fns: tuple[str, ...] = ()
-    sampling: Mapping[str, Any] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
-    artifacts: str = ""
-    max_turns: int = 10
-    bounds: RolloutBounds = field(default_factory=RolloutBounds)
-    agent_timeout_s: float = 450.0
-    grader_timeout_s: float = 150.0
+    stand_in: bool = True
     commit: CommitFields | None = None
-    mcp: str | None = None
-    cassette: CassetteFields | None = None
-    environment: EnvironmentFields | None = None
-    scores_at_once: bool = True
-    sends_artifacts: bool = False
-
-    @property
-    def teardown_s(self) -> float:
-        """The time that the user's code gets at the end."""
-        return TEARDOWN_S if self.environment is not None else 0.0
 
     @property
     def model_targets(self) -> dict[str, Mapping[str, Any]]:
@@ -178,22 +131,73 @@ class Setup:
         targets = {ModelTag.PRIMARY: self.target, ModelTag.BASELINE: self.baseline}
         return {tag: target for tag, target in targets.items() if target is not None}
 
+    @classmethod
+    def from_json(cls, request: SetupRequest | TellRequest) -> HostCode:
+        values = {**request["code"]}
+        values |= {name: tuple(values[name]) for name in ("roots", "secrets")}
+        if values["environment"] is not None:
+            from pytest_osmosis.environments.facts import EnvironmentSource  # most hosts have none
+
+            values["environment"] = EnvironmentSource(**values["environment"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """All that a host must know before its first run: its `code`, and its work.
+
+    `agent` is "chat", "recorded", "module:attr" or None for that of `entrypoint` (a file). `grader` is "module:Class"
+    or None for the entrypoint's. `mcp` is the folder of a FastMCP server whose tools the built-in agent offers.
+    `sampling` holds keys of the request body; `bounds` are those of each rollout, and `max_turns` is what agents are
+    told. `limit` is how many rollouts may be in flight at first, and `max_limit` the most that it may ever be raised
+    to, as other hosts may have no place; with `permits` each request waits for the engine's. `judge_permits` and
+    `judge_retries` hold for the requests of all judges. `cassette` is the store of exchanges, if there is one.
+    Without `scores_at_once`, a run is scored only once the engine asks for it. With `sends_artifacts` the engine gets
+    the files in `artifacts`, because it runs on another machine.
+    An environment has `concurrency` runs in flight in this process, and each row has `runs`; `rollout_retries`,
+    `independent_scoring` and `state_columns` are those of the config.
+    """
+
+    code: HostCode
+    agent: str | None = "chat"
+    entrypoint: str | None = None
+    grader: str | None = None
+    eval_fns: tuple[str, ...] = ()
+    mcp: str | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    max_turns: int = 10
+    bounds: RolloutBounds = field(default_factory=RolloutBounds)
+    limit: int = 1
+    max_limit: int = 1
+    permits: bool = False
+    judge_permits: bool = False
+    judge_retries: int = 4
+    cassette: CassetteFields | None = None
+    agent_timeout_s: float = 450.0
+    grader_timeout_s: float = 150.0
+    scores_at_once: bool = True
+    artifacts: str = ""
+    sends_artifacts: bool = False
+    concurrency: int = 1
+    runs: int = 1
+    rollout_retries: int = 0
+    independent_scoring: bool = False
+    state_columns: tuple[str, ...] = ()
+
     @property
-    def seen_by_environment(self) -> list[object]:
-        """All that the code of an environment can see of this while it loads."""
-        fields: Mapping[str, Any] = self.environment or {}
-        source = [fields.get(name) for name in ("env_id", "module", "folder", "args", "kwargs")]
-        models = [self.target, self.baseline, self.judge]
-        return [self.role, self.workspace, self.roots, self.stand_in, self.endpoint, self.secrets, *models, *source]
+    def teardown_s(self) -> float:
+        """The time that the user's code gets at the end."""
+        return TEARDOWN_S if self.code.environment is not None else 0.0
 
     def to_json(self) -> SetupRequest:
-        return {"op": "setup", "setup": asdict(self)}
+        work = asdict(self)
+        return {"op": "setup", "code": work.pop("code"), "work": work}
 
     @classmethod
-    def from_json(cls, request: SetupRequest | TellRequest) -> Setup:
-        values = request["setup"]
-        tuples = {name: tuple(values[name]) for name in ("roots", "eval_fns", "secrets")}
-        return cls(**{**values, **tuples, "bounds": RolloutBounds(**values["bounds"])})
+    def from_json(cls, request: SetupRequest) -> Setup:
+        work = request["work"]
+        tuples = {name: tuple(work[name]) for name in ("eval_fns", "state_columns")}
+        return cls(HostCode.from_json(request), **{**work, **tuples, "bounds": RolloutBounds(**work["bounds"])})
 
 
 # -- engine to host --------------------------------------------------------------------------------------
@@ -203,11 +207,11 @@ BecomeRequest = TypedDict(
 )
 """The first message to a host that was started before its eval was known: the process that it becomes. One that has
 loaded an environment only gets another log."""
-TellRequest = TypedDict("TellRequest", {"op": Literal["tell"], "setup": Mapping[str, Any], "rows": str})
-"""Load the environment of `setup`, and nothing else. Write its rows to the file `rows` and tell its facts. What follows
-is the `setup` of an eval of this environment, or `close`."""
-SetupRequest = TypedDict("SetupRequest", {"op": Literal["setup"], "setup": Mapping[str, Any]})
-"""Load the user's code. `setup` holds the fields of `Setup`; sent once, before all that follow."""
+TellRequest = TypedDict("TellRequest", {"op": Literal["tell"], "code": Mapping[str, Any], "rows": str})
+"""Load the environment of `code` (`HostCode`), and nothing else. Write its rows to the file `rows` and tell its facts.
+What follows is the `setup` of an eval with this `code`, or `close`."""
+SetupRequest = TypedDict("SetupRequest", {"op": Literal["setup"], "code": Mapping[str, Any], "work": Mapping[str, Any]})
+"""Load the user's code: the fields of `Setup`, those of its `code` apart. Sent once, before all that follow."""
 ProbeRequest = TypedDict("ProbeRequest", {"op": Literal["probe"], "model_tag": str})
 """Send one small request to a model."""
 LimitRequest = TypedDict("LimitRequest", {"op": Literal["limit"], "limit": int, "begun": int, "scorings": int})

@@ -154,7 +154,7 @@ class Gateway:
             return PermitClient(emit, of_judges) if are_needed else None
 
         are_needed = setup.judge_permits if of_judges else setup.permits
-        retries: int = setup.judge_retries if of_judges else setup.target["max_retries"]
+        retries: int = setup.judge_retries if of_judges else setup.code.target["max_retries"]
         within, report = brief_deadlines(stalls), report_at_once(events)
         self.events = events
         self.store = store

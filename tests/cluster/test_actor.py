@@ -26,7 +26,7 @@ from pytest_osmosis.cluster import actor as actor_module
 from pytest_osmosis.cluster.actor import MOST_WAITING, READ_BYTES, HostActor, Said
 from pytest_osmosis.cluster.actors import pieces
 from pytest_osmosis.cluster.frames import Kind
-from pytest_osmosis.host.protocol import Setup, encode
+from pytest_osmosis.host.protocol import HostCode, Setup, encode
 from pytest_osmosis.models.targets import ModelTarget
 
 DEADLINE_S = 20.0
@@ -59,7 +59,7 @@ class Workspace:
         root = str(self.root)
         target = ModelTarget("demo", "arithmetic", client="embedded").to_json()
         options: dict[str, Any] = {"agent": "agent:rollout", "eval_fns": ("rewards:exact",), "limit": 8, **fields}
-        return Setup("roll", root, (root,), target, artifacts=str(self.root / "artifacts"), **options)
+        return Setup(HostCode("roll", root, (root,), target), artifacts=str(self.root / "artifacts"), **options)
 
 
 class Ear:

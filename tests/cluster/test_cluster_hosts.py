@@ -26,7 +26,7 @@ from pytest_osmosis.cluster.hosts import ClusterHosts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
 from pytest_osmosis.errors import ClusterError, HostError
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import HostCode, Setup
 from tests.cluster.clusters import is_running
 
 DEADLINE_S = 180.0
@@ -92,7 +92,7 @@ class Opened:
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     def spawn(self, name: str = "host") -> RemoteConnection:
-        setup = Setup("roll", str(self.folder), (), {})
+        setup = Setup(HostCode("roll", str(self.folder), (), {}))
         environ = HostEnviron({"OWN": "1"}, {"GIVEN": "secret"})
         return self.hosts.spawn(name, setup, environ=environ, log=self.log, post=self.posted.put)
 
@@ -213,7 +213,7 @@ def test_evals_are_numbered_in_their_order(bridge: Callable[[str], Opened]) -> N
     """
     with opened(bridge(program)) as live:
         for _ in range(2):
-            spawn, setup = live.hosts.of_eval(), Setup("roll", str(live.folder), (), {})
+            spawn, setup = live.hosts.of_eval(), Setup(HostCode("roll", str(live.folder), (), {}))
             spawn("host", setup, environ=HostEnviron({}), log=live.log, post=live.posted.put)
         wait_for(lambda: len(live.logged()) == 2)
         given = [json.loads(line) for line in live.logged()]

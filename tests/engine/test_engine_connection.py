@@ -12,7 +12,7 @@ import pytest
 
 from pytest_osmosis.engine import pipe as pipes
 from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection, HostEnviron
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.processes.child import Child
 
 DEADLINE_S = 60.0
@@ -36,7 +36,7 @@ for line in sys.stdin:
 def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[HostConnection]:
     """Open the connection to a host that writes three megabytes on request."""
     process = Child(TALKS, subprocess.DEVNULL)
-    setup = Setup("roll", str(tmp_path), (), {})
+    setup = Setup(HostCode("roll", str(tmp_path), (), {}))
     connection = HostConnection(
         "host", setup, environ=HostEnviron({}), log=tmp_path / "log", post=heard.put, prestarted=process
     )

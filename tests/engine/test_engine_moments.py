@@ -27,7 +27,7 @@ from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.probing import shutdown_text
 from pytest_osmosis.engine.wait_notice import WAIT_S
 from pytest_osmosis.errors import HostError, JournalError
-from pytest_osmosis.host.protocol import JUDGE, Key, Setup
+from pytest_osmosis.host.protocol import JUDGE, HostCode, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -126,7 +126,7 @@ class SteppedEngine:
         self.path = folder / "journal.jsonl"
         self.scorers = scorers or {"exact": True}
         self.grouped = list(grouped)
-        setup = Setup("roll", str(folder), (), {"api_key_env": None, "headers": {}})
+        setup = Setup(HostCode("roll", str(folder), (), {"api_key_env": None, "headers": {}}))
         made = Job(
             setup=setup,
             dataset=cast(Dataset, Rows(frozenset(bad))),
@@ -736,10 +736,8 @@ def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_agai
 
 def test_the_end_of_a_model_is_told_once_whoever_asks_it(tmp_path: Path) -> None:
     target: dict[str, Any] = {"api_key_env": None, "headers": {}, "model": "gpt-5-mini"}
-    setup = Setup(
-        "roll", str(tmp_path), (), target, baseline={**target, "model": "gpt-6-luna"}, judge={"target": target}
-    )
-    stepped = SteppedEngine(tmp_path, setup=setup, probes=("primary", "baseline", JUDGE))
+    code = HostCode("roll", str(tmp_path), (), target, {**target, "model": "gpt-6-luna"}, {"target": target})
+    stepped = SteppedEngine(tmp_path, setup=Setup(code), probes=("primary", "baseline", JUDGE))
     stepped.begin()
     for tag, day in (("primary", "2026-12-11"), ("baseline", None), (JUDGE, "2026-12-11")):
         ends: dict[str, Any] = {} if day is None else {"shutdown_date": day}

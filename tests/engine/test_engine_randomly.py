@@ -25,7 +25,7 @@ from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import HostEnviron
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
-from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.protocol import HostCode, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord, fold
@@ -185,9 +185,8 @@ class History:
 
 def setup(folder: Path, batch_size: int, climate: Climate) -> Setup:
     target: dict[str, Any] = {"api_key_env": None, "headers": {}}
-    return Setup(
-        "roll", str(folder), (), target, limit=batch_size, permits=climate.permits, eval_fns=tuple(climate.scorers)
-    )
+    code = HostCode("roll", str(folder), (), target)
+    return Setup(code, limit=batch_size, permits=climate.permits, eval_fns=tuple(climate.scorers))
 
 
 def described(record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> Outcome:

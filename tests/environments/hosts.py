@@ -11,44 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection, HostEnviron
-from pytest_osmosis.host.protocol import EnvironmentFields, Setup
+from pytest_osmosis.environments.facts import EnvironmentSource
+from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.targets import ModelTarget
 
 DEADLINE_S = 60.0
 
 
 def setup_of(base_url: str, root: Path, **fields: Any) -> Setup:
-    """The setup of a host with the environment of the module `fields["module"]` in the folder `root`."""
-    known = {name: fields.pop(name) for name in list(fields) if name in EnvironmentFields.__annotations__}
-    defaults: EnvironmentFields = {
-        "env_id": known.get("module", "env"),
-        "module": "env",
-        "folder": str(root),
-        "args": {},
-        "kwargs": {},
-        "concurrency": 4,
-        "runs": 1,
-        "independent_scoring": False,
-        "rollout_retries": 0,
-        "state_columns": [],
-        "headers_from_state": {},
-    }
-    environment: Any = {**defaults, **known}
-    target = ModelTarget("server", "served", base_url, max_retries=0)
-    options: dict[str, Any] = {
-        "role": "roll",
-        "limit": 4,
-        "agent": None,
-        "artifacts": str(root / "artifacts"),
-        **fields,
-    }
-    return Setup(
-        workspace=str(root),
-        roots=(str(root),),
-        target=target.to_json(),
-        environment=environment,
-        **options,
-    )
+    """The setup of a host with the environment of a `module` in a `folder`, made with `args`.
+
+    It has a `role`, and the target `headers_from_state`; further fields are those of the setup.
+    """
+    module = fields.pop("module", "env")
+    source = EnvironmentSource(module, module, fields.pop("folder", str(root)), fields.pop("args", {}))
+    headers = fields.pop("headers_from_state", {})
+    target = ModelTarget("server", "served", base_url, max_retries=0, headers_from_state=headers)
+    role = fields.pop("role", "roll")
+    code = HostCode(role, str(root), (str(root),), target.to_json(), environment=source)
+    options: dict[str, Any] = {"limit": 4, "concurrency": 4, "agent": None, "artifacts": str(root / "artifacts")}
+    return Setup(code, **{**options, **fields})
 
 
 def run_request(row: Mapping[str, Any], index: int = 0, run: int = 0) -> dict[str, Any]:

@@ -64,8 +64,8 @@ class LinkedHost(InlineConnection):
         self._requests = b""
         self._events, events = os.pipe()
         room_in(events)
-        code, clients, endpoint = load(setup), clients_of(setup, SECRETS), HostEndpoint(setup, SECRETS)
-        redaction = Redaction(secrets_of(setup, SECRETS))
+        code, clients, endpoint = load(setup), clients_of(setup, SECRETS), HostEndpoint(setup.code, SECRETS)
+        redaction = Redaction(secrets_of(setup.code, SECRETS))
         self._server = HostServer(setup, code, clients, endpoint, events, redaction)
         self._loop: Any = self._server._loop
         self._loop.set_task_factory(self._server._monitor._task)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.environments.facts import EnvironmentSource
 from pytest_osmosis.environments.load import LoadedEnvironment
 from pytest_osmosis.environments.rubric import is_grouped
 from pytest_osmosis.environments.state import UnkeptState
 from pytest_osmosis.host.environment_code import EnvironmentCode
+from pytest_osmosis.host.protocol import HostCode, Key, Setup
 
 
 class Rubric:
@@ -81,11 +83,9 @@ class Context:
 
 
 def code_of(environment: Environment, runs: int = 3) -> EnvironmentCode:
-    fields: Any = {
-        "env_id": "x", "module": "x", "folder": None, "args": {}, "kwargs": {}, "concurrency": 1, "runs": runs,
-        "independent_scoring": False, "rollout_retries": 0, "state_columns": [], "headers_from_state": {},
-    }  # fmt: skip
-    return EnvironmentCode(fields, LoadedEnvironment(environment, ModuleType("made"), (), ()), (), 1.0)
+    setup = Setup(HostCode("roll", ".", (), {}), runs=runs, agent_timeout_s=1.0)
+    loaded = LoadedEnvironment(environment, ModuleType("made"), (), ())
+    return EnvironmentCode(EnvironmentSource("x", "x"), loaded, setup)
 
 
 def scoring(run: int) -> Any:
@@ -94,8 +94,6 @@ def scoring(run: int) -> Any:
 
 async def states_of(code: EnvironmentCode, *runs: int) -> list[Any]:
     """Roll out runs of a row, keep their states for their scoring, and return them."""
-    from pytest_osmosis.host.protocol import Key
-
     states = []
     for run in runs:
         context: Any = Context(run)

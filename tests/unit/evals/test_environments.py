@@ -1,8 +1,10 @@
-"""The environments of a session that ends while some of them still wait for a place."""
+"""The environments of a session: the processes that become hosts, and its end while some still wait for a place."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,9 +12,49 @@ import pytest
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals import environments
-from pytest_osmosis.evals.environments import MOST_AT_ONCE, Environments
+from pytest_osmosis.evals.environments import MOST_AT_ONCE, OF_PYTEST, Environments
+from pytest_osmosis.host.protocol import HostCode, Setup, TellRequest
 
 DEADLINE_S = 10.0
+CODE = HostCode("roll", "/w", ("/w",), {"model": "m"})
+VARIABLES = {"A": "b", OF_PYTEST: "test_x (setup)"}
+
+
+class Living:
+    """A process that lives."""
+
+    is_alive = True
+
+
+def keeping(*, rolls_out: bool = True, prestarted: bool = True) -> Any:
+    """Return the processes of a session, one of which has told the rows of an environment."""
+    processes: Any = environments._Processes(cast(Any, object()) if prestarted else None)
+    loading = environments._Loading(CODE, cast(Any, None), VARIABLES, rolls_out)
+    processes._keep(Living(), environments._Begun(loading, Path()))
+    return processes
+
+
+def test_a_process_becomes_a_host_that_would_load_the_same() -> None:
+    processes = keeping()
+    assert processes.take(replace(CODE), {**VARIABLES, OF_PYTEST: "test_x (call)"}) is not None
+    assert processes.take(CODE, VARIABLES) is None  # it is one already
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(HostCode)])
+def test_a_process_becomes_no_host_whose_code_would_see_another_value_of_any_field(name: str) -> None:
+    other: dict[str, Any] = {name: "another"}
+    assert keeping().take(replace(CODE, **other), VARIABLES) is None
+
+
+def test_a_process_that_tells_rows_gets_nothing_of_its_eval_but_what_hosts_are_compared_by() -> None:
+    assert TellRequest.__annotations__.keys() == {"op", "code", "rows"}
+    assert not {each.name for each in fields(HostCode)} & {each.name for each in fields(Setup)}
+
+
+def test_a_process_becomes_no_host_with_other_variables_or_in_a_session_that_does_not_roll_out_here() -> None:
+    assert keeping().take(CODE, {**VARIABLES, "A": "c"}) is None
+    assert keeping(rolls_out=False).take(CODE, VARIABLES) is None
+    assert keeping(prestarted=False).take(CODE, VARIABLES) is None
 
 
 def test_no_thread_waits_for_environments_once_the_session_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

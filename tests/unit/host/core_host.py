@@ -23,7 +23,7 @@ from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
-from pytest_osmosis.host.protocol import RunRequest, Setup
+from pytest_osmosis.host.protocol import HostCode, RunRequest, Setup
 from pytest_osmosis.host.rubric_scorer import RubricScorer
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import EvalFunction
@@ -69,15 +69,16 @@ class CoreHost:
         table = ModelTable(base_url=server.base_url, **setup.pop("model", {}))
         target = resolve("served", table, {}, where="x").to_json()
         setup = {"scores_at_once": False, **setup}
-        self._setup = Setup("roll", ".", (), target, limit=limit, max_limit=limit, **setup)
+        code = HostCode("roll", ".", (), target, judge=setup.pop("judge", None))
+        self._setup = Setup(code, limit=limit, max_limit=limit, **setup)
         self._clients = {tag: DeniableModel(each, print) for tag, each in clients_of(self._setup, {}).items()}
-        self._endpoint = HostEndpoint(self._setup, {})
+        self._endpoint = HostEndpoint(code, {})
         self._limits = HostLimits(limit, self._begin)
         self._monitor = LoopMonitor(lambda key, stack: None)
-        rubric = None if self._setup.judge is None else RubricScorer.of(self._setup.judge)
+        rubric = None if code.judge is None else RubricScorer.of(code.judge)
         made = agent if isinstance(agent, ThreadedFunctionAgent) else FunctionAgent("rollout", agent)
-        code = UserCode(made, functions, grader, {}, rubric)
-        self.core = HostCore(self._setup, code, self._clients, self._endpoint, self._limits, self._monitor, self)
+        loaded = UserCode(made, functions, grader, {}, rubric)
+        self.core = HostCore(self._setup, loaded, self._clients, self._endpoint, self._limits, self._monitor, self)
         self._waiting: deque[RunRequest] = deque()
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -16,7 +16,7 @@ from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 
 REQUEST = ChatRequest([{"role": "user", "content": "?"}])
@@ -77,9 +77,9 @@ async def test_what_an_environment_holds_is_released_though_a_client_cannot_be_c
 
     monkeypatch.setattr(ModelGateway, "close", breaks)
     target = {"model": "m", "provider": "p", "client": "light", "base_url": None, "max_retries": 0}
-    setup = Setup("roll", ".", (), target)
+    setup = Setup(HostCode("roll", ".", (), target))
     code = UserCode(None, (), None, {}, None, environment=cast(Any, Environment()))
-    endpoint, limits = HostEndpoint(setup, {}), HostLimits(1, lambda: None)
+    endpoint, limits = HostEndpoint(setup.code, {}), HostLimits(1, lambda: None)
     core = HostCore(setup, code, {}, endpoint, limits, LoopMonitor(lambda key, stack: None), Mock())
     with pytest.raises(OSError, match="another loop"):
         await core.close()

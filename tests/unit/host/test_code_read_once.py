@@ -16,7 +16,7 @@ import pytest
 
 from pytest_osmosis.host.loading import UserCode, load
 from pytest_osmosis.host.process_state import ProcessState
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import HostCode, Setup
 
 RIGHT = "def score(solution_str):\n    return 1.0\n"
 WRONG = RIGHT.replace("1.0", "0.0")
@@ -33,7 +33,7 @@ def loaded(tmp_path: Path) -> Iterator[Load]:
 
         def loaded(**fields: Any) -> UserCode:
             stack.enter_context(ProcessState(str(tmp_path), os.environ, [str(tmp_path)]).active())
-            return load(Setup("score", str(tmp_path), (str(tmp_path),), {}, **fields))
+            return load(Setup(HostCode("score", str(tmp_path), (str(tmp_path),), {}), **fields))
 
         yield loaded
 
@@ -107,7 +107,7 @@ def test_code_that_was_loaded_before_imports_what_it_would_have(tmp_path: Path, 
     state = ProcessState(str(tmp_path), os.environ, [str(tmp_path)])
     hooks = list(sys.path_hooks)
     with state.active():
-        first = load(Setup("score", str(tmp_path), (str(tmp_path),), {}, eval_fns=("rewards:score",)))
+        first = load(Setup(HostCode("score", str(tmp_path), (str(tmp_path),), {}), eval_fns=("rewards:score",)))
     assert sys.path_hooks == hooks
     (tmp_path / "helper.py").write_text("value = 0.0\n")
 

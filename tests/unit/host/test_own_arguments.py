@@ -13,9 +13,11 @@ import pytest
 
 from pytest_osmosis import Grader, GraderContext
 from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.environments.facts import EnvironmentSource
 from pytest_osmosis.environments.load import LoadedEnvironment
 from pytest_osmosis.environments.state import STATE
 from pytest_osmosis.host.environment_code import EnvironmentCode
+from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.functions import eval_function
@@ -228,11 +230,7 @@ class Environment:
 async def test_a_state_that_is_made_again_shares_nothing_with_what_it_is_made_of(record: Any) -> None:
     seen: list[Any] = []
     loaded = LoadedEnvironment(Environment(seen), ModuleType("made"), (), ())
-    fields: Any = {
-        "env_id": "x", "module": "x", "folder": None, "args": {}, "kwargs": {}, "concurrency": 1, "runs": 1,
-        "independent_scoring": False, "rollout_retries": 0, "state_columns": [], "headers_from_state": {},
-    }  # fmt: skip
-    code = EnvironmentCode(fields, loaded, (), 1.0)
+    code = EnvironmentCode(EnvironmentSource("x", "x"), loaded, Setup(HostCode("roll", ".", (), {})))
     run: Any = {"row": 0, "run": 0, "attempt": 1, "messages": copy.deepcopy(CONVERSATION), "record": record}
     run["environment"] = {STATE: {"n_prompt": 1, "kept": {"notes": ["kept"]}}}
     before = copy.deepcopy(run)
