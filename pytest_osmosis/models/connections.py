@@ -7,10 +7,12 @@ are not kept. `read_body` bounds the bodies of answers, whichever library reads 
 
 from __future__ import annotations
 
+import os
 import re
 import select
 from collections.abc import AsyncIterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from ssl import SSLContext
@@ -159,7 +161,15 @@ def sendable_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def certificates() -> SSLContext:
-    """Return the certificates that the openai client trusts. Loading takes time, so only TLS connections do it."""
+    """Return the certificates that the openai client trusts. Loading takes time, so only TLS connections do it, once.
+
+    With other variables of the environment they are loaded anew.
+    """
+    return _certificates(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
+
+
+@cache
+def _certificates(*variables: str | None) -> SSLContext:
     name = "httpx2" if find_spec("httpx2") else "httpx"  # on which it is built before release 3
     context: SSLContext = import_module(name).create_ssl_context()
     return context

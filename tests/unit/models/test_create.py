@@ -6,13 +6,16 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
+from ssl import SSLContext
 
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.models import create
+from pytest_osmosis.models import connections, create
 from pytest_osmosis.models.base import ChatRequest
+from pytest_osmosis.models.light import LightModel
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import ChatServer
 from tests.unit.models.talking import KEY, PROMPT
@@ -59,7 +62,22 @@ def test_certificates_need_either_of_the_libraries_below_the_openai_client(
     installed = next(name for name in ("httpx2", "httpx") if importlib.util.find_spec(name))
     for name in ("httpx", "httpx2"):
         monkeypatch.setitem(sys.modules, name, None if name == missing else importlib.import_module(installed))
+    connections._certificates.cache_clear()
     create(ModelTarget("server", "m", "https://localhost:8000/v1", client="light"), {}, 1)
+
+
+def test_the_clients_of_a_process_load_certificates_once_for_the_same_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> SSLContext | bool:
+        model = create(ModelTarget("server", "m", "https://localhost:8000/v1", client="light"), {}, 1)
+        assert isinstance(model, LightModel)
+        return model._connections._certificates
+
+    before = made()
+    assert made() is before
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    assert made() is not before
 
 
 @pytest.mark.slow
