@@ -281,9 +281,9 @@ class KnownEndpoints(NamedTuple):
     registry: Registry | None
 
 
-def known_endpoints(config: EvalConfig) -> KnownEndpoints:
-    """Return the registry of an eval that asks a model. Raises `ConfigError` with all its problems."""
-    if config.agent.is_recorded:
+def known_endpoints(config: EvalConfig, *, rolls_out: bool = True) -> KnownEndpoints:
+    """Return the registry of an eval that asks a model, if only a judge. Raises `ConfigError` with all its problems."""
+    if config.scoring.rubric is None and (config.agent.is_recorded or not rolls_out):
         return KnownEndpoints(None)
     return KnownEndpoints(load_registry(config.workspace, config.model.endpoints_path, shown(config.path)))
 

@@ -33,6 +33,7 @@ from pytest_osmosis.evals.prepare import (
     dataset_path,
     hide_secrets,
     human_scores,
+    known_endpoints,
     missing_ray,
     secret_notes,
     stored_baseline,
@@ -181,7 +182,11 @@ def prepare_rescore(
     if environment is not None:
         config = with_threshold(config, environment)
     rows = checks.made(lambda: None if dataset is None else _planned_rows(planned, dataset))
-    judge = checks.made(lambda: eval_judge(config, environ, shown(config.path)), "judge", "scoring.rubric")
+    judge, known = None, checks.made(lambda: known_endpoints(config, rolls_out=False), "model.endpoints_path")
+    if known is not None:
+        judge = checks.made(
+            lambda: eval_judge(config, environ, shown(config.path), known.registry), "judge", "scoring.rubric"
+        )
     secrets = {}
     if not listing:
         checks.add([missing_ray(config, overrides)])

@@ -112,9 +112,10 @@ def test_a_judge_and_a_baseline_by_id_are_not_asked_again_once_a_replica_is_gone
         n_asked = len(server.requests)
         workspace.write("configs/endpoints.toml", registry(server.base_url))
         second = workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe")
+        rescored = workspace.run("--osmosis-from=x")
 
         assert (n_asked, len(server.requests)) == (8, 8), "two rollouts of each model, and a verdict on each"
-    assert (first.ret, second.ret) == (0, 0)
+    assert (first.ret, second.ret, rescored.ret) == (0, 0, 0)
     first.stdout.fnmatch_lines(["judge qwen: 4 calls, *"])
 
 

@@ -62,6 +62,19 @@ def test_a_problem_with_a_typed_model_names_the_option(workspace: Workspace) -> 
     assert str(caught.value).startswith("--osmosis-model: [experiment] model_path: ")
 
 
+def test_the_judge_of_recorded_conversations_may_be_an_endpoint(workspace: Workspace) -> None:
+    entry = 'endpoint_id = "qwen"\nmodel = "Qwen/Qwen3-8B"\nurl = "http://127.0.0.1:9/v1"\n'
+    workspace.write("configs/endpoints.toml", f"[[endpoint]]\n{entry}")
+    workspace.rows([{"solution_str": "42"}])
+    judge = 'rubric = "Right?"\n[judge]\nmodel_path = "qwen"\n[agent]\nagent = "recorded"'
+    workspace.configure(('eval_fns = ["rewards:score"]', judge), ('model_path = "demo/arithmetic"\n', ""))
+
+    prepared = workspace.prepare()
+
+    assert prepared.judge is not None
+    assert prepared.judge.target.endpoint == "qwen"
+
+
 def test_listing_needs_no_secrets(workspace: Workspace) -> None:
     workspace.configure(("required = []", 'required = ["MISSING_TOKEN"]'))
 
