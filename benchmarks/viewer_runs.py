@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.viewer_conversations import Conversation, Question, conversation, questions
 from pytest_osmosis.engine.actor import LoadedCode
-from pytest_osmosis.evals.prepare import check, with_prices
+from pytest_osmosis.evals.prepare import with_prices
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_facts import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, new_run_directory, provenance_of, utc_text
@@ -34,6 +34,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.files import write
 from pytest_osmosis.results.publish import text_of
 from pytest_osmosis.results.rebuild import rebuild
+from tests.preparing import prepare
 
 Event = Mapping[str, Any]
 EVAL = "support"
@@ -206,7 +207,7 @@ def _prepared(folder: Path, run: SyntheticRun, asked: Sequence[Question]) -> Pre
     pyproject = folder / "pyproject.toml"
     if not pyproject.exists():
         pyproject.write_text("[tool.pytest.ini_options]\n", encoding="utf-8")
-    return with_prices(check(config, [], environ={}, listing=True)(), run.began)
+    return with_prices(prepare(config, environ={}, listing=True), run.began)
 
 
 def main() -> None:

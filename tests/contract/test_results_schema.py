@@ -14,11 +14,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import pytest_osmosis
-from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, check, finish
-from pytest_osmosis.evals.rescore import prepare_rescore
+from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import RunId
+from tests.preparing import prepare, prepare_again
 
 SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
 DEADLINE_S = 60.0
@@ -119,11 +119,7 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
         shard: Shard | None = None,
     ) -> Any:
         (tmp_path / "x.toml").write_text(config)
-        if again:
-            run = stored(find_run(tmp_path, "latest"))
-            prepared = prepare_rescore(run, None, (), environ=os.environ, read_stdin=lambda: "")
-        else:
-            prepared = check(tmp_path / "x.toml", (), environ=os.environ)()
+        prepared = prepare_again(stored(find_run(tmp_path, "latest"))) if again else prepare(tmp_path / "x.toml")
         prepared = prepared if shard is None else prepared.as_shard(shard)
         done: queue.SimpleQueue[RunId] = queue.SimpleQueue()
         eval_run = EvalRun.start(

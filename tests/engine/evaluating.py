@@ -23,13 +23,14 @@ from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.engine.actor import Actor
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, check, finish
+from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish
 from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord, fold
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.pass_rule import Outcome
+from tests.preparing import prepare
 from tests.servers import ChatServer
 
 DEADLINE_S = 180.0
@@ -112,7 +113,7 @@ class Live:
         self._others = set(threading.enumerate())
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         own = {**clean, **environ}
-        self.prepared = check(config, (), environ=own, read_stdin=lambda: "", answers=answers)()
+        self.prepared = prepare(config, environ=own, answers=answers)
         self.run = EvalRun.start(
             self.prepared,
             SelectedRuns.of(self.prepared, list(self.prepared.plan.runs())),

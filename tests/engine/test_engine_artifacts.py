@@ -16,12 +16,12 @@ import pytest
 
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
-from pytest_osmosis.evals import check
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.host.artifacts import PIECE_BYTES
 from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, Setup
 from tests.engine import evaluating
 from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.preparing import prepare
 from tests.servers import ChatServer
 
 pytestmark = pytest.mark.slow
@@ -64,20 +64,20 @@ def evaluated_elsewhere(elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch) -
 
     def evaluated_there(config: Path, *, environ: Mapping[str, str] | None = None) -> Live:
         with monkeypatch.context() as patch:
-            patch.setattr(evaluating, "check", _with_ray(workspace="upload"))
+            patch.setattr(evaluating, "prepare", _with_ray(workspace="upload"))
             return evaluated(config, environ=environ, spawn=elsewhere.spawn)
 
     return evaluated_there
 
 
-def _with_ray(workspace: Literal["shared", "upload"]) -> Callable[..., Callable[[], Prepared]]:
-    def checked(*args: Any, **options: Any) -> Callable[[], Prepared]:
-        known = check(*args, **options)()
+def _with_ray(workspace: Literal["shared", "upload"]) -> Callable[..., Prepared]:
+    def prepare_with_ray(*args: Any, **options: Any) -> Prepared:
+        known = prepare(*args, **options)
         ray = RayOptions(workspace=workspace)
         execution = replace(known.config.execution, engine="ray", ray=ray)
-        return lambda: replace(known, config=replace(known.config, execution=execution))
+        return replace(known, config=replace(known.config, execution=execution))
 
-    return checked
+    return prepare_with_ray
 
 
 def _artifacts(live: Live) -> Path:
@@ -329,7 +329,7 @@ def test_hosts_that_write_into_the_run_directory_send_nothing(
             return [*ctx.prompt, {"role": "assistant", "content": "42"}]
         """
     )
-    monkeypatch.setattr(evaluating, "check", _with_ray(workspace="shared"))
+    monkeypatch.setattr(evaluating, "prepare", _with_ray(workspace="shared"))
     live = evaluated(workspace.config(None), spawn=elsewhere.spawn)
     assert live.kinds() == ["passed"] * 4
     assert not _artifacts(live).exists()

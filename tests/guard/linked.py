@@ -41,7 +41,7 @@ from pytest_osmosis.engine.actor import Close  # noqa: E402
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post, events_on  # noqa: E402
 from pytest_osmosis.engine.inline_host import InlineConnection  # noqa: E402
 from pytest_osmosis.engine.pipe import SIZE_BYTES, room_in, waiting_in  # noqa: E402
-from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, check, finish  # noqa: E402
+from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish  # noqa: E402
 from pytest_osmosis.host import output  # noqa: E402
 from pytest_osmosis.host.clients import clients_of  # noqa: E402
 from pytest_osmosis.host.host_endpoint import HostEndpoint  # noqa: E402
@@ -52,6 +52,7 @@ from pytest_osmosis.host.server import HostServer  # noqa: E402
 from pytest_osmosis.text.redaction import Redaction  # noqa: E402
 from tests.guard.counting import Counts, counted  # noqa: E402
 from tests.guard.workspace import SECRETS, write_workspace  # noqa: E402
+from tests.preparing import prepare  # noqa: E402
 
 
 class LinkedHost(InlineConnection):
@@ -109,7 +110,7 @@ def measured(n: int, folder: Path) -> dict[str, Any]:
         hosts.append(LinkedHost(name, setup, post, traffic))
         return hosts[-1]
 
-    prepared = check(write_workspace(folder, n), (), environ=SECRETS)()
+    prepared = prepare(write_workspace(folder, n), environ=SECRETS)
     run = EvalRun.start(
         prepared,
         SelectedRuns.of(prepared, list(prepared.plan.runs())),

@@ -10,9 +10,9 @@ import pytest
 from pytest_osmosis.config import is_training_config
 from pytest_osmosis.datasets import check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError, OsmosisError
-from pytest_osmosis.evals import check
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
+from tests.preparing import prepare
 
 CONFIG = b"""[experiment]
 model_path = "openai/gpt-5-mini" # a comment
@@ -133,7 +133,7 @@ def test_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def target(content: bytes) -> None:
         path.write_bytes(content)
         try:
-            check(path, (), environ={"OPENAI_API_KEY": "sk-fuzz-0123456789", "TOKEN": "x" * 20}, read_stdin=str)()
+            prepare(path, environ={"OPENAI_API_KEY": "sk-fuzz-0123456789", "TOKEN": "x" * 20})
         except OsmosisError as error:
             check_message(error)
 
@@ -152,7 +152,7 @@ def test_training_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.Monk
         path.write_bytes(content)
         assert is_training_config(path)
         try:
-            check(path, (), environ={"TOKEN": "x" * 20}, read_stdin=str, training=True)()
+            prepare(path, environ={"TOKEN": "x" * 20}, training=True)
         except OsmosisError as error:
             check_message(error)
 

@@ -15,7 +15,6 @@ from pytest_osmosis.cli.runs import list_runs, runs_json
 from pytest_osmosis.cli.show import show_json, show_lines, show_request
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.baseline import read_baseline
-from pytest_osmosis.evals.rescore import prepare_rescore
 from pytest_osmosis.lab.case_files import cases_by_function
 from pytest_osmosis.lab.target import target_of
 from pytest_osmosis.record.find_run import find_run, stored
@@ -33,6 +32,7 @@ from pytest_osmosis.text.outlet import Outlet
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
 from tests.journals import with_checksums
+from tests.preparing import prepare_again
 from tests.unit.made import MANIFEST, finished, published
 
 RUN = {"row": 0, "run": 0}
@@ -182,7 +182,7 @@ def test_manifests(fuzz: Fuzzer, run: Path) -> None:
         manifest.write_bytes(content)
 
         def rescore() -> None:
-            prepare_rescore(stored(find_run(folder, "x-1")), None, (), environ={}, read_stdin=str)
+            prepare_again(stored(find_run(folder, "x-1")), environ={})
 
         each(lambda: list_runs(folder), rescore, *shown("x-1"), *shown("x-1", "row0-run0"), *managed())
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.evals import EvalRun, FinishedEval, Prepared, RunSettings, SelectedRuns, check, finish
+from pytest_osmosis.evals import EvalRun, FinishedEval, Prepared, RunSettings, SelectedRuns, finish
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.verdicts.pass_rule import Outcome
+from tests.preparing import prepare
 
 DEADLINE_S = 60
 Done = queue.SimpleQueue[RunId]
@@ -68,7 +69,7 @@ class Workspace:
         self.config.write_text(text, encoding="utf-8")
 
     def prepare(self, environ: Mapping[str, str] | None = None, **options: Any) -> Prepared:
-        return check(self.config, (), environ={**os.environ, **(environ or {})}, **options)()
+        return prepare(self.config, environ={**os.environ, **(environ or {})}, **options)
 
     def run_dirs(self) -> list[Path]:
         return sorted((self.root / ".osmosis/runs").glob("*"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import (
     EvalRun,
     Prepared,
-    check,
     error_text,
     finish,
     sampling_text,
@@ -24,6 +22,7 @@ from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import fold
+from tests.preparing import prepare
 from tests.unit.evals.conftest import Begun, Ran, Workspace
 
 SECRET = "hunter2-and-more"
@@ -57,7 +56,7 @@ def test_a_problem_with_a_typed_model_names_the_option(workspace: Workspace) -> 
     typed = Override("experiment", "model_path", "nobody/model", "--osmosis-model")
 
     with pytest.raises(ProblemsError) as caught:
-        check(workspace.config, [typed], environ=os.environ)()
+        prepare(workspace.config, [typed])
 
     assert str(caught.value).startswith("--osmosis-model: [experiment] model_path: ")
 

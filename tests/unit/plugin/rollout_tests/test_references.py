@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.errors import CodeError, ScoreError
-from pytest_osmosis.evals import check
 from pytest_osmosis.plugin.rollout_tests.references import ReferenceSolutions
 from pytest_osmosis.record.run_id import RunId
+from tests.preparing import prepare
 
 CODE = """
 import os
@@ -48,7 +48,7 @@ def references(tmp_path: Path) -> Iterator[ReferenceSolutions]:
         '[scoring]\neval_fns = ["code_of_mine:exact", "code_of_mine:asked"]\ngrader = "code_of_mine:Judge"\n'
         '[env]\nFACTOR = "7"\n[secrets]\nrequired = []\n'
     )
-    references = ReferenceSolutions(check(tmp_path / "x.toml", [], environ={}, listing=True)(), {}, [])
+    references = ReferenceSolutions(prepare(tmp_path / "x.toml", environ={}, listing=True), {}, [])
     yield references
     references.close()
 
@@ -131,7 +131,7 @@ def test_a_function_sees_the_reference_as_it_is_whatever_the_test_and_others_did
         '[experiment]\nmodel_path = "demo/arithmetic"\n[data]\npath = "rows.jsonl"\nrows = "all"\n'
         '[scoring]\neval_fns = ["code_of_mine:spoils", "code_of_mine:again"]\n[secrets]\nrequired = []\n'
     )
-    references = ReferenceSolutions(check(tmp_path / "x.toml", [], environ={}, listing=True)(), {}, [])
+    references = ReferenceSolutions(prepare(tmp_path / "x.toml", environ={}, listing=True), {}, [])
     rollout = references.rollout(RunId(0, 0))
     assert rollout is not None
     rollout.messages[0].clear()

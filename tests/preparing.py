@@ -1,0 +1,25 @@
+"""Evals that are checked and planned without pytest, for tests of what comes after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.config import Override
+from pytest_osmosis.evals import Prepared, check
+from pytest_osmosis.evals.rescore import prepare_rescore
+from pytest_osmosis.record.find_run import StoredEvalRun
+
+
+def prepare(
+    config: Path, overrides: Sequence[Override] = (), *, environ: Mapping[str, str] | None = None, **request: Any
+) -> Prepared:
+    """Return the eval in `config`; nothing is on standard input. `request` is what else a command says of it."""
+    return check(config, overrides, environ=os.environ if environ is None else environ, read_stdin=str, **request)()
+
+
+def prepare_again(run: StoredEvalRun, *, environ: Mapping[str, str] | None = None) -> Prepared:
+    """Return the rescore of a run by its own config."""
+    return prepare_rescore(run, None, (), environ=os.environ if environ is None else environ, read_stdin=str)
