@@ -16,10 +16,10 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 def prepare(
     config: Path, overrides: Sequence[Override] = (), *, environ: Mapping[str, str] | None = None, **request: Any
 ) -> Prepared:
-    """Return the eval in `config`; nothing is on standard input. `request` is what else a command says of it."""
-    return check(config, overrides, environ=os.environ if environ is None else environ, read_stdin=str, **request)()
+    """Return the eval in `config`. `request` is what else a command says of it."""
+    return check(config, overrides, environ=os.environ if environ is None else environ, **request)()
 
 
 def prepare_again(run: StoredEvalRun, *, environ: Mapping[str, str] | None = None) -> Prepared:
     """Return the rescore of a run by its own config."""
-    return prepare_rescore(run, None, (), environ=os.environ if environ is None else environ, read_stdin=str)
+    return prepare_rescore(run, None, (), environ=os.environ if environ is None else environ)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_osmosis.cli.log_tail import LogTail
 from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.config import SecretsSource
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
@@ -98,5 +99,5 @@ def _merged(session: Iterable[str], host: Iterable[str]) -> Iterator[str]:
 
 def _secrets_of(run: StoredEvalRun) -> Sequence[Any]:
     file = secrets_file_of(run.directory) or os.environ.get(_SECRETS_VARIABLE)
-    secrets_file = None if file in (None, "", "-") else Path(file)
-    return known_secrets(run.config, (), folder=run.workspace, environ=os.environ, secrets_file=secrets_file)
+    secrets = SecretsSource(None if file in (None, "", "-") else Path(file))
+    return known_secrets(run.config, (), folder=run.workspace, environ=os.environ, secrets=secrets)

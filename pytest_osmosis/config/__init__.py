@@ -8,7 +8,7 @@
 from pytest_osmosis.config.entries import read_entries
 from pytest_osmosis.config.eval_config import RejectedConfig, load_entries, load_eval_config, typed_eval_config
 from pytest_osmosis.config.origins import Override
-from pytest_osmosis.config.secrets import resolve_secrets
+from pytest_osmosis.config.secrets import SecretsSource
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.config.training_config import is_training_config, load_training_config
 from pytest_osmosis.config.workspace import workspace_of
@@ -17,12 +17,12 @@ __all__ = [
     "EvalConfig",
     "Override",
     "RejectedConfig",
+    "SecretsSource",
     "is_training_config",
     "load_entries",
     "load_eval_config",
     "load_training_config",
     "read_entries",
-    "resolve_secrets",
     "typed_eval_config",
     "workspace_of",
 ]

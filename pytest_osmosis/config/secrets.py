@@ -5,13 +5,14 @@ Messages never contain a value or a line of the file.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.files.reading import FileFault, read_text
+from pytest_osmosis.files.reading import FileFault, read_stdin, read_text
 from pytest_osmosis.text.paths import shown
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)", re.DOTALL)
@@ -19,31 +20,81 @@ _SINGLE_QUOTED = re.compile(r"'([^']*)'\s*(?:#.*)?")
 _DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
 MOST_BYTES = 1_000_000
 """The largest secrets file."""
+_VALID_SOURCE = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 
-def resolve_secrets(
-    names: Iterable[str],
-    secrets_file: Path | Literal["-"] | None,
-    environ: Mapping[str, str],
-    read_stdin: Callable[[], str],
-    *,
-    needed: bool = True,
-) -> dict[str, str]:
-    """Return the value of each secret. An empty value counts as missing. Unless `needed`, missing secrets are left out.
+def _stdin() -> str:
+    return read_stdin(MOST_BYTES)
 
-    `secrets_file` is a dotenv file or a pipe, or "-" to call `read_stdin`, which may raise `FileFault`. It takes
-    precedence over `environ`.
-    Raises ConfigError with all lines that cannot be read and all missing names.
+
+class SecretsSource:
+    """The source of secrets besides the environment: a dotenv file or pipe, "-" for standard input, or None.
+
+    It is read once, when its text is needed first. `read_stdin` returns what is on standard input, or raises
+    `FileFault`.
     """
-    source = _source(secrets_file, read_stdin)
-    file_values, problems = parse_dotenv(source.text, source.label)
-    values = {name: file_values.get(name) or environ.get(name, "") for name in names}
-    if needed:
-        problems += [_missing(name, secrets_file, source.label) for name, value in values.items() if not value]
-    if problems:
-        raise ConfigError(problems)
-    return {name: value for name, value in values.items() if value}
+
+    def __init__(
+        self,
+        file: Path | Literal["-"] | None = None,
+        read_stdin: Callable[[], str] = _stdin,
+    ) -> None:
+        self.file = file
+        self._read_stdin = read_stdin
+
+    @property
+    def without_stdin(self) -> SecretsSource:
+        """The same, or the environment alone in place of standard input."""
+        return SecretsSource() if self.file == "-" else self
+
+    def text(self) -> str:
+        """Return the text of the file, "" without one. Raises `FileFault`."""
+        if isinstance(self._read, FileFault):
+            raise self._read
+        return self._read
+
+    @functools.cached_property
+    def _read(self) -> str | FileFault:
+        try:
+            if self.file is None:
+                return ""
+            return self._read_stdin() if self.file == "-" else read_secrets_file(self.file)
+        except FileFault as fault:
+            return fault
+
+    def resolve(self, names: Iterable[str], environ: Mapping[str, str], *, needed: bool = True) -> dict[str, str]:
+        """Return the value of each secret. An empty value counts as missing. Unless `needed`, it may be missing.
+
+        The file takes precedence over `environ`. Raises ConfigError with all lines that cannot be read and all missing
+        names.
+        """
+        label = "" if self.file is None else "stdin" if self.file == "-" else shown(self.file)
+        try:
+            file_values, problems = parse_dotenv(self.text(), label)
+        except FileFault as fault:
+            where = label if fault.line is None else f"{label}:{fault.line}"
+            raise ConfigError([Problem(where, f"{fault}; {_VALID_SOURCE}")]) from None
+        values = {name: file_values.get(name) or environ.get(name, "") for name in names}
+        if needed:
+            problems += [_missing(name, label) for name, value in values.items() if not value]
+        if problems:
+            raise ConfigError(problems)
+        return {name: value for name, value in values.items() if value}
+
+
+def read_secrets_file(path: Path) -> str:
+    """Return the text of a dotenv file or of a pipe, which is read once. Raises `FileFault`."""
+    return read_text(path, most_bytes=MOST_BYTES, byte_order_mark=True, pipe=True)
+
+
+def _missing(name: str, label: str) -> Problem:
+    if not label:
+        fix = f"export {name}=..., or use --osmosis-secrets-file=FILE with a line {name}=..."
+        text = f"missing or empty in the environment; {fix}"
+    else:
+        text = f"missing or empty in {label} and in the environment; add a line {name}=... to {label}, or export {name}"
+    return Problem(f"secret {name}", text)
 
 
 class Dotenv(NamedTuple):
@@ -107,38 +158,3 @@ def _unescaped(match: re.Match[str]) -> str:
         valid = r"valid: \n, \t, \", \\"
         raise ValueError(f"unknown escape in a double-quoted value ({valid}); use single quotes for a literal value")
     return _ESCAPES[match[1]]
-
-
-class _SecretsText(NamedTuple):
-    text: str
-    label: str
-
-
-_VALID_SOURCE = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
-
-
-def _source(secrets_file: Path | Literal["-"] | None, read_stdin: Callable[[], str]) -> _SecretsText:
-    if secrets_file is None:
-        return _SecretsText("", "")
-    label = "stdin" if secrets_file == "-" else shown(secrets_file)
-    try:
-        if secrets_file == "-":
-            return _SecretsText(read_stdin().removeprefix("\ufeff"), label)
-        return _SecretsText(read_secrets_file(secrets_file), label)
-    except FileFault as fault:
-        where = label if fault.line is None else f"{label}:{fault.line}"
-        raise ConfigError([Problem(where, f"{fault}; {_VALID_SOURCE}")]) from None
-
-
-def read_secrets_file(path: Path) -> str:
-    """Return the text of a dotenv file or of a pipe, which is read once. Raises `FileFault`."""
-    return read_text(path, most_bytes=MOST_BYTES, byte_order_mark=True, pipe=True)
-
-
-def _missing(name: str, secrets_file: Path | Literal["-"] | None, label: str) -> Problem:
-    if secrets_file is None:
-        fix = f"export {name}=..., or use --osmosis-secrets-file=FILE with a line {name}=..."
-        text = f"missing or empty in the environment; {fix}"
-    else:
-        text = f"missing or empty in {label} and in the environment; add a line {name}=... to {label}, or export {name}"
-    return Problem(f"secret {name}", text)

@@ -11,7 +11,7 @@ from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
 from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, write_comparison
-from pytest_osmosis.evals.prepare import NotLoaded, SecretsFile, check
+from pytest_osmosis.evals.prepare import NotLoaded, check
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.request_settings import model_text, rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path, comparison_path
@@ -32,7 +32,6 @@ __all__ = [
     "RescoreSource",
     "ResumeSource",
     "RunSettings",
-    "SecretsFile",
     "SelectedRuns",
     "Spawn",
     "Worktrees",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from functools import partial
 from typing import Any, TypeVar
 
 from pytest_osmosis.config import EvalConfig, RejectedConfig
@@ -29,11 +28,6 @@ class SharedChecks:
         if isinstance(result, Exception):
             raise result
         return result  # type: ignore[no-any-return]
-
-
-def once(read: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that calls `read` once, and always returns its result or raises its error."""
-    return partial(SharedChecks().once, read, read)
 
 
 class Checks:

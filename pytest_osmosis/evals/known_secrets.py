@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.document import MOST_BYTES
 from pytest_osmosis.config.endpoints import DEFAULT_PATH, FILE_NAME
-from pytest_osmosis.config.secrets import parse_dotenv, read_secrets_file
+from pytest_osmosis.config.secrets import SecretsSource, parse_dotenv
 from pytest_osmosis.config.workspace import workspace_of
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.models.headers import secret_headers
@@ -42,20 +42,18 @@ def known_secrets(
     *,
     folder: Path,
     environ: Mapping[str, str],
-    secrets_file: Path | Literal["-"] | None = None,
-    stdin: str = "",
+    secrets: SecretsSource | None = None,
 ) -> tuple[Mapping[str, str], ...]:
     """Return the values of all secrets by their names, a mapping for each source.
 
-    They are those of variables that the config or an option names, of provider keys, of the secrets file (`stdin` for
-    "-"), of headers and addresses. Never raises for what it cannot read.
+    They are those of variables that the config or an option names, of provider keys, of the file of `secrets`, of
+    headers and addresses. Never raises for what it cannot read.
     """
     workspace = folder if path is None else workspace_of(path)
     texts = [_text(file) for file in (path, workspace / "pyproject.toml") if file is not None]
     contents = [*map(_content, texts), *map(_as_content, overrides)]
     registries = [_text(file) for file in _registries(workspace, contents)]
-    text_of_secrets = stdin if secrets_file == "-" else "" if secrets_file is None else _secrets_text(secrets_file)
-    in_file = parse_dotenv(text_of_secrets.removeprefix("\ufeff"), "").values
+    in_file = {} if secrets is None else parse_dotenv(_secrets_text(secrets), "").values
     names = [*_names_in_texts(texts), *(name for content in contents for name in _names(content))]
     names += [name for text in registries for name in _KEY_NAMES_OF_ENDPOINTS.findall(text)]
     texts, contents = [*texts, *registries], [*contents, *map(_content, registries)]
@@ -83,11 +81,11 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _secrets_text(path: Path) -> str:
+def _secrets_text(secrets: SecretsSource) -> str:
     try:
-        return read_secrets_file(path)
+        return secrets.text()
     except FileFault:
-        return _text(path)
+        return _text(secrets.file).removeprefix("\ufeff") if isinstance(secrets.file, Path) else ""
 
 
 def _content(text: str) -> dict[str, Any]:

@@ -7,31 +7,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_osmosis.config import (
     EvalConfig,
     Override,
+    SecretsSource,
     load_eval_config,
     load_training_config,
-    resolve_secrets,
     typed_eval_config,
 )
 from pytest_osmosis.config.endpoints import Registry, load_registry
 from pytest_osmosis.config.environment_rules import PRIME_MODEL
 from pytest_osmosis.config.kinds import toml
-from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, ModelTable
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
 from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette, other_api
-from pytest_osmosis.evals.checks import Checks, SharedChecks, once
+from pytest_osmosis.evals.checks import Checks, SharedChecks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.engine_job import host_code
 from pytest_osmosis.evals.environments import Environments, rows_of
@@ -43,7 +41,7 @@ from pytest_osmosis.evals.request_settings import lacking_keys
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.evals.texts import system_prompt
-from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.models.endpoint_targets import PRIME_KEY, PRIME_URL, is_at_prime, resolve_model
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
@@ -53,8 +51,6 @@ from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
-
-SecretsFile = Path | Literal["-"] | None
 
 
 class NotLoaded(ConfigError):
@@ -67,18 +63,13 @@ CODE_KEYS = ("experiment.commit_sha", "experiment.branch", "experiment.rollout",
 """The keys on which the dataset, the target of the model, and the code depend."""
 
 
-def _stdin() -> str:
-    return read_stdin(MOST_BYTES)
-
-
 def check(
     path: Path | None,
     overrides: Sequence[Override],
     *,
     folder: Path = Path(),
     environ: Mapping[str, str],
-    secrets_file: SecretsFile = None,
-    read_stdin: Callable[[], str] = _stdin,
+    secrets_source: SecretsSource | None = None,
     listing: bool = False,
     updating: bool = False,
     compared: bool = True,
@@ -97,7 +88,7 @@ def check(
 
     `entry` is its name in a config with several. Evals that are prepared with the same `shared` check equal rows once.
     With `listing` nothing will run, so secrets and keys are not read. With `updating` the baseline's file may be
-    missing. Without `compared` the eval has no baseline. `read_stdin` returns the text of the secrets file "-".
+    missing. Without `compared` the eval has no baseline. If it is only listed, nothing waits for standard input.
     With `answers` the models' answers come from there, as far as it has them. If all of them do, no key is needed.
     `named_rows` are added to the selected rows, because node ids name them. `outlet` learns the eval's secrets before
     anything else happens. The code of an environment, which alone knows its rows, is run in a process of its own, if
@@ -105,11 +96,9 @@ def check(
     the same `environments`, which keep what they loaded. Raises `ProblemsError` with all problems; the function raises
     `NotLoaded` if the environment does not load.
     """
-    read_stdin = once(read_stdin)
-    hidden = hide_secrets(
-        outlet, path, overrides, folder=folder, environ=environ, secrets_file=secrets_file,
-        read_stdin=None if listing else read_stdin,
-    )  # fmt: skip
+    source = secrets_source or SecretsSource()
+    source = source.without_stdin if listing else source
+    hidden = hide_secrets(outlet, path, overrides, folder=folder, environ=environ, source=source)
     checks, known_rows = Checks(), shared or SharedChecks()
     config = checks.config(lambda: _config(path, overrides, folder, entry, training=training))
     config = config if compared else replace(config, baseline=Baseline())
@@ -140,7 +129,7 @@ def check(
     if not listing:
         targets = [(each, at) for each, at in ((target, model_origin), (other, baseline_origin)) if each is not None]
         names = _secret_names(config, [each for each, _ in targets], judge)
-        secrets = checks.made(lambda: resolve_secrets(names, secrets_file, environ, read_stdin, needed=not replays))
+        secrets = checks.made(lambda: source.resolve(names, environ, needed=not replays))
         missing = [name for name in config.secrets if name not in (secrets or {})]
         checks.add([missing_ray(config, overrides)])
     if not listing and not replays:
@@ -192,10 +181,8 @@ def check(
 
     if config.environment_module is None:
         return lambda: planned(config, dataset, data)
-    if listing and secrets_file != "-":  # the environment may need them to say what its rows are
-        secrets_known = resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False)
-    else:
-        secrets_known = secrets or {}
+    # an environment may need secrets to say what its rows are, even if they are only listed
+    secrets_known = source.resolve(config.secrets, environ, needed=False) if listing else secrets or {}
     module, visible = config.environment_module, {**environ, **config.env, **secrets_known}
     loading = environments or Environments()
     code = host_code(config, target, other, judge, loading.pythonpath, stand_in=loading.stand_in)
@@ -225,20 +212,10 @@ def hide_secrets(
     *,
     folder: Path,
     environ: Mapping[str, str],
-    secrets_file: SecretsFile,
-    read_stdin: Callable[[], str] | None,
+    source: SecretsSource,
 ) -> tuple[Mapping[str, str], ...]:
-    """Return the secrets of an eval whose config was not checked yet, and tell them to `outlet`.
-
-    Without `read_stdin`, the secrets file "-" is not read.
-    """
-    stdin = ""
-    if secrets_file == "-" and read_stdin is not None:
-        with suppress(FileFault):  # reported by those who need the secrets
-            stdin = read_stdin()
-    hidden = known_secrets(
-        path, overrides, folder=folder.absolute(), environ=environ, secrets_file=secrets_file, stdin=stdin
-    )
+    """Return the secrets of an eval whose config was not checked yet, and tell them to `outlet`."""
+    hidden = known_secrets(path, overrides, folder=folder.absolute(), environ=environ, secrets=source)
     if outlet is not None:
         outlet.hide(*hidden)
     return hidden

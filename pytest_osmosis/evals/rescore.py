@@ -8,27 +8,26 @@ a judge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
-from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
+from pytest_osmosis.config import EvalConfig, Override, SecretsSource, load_eval_config, typed_eval_config
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette
-from pytest_osmosis.evals.checks import Checks, once
+from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.environments import facts_of, rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, problems_of_judge
 from pytest_osmosis.evals.prepare import (
     CODE_KEYS,
     DATASET_KEYS,
-    SecretsFile,
     configured_dataset,
     dataset_path,
     hide_secrets,
@@ -151,8 +150,7 @@ def prepare_rescore(
     overrides: Sequence[Override],
     *,
     environ: Mapping[str, str],
-    secrets_file: SecretsFile = None,
-    read_stdin: Callable[[], str],
+    secrets_source: SecretsSource | None = None,
     rescore_all: bool = False,
     listing: bool = False,
     updating: bool = False,
@@ -167,11 +165,9 @@ def prepare_rescore(
     secrets are left out, because most of them only serve to ask a model. `outlet` learns the secrets before anything
     else happens. Raises `ProblemsError`.
     """
-    read_stdin = once(read_stdin)
-    hidden = hide_secrets(
-        outlet, path or run.config, overrides, folder=run.workspace, environ=environ, secrets_file=secrets_file,
-        read_stdin=None if listing else read_stdin,
-    )  # fmt: skip
+    given = secrets_source or SecretsSource()
+    given = given.without_stdin if listing else given
+    hidden = hide_secrets(outlet, path or run.config, overrides, folder=run.workspace, environ=environ, source=given)
     checks = Checks()
     planned = run.manifest.plan
     rollouts = checks.made(lambda: _stored_rollouts(run))
@@ -190,13 +186,11 @@ def prepare_rescore(
     secrets = {}
     if not listing:
         checks.add([missing_ray(config, overrides)])
-        secrets = checks.made(lambda: resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False))
+        secrets = checks.made(lambda: given.resolve(config.secrets, environ, needed=False))
         keys: dict[str, str] | None = {}
         if judge is not None:
             needed = answers != "cassette"
-            keys = checks.made(
-                lambda: resolve_secrets(_keys_of(judge), secrets_file, environ, read_stdin, needed=needed)
-            )
+            keys = checks.made(lambda: given.resolve(_keys_of(judge), environ, needed=needed))
         if judge is not None and answers != "cassette":
             checks.add(problems_of_judge(judge, {**environ, **config.env, **(keys or {})}, shown(config.path)))
         secrets = {**(secrets or {}), **(keys or {})}

@@ -244,6 +244,21 @@ def test_listing_and_dry_runs_ask_no_model_and_load_no_code(
         assert (len(server.requests), workspace.run_dirs("x-tests")) == (0, [])
 
 
+def test_secrets_on_standard_input_are_those_of_named_evals_and_of_test_evals(workspace: Workspace) -> None:
+    make(workspace, secrets={"required": ["ON_STDIN"]})
+
+    dry = workspace.run(
+        "tests",
+        "configs/eval/x.toml",
+        MODEL,
+        "--osmosis-dry-run",
+        "--osmosis-secrets-file=-",
+        stdin=b"ON_STDIN=s3cr3t-0123456789\n",
+    )
+
+    assert dry.ret == 0, dry.stderr.str()
+
+
 # -- the marker -------------------------------------------------------------------------------------------
 
 

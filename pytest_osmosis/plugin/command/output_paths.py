@@ -100,8 +100,8 @@ class OutputPaths:
             yield OutputFile(Path(page), "job page", _PAGE, None)
 
     def _read_by_session(self) -> Iterator[InputFile]:
-        if isinstance(self._options.secrets_file, Path):
-            yield InputFile(self._options.secrets_file, "the secrets file")
+        if isinstance(self._options.secrets.file, Path):
+            yield InputFile(self._options.secrets.file, "the secrets file")
         if self._config.inipath is not None:
             yield InputFile(self._config.inipath, "pytest's configuration")
 

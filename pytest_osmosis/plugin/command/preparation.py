@@ -68,7 +68,6 @@ class EvalPreparer:
         self._options = options
         self._outputs = OutputPaths(config, options)
         self._shared = SharedChecks()
-        self._read_stdin = functools.cache(lambda: session_options.read_secrets(config))  # once for all evals
 
     def prepare_all(self) -> PreparedEvals:
         """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""
@@ -151,8 +150,7 @@ class EvalPreparer:
             self._overrides(path),
             folder=self._config.invocation_params.dir,
             environ=os.environ,
-            secrets_file=self._options.secrets_file,
-            read_stdin=None,
+            source=self._options.secrets.without_stdin,
         )
 
     def _rescored(self, names: Sequence[NamedEntry]) -> Sequence[NamedEntry]:
@@ -230,8 +228,7 @@ class EvalPreparer:
             [*self._overrides(path), *test_overrides],
             folder=self._config.invocation_params.dir,
             environ=os.environ,
-            secrets_file=self._options.secrets_file,
-            read_stdin=self._read_stdin,
+            secrets_source=self._options.secrets,
             listing=listed or self._only_lists,
             updating=self._options.update_baseline,
             compared=compared,
@@ -272,8 +269,7 @@ class EvalPreparer:
             self._overrides(name.path),
             entry=name.entry,
             environ=os.environ,
-            secrets_file=self._options.secrets_file,
-            read_stdin=self._read_stdin,
+            secrets_source=self._options.secrets,
             rescore_all=self._options.rescore,
             listing=self._only_lists,
             updating=self._options.update_baseline,

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from pytest_osmosis.config import Override
+from pytest_osmosis.config import Override, SecretsSource
 from pytest_osmosis.config.eval_kinds import AT_LEAST_0
 from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, integer_or, toml
 from pytest_osmosis.config.named_keys import OPTIONS
@@ -59,7 +59,7 @@ class SessionOptions(NamedTuple):
     """
 
     overrides: tuple[Override, ...]
-    secrets_file: Path | Literal["-"] | None
+    secrets: SecretsSource
     output: str | None
     markdown: Path | None
     html: Path | None
@@ -117,7 +117,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     secrets_file = values["secrets-file"].text
     return SessionOptions(
         overrides=tuple(overrides),
-        secrets_file="-" if secrets_file == "-" else _path(config, secrets_file),
+        secrets=SecretsSource("-" if secrets_file == "-" else _path(config, secrets_file), lambda: _read_stdin(config)),
         output=values["output"].text,
         markdown=markdown,
         html=html,
@@ -156,7 +156,7 @@ def typed(config: pytest.Config) -> list[str]:
     return words
 
 
-def read_secrets(config: pytest.Config) -> str:
+def _read_stdin(config: pytest.Config) -> str:
     """Return the secrets on standard input. Raises `FileFault`."""
     capture = config.pluginmanager.getplugin("capturemanager")
     capture.suspend_global_capture(in_=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
+from unittest.mock import Mock
 
 import pytest
 
-from pytest_osmosis.config import resolve_secrets
+from pytest_osmosis.config import SecretsSource
 from pytest_osmosis.errors import ConfigError
+from pytest_osmosis.files.reading import FileFault
 
 
 def no_stdin() -> str:
@@ -18,12 +20,12 @@ def no_stdin() -> str:
 
 def problems_of(
     names: list[str],
-    secrets_file: Path | Literal["-"] | None = None,
+    file: Path | Literal["-"] | None = None,
     environ: dict[str, str] | None = None,
     read_stdin: Callable[[], str] = no_stdin,
 ) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        resolve_secrets(names, secrets_file, environ or {}, read_stdin)
+        SecretsSource(file, read_stdin).resolve(names, environ or {})
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -66,7 +68,7 @@ def dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
     ],
 )
 def test_a_line_of_a_secrets_file_is_read(dotenv: Callable[[str], Path], line: str, value: str) -> None:
-    assert resolve_secrets(["A"], dotenv(line), {}, no_stdin) == {"A": value}
+    assert SecretsSource(dotenv(line), no_stdin).resolve(["A"], {}) == {"A": value}
 
 
 @pytest.mark.parametrize(
@@ -117,15 +119,15 @@ def test_missing_names_without_a_file_are_reported_with_both_fixes() -> None:
 
 def test_the_secrets_file_takes_precedence_over_the_environment(dotenv: Callable[[str], Path]) -> None:
     environ = {"A": "environment", "B": "environment"}
-    assert resolve_secrets(["A", "B"], dotenv("A=file"), environ, no_stdin) == {"A": "file", "B": "environment"}
+    assert SecretsSource(dotenv("A=file"), no_stdin).resolve(["A", "B"], environ) == {"A": "file", "B": "environment"}
 
 
 def test_only_required_secrets_are_returned(dotenv: Callable[[str], Path]) -> None:
-    assert resolve_secrets(["A"], dotenv("A=x\nB=y"), {"C": "z"}, no_stdin) == {"A": "x"}
+    assert SecretsSource(dotenv("A=x\nB=y"), no_stdin).resolve(["A"], {"C": "z"}) == {"A": "x"}
 
 
 def test_an_empty_value_in_the_file_falls_back_to_the_environment(dotenv: Callable[[str], Path]) -> None:
-    assert resolve_secrets(["A"], dotenv("A="), {"A": "x"}, no_stdin) == {"A": "x"}
+    assert SecretsSource(dotenv("A="), no_stdin).resolve(["A"], {"A": "x"}) == {"A": "x"}
 
 
 def test_a_value_that_is_empty_everywhere_is_missing(dotenv: Callable[[str], Path]) -> None:
@@ -133,7 +135,25 @@ def test_a_value_that_is_empty_everywhere_is_missing(dotenv: Callable[[str], Pat
 
 
 def test_stdin_is_read_for_a_dash() -> None:
-    assert resolve_secrets(["A"], "-", {}, lambda: "A=x\n") == {"A": "x"}
+    assert SecretsSource("-", lambda: "A=x\n").resolve(["A"], {}) == {"A": "x"}
+
+
+def test_stdin_is_read_once_whatever_was_in_it() -> None:
+    for first in ("A=x", FileFault("is closed")):
+        stdin = Mock(side_effect=[first, "A=y"])
+        secrets = SecretsSource("-", stdin)
+        for _ in range(2):
+            if isinstance(first, FileFault):
+                with pytest.raises(ConfigError, match="stdin: is closed"):
+                    secrets.resolve(["A"], {"A": "z"})
+            else:
+                assert secrets.resolve(["A"], {}) == {"A": "x"}
+        assert stdin.call_count == 1
+
+
+def test_without_stdin_the_environment_and_a_file_are_left(dotenv: Callable[[str], Path]) -> None:
+    assert SecretsSource("-", no_stdin).without_stdin.resolve(["A"], {"A": "x"}) == {"A": "x"}
+    assert SecretsSource(dotenv("A=y"), no_stdin).without_stdin.resolve(["A"], {"A": "x"}) == {"A": "y"}
 
 
 def test_a_bad_line_from_stdin_is_reported() -> None:
@@ -143,7 +163,7 @@ def test_a_bad_line_from_stdin_is_reported() -> None:
 
 
 def test_no_names_and_no_file_result_in_no_secrets() -> None:
-    assert resolve_secrets([], None, {}, no_stdin) == {}
+    assert SecretsSource(None, no_stdin).resolve([], {}) == {}
 
 
 VALID_SOURCE = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"

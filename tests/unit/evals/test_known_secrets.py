@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.config import Override
+from pytest_osmosis.config import Override, SecretsSource
 from pytest_osmosis.evals.known_secrets import known_secrets
 
 ENVIRON = {"A_TOKEN": "value-of-a", "B_TOKEN": "value-of-b", "GROQ_API_KEY": "value-of-groq", "HOME": "/home/me"}
@@ -89,9 +89,9 @@ def test_pyproject_and_options_count(tmp_path: Path) -> None:
 
 def test_every_value_of_the_secrets_file_counts(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("X=value-in-file\nbroken\n")
-    assert values(None, secrets_file=tmp_path / ".env") == {"value-in-file", "value-of-groq"}
-    assert values(None, secrets_file="-", stdin="X=value-typed") == {"value-typed", "value-of-groq"}
-    assert values(None, secrets_file=tmp_path / "missing") == {"value-of-groq"}
+    assert values(None, secrets=SecretsSource(tmp_path / ".env")) == {"value-in-file", "value-of-groq"}
+    assert values(None, secrets=SecretsSource("-", lambda: "X=value-typed")) == {"value-typed", "value-of-groq"}
+    assert values(None, secrets=SecretsSource(tmp_path / "missing")) == {"value-of-groq"}
 
 
 def test_headers_and_passwords_in_variables_of_clients_count() -> None:
