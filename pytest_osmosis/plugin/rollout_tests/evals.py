@@ -25,7 +25,7 @@ from pytest_osmosis.plugin.command.preparation import EvalPreparer
 from pytest_osmosis.plugin.items import exit_status
 from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_command
-from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, file_and_entry, prepare_request
+from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, file_and_entry, prepare_request
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.session_eval import SessionEval
 from pytest_osmosis.record.events import ROLLOUT
@@ -137,7 +137,7 @@ class TestEvals:
         self._tests: dict[Path, dict[RunId, dict[str, None]]] = {}
         self._lock = threading.Lock()  # protects _plans and _tests
 
-    def plan(self, request: EvalRequest) -> Plan:
+    def plan(self, request: MarkerRequest) -> Plan:
         """Return the plan of an eval, with the rows that the request selects. Raise `ProblemsError`."""
         with self._lock:
             if request.key not in self._plans:

@@ -11,7 +11,7 @@ import pytest
 from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.plugin.items.node_ids import UnitKey
 from pytest_osmosis.plugin.rollout_tests.marker import all_requests
-from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequest
+from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import RolloutResult
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
@@ -24,7 +24,7 @@ class ModelSource:
     def __init__(self, evals: EvalSession) -> None:
         self._evals = evals
 
-    def plan(self, request: EvalRequest) -> Plan:
+    def plan(self, request: MarkerRequest) -> Plan:
         return self._evals.test_evals.plan(request)
 
     def rollout(self, request: RolloutRequest) -> RolloutResult:
@@ -46,7 +46,7 @@ def reply(evals: EvalSession, question: Mapping[str, Any]) -> dict[str, Any]:
     match question["ask"]:
         case "plan":
             try:
-                return {"plan": evals.test_evals.plan(EvalRequest.from_json(question["request"])).to_json()}
+                return {"plan": evals.test_evals.plan(MarkerRequest.from_json(question["request"])).to_json()}
             except ProblemsError as error:
                 return {"problems": [[problem.where, problem.text] for problem in error.problems]}
         case "select":
@@ -62,7 +62,7 @@ class RemoteSource:
     def __init__(self, ask: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         self._ask = ask
 
-    def plan(self, request: EvalRequest) -> Plan:
+    def plan(self, request: MarkerRequest) -> Plan:
         reply = self._ask({"ask": "plan", "request": request.to_json()})
         if "problems" in reply:
             raise ProblemsError(Problem(where, text) for where, text in reply["problems"])

@@ -27,7 +27,7 @@ from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.reward_tests import reward_options
-from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequest, prepare_request
+from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest, prepare_request
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
@@ -45,7 +45,7 @@ class ReferenceSource:
         self._overrides = session_options.read(config, os.environ).overrides
         self._evals: dict[tuple[Path, str], ReferenceSolutions] = {}
 
-    def plan(self, request: EvalRequest) -> Plan:
+    def plan(self, request: MarkerRequest) -> Plan:
         return self._solutions(request).prepared.plan
 
     def rollout(self, request: RolloutRequest) -> RolloutResult:
@@ -68,7 +68,7 @@ class ReferenceSource:
         for solutions in self._evals.values():
             solutions.close()
 
-    def _solutions(self, request: EvalRequest) -> ReferenceSolutions:
+    def _solutions(self, request: MarkerRequest) -> ReferenceSolutions:
         if request.key not in self._evals:
             prepared = prepare_request(self._config, request, self._overrides)
             pythonpath, stand_in = session_options.pythonpath(self._config), reward_options.stands_in(self._config)

@@ -33,7 +33,7 @@ EXAMPLE = 'osmosis_eval("configs/eval/x.toml", limit=5)'
 
 
 @dataclass(frozen=True, slots=True)
-class EvalRequest:
+class MarkerRequest:
     """A marker's request for the eval in `path`. `arguments` are its keyword arguments as JSON, `where` its place.
 
     The path of one of several evals ends with its name, as in "x.toml::gsm8k".
@@ -60,16 +60,16 @@ class EvalRequest:
         return {"path": str(self.path), "arguments": self.arguments, "where": self.where}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, str]) -> EvalRequest:
+    def from_json(cls, data: Mapping[str, str]) -> MarkerRequest:
         return cls(Path(data["path"]), data["arguments"], data["where"])
 
 
 class RolloutRequest(NamedTuple):
-    eval: EvalRequest
+    eval: MarkerRequest
     run: RunId
 
 
-def prepare_request(config: pytest.Config, request: EvalRequest, session: Iterable[Override]) -> Prepared:
+def prepare_request(config: pytest.Config, request: MarkerRequest, session: Iterable[Override]) -> Prepared:
     """Prepare the rows that a marker requests: without secrets, keys and a baseline. Raises `ProblemsError`.
 
     `session` are the overrides of the command and its surroundings.
@@ -98,7 +98,9 @@ def file_and_entry(path: Path) -> tuple[Path, str | None]:
     return (Path(f"{file}.toml"), entry) if colons else (path, None)
 
 
-def request_of(args: Sequence[object], kwargs: Mapping[str, object], where: str, file: Path, root: Path) -> EvalRequest:
+def request_of(
+    args: Sequence[object], kwargs: Mapping[str, object], where: str, file: Path, root: Path
+) -> MarkerRequest:
     """Return the request of a marker with these arguments. `file` is the test file, `root` pytest's rootdir.
 
     A relative path is looked for in the folder of the test file, then in each folder above it, up to `root`.
@@ -129,7 +131,7 @@ def request_of(args: Sequence[object], kwargs: Mapping[str, object], where: str,
             arguments[name] = value
     if problems or path is None:
         raise ConfigError(Problem(where, f"osmosis_eval: {problem}") for problem in problems)
-    return EvalRequest(path, json.dumps(arguments, sort_keys=True), where)
+    return MarkerRequest(path, json.dumps(arguments, sort_keys=True), where)
 
 
 def _locate(path: Path, file: Path, root: Path) -> Path | None:

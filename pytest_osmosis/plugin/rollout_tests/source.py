@@ -6,13 +6,13 @@ from typing import Protocol
 
 import pytest
 
-from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequest
+from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import RolloutResult
 from pytest_osmosis.record.plan import Plan
 
 
 class RolloutSource(Protocol):
-    def plan(self, request: EvalRequest) -> Plan:
+    def plan(self, request: MarkerRequest) -> Plan:
         """Return the rows and runs to make tests of. Raise `ProblemsError` or `pytest.UsageError`."""
         ...
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, request_of
+from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, request_of
 
 WHERE = "tests/test_x.py:3: test_x"
 
@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def requested(root: Path, *args: object, file: str = "inner/tests/deep/test_x.py", **kwargs: object) -> EvalRequest:
+def requested(root: Path, *args: object, file: str = "inner/tests/deep/test_x.py", **kwargs: object) -> MarkerRequest:
     """Return the request of a marker with these arguments."""
     return request_of(args, kwargs, WHERE, root / file, root)
 
@@ -56,7 +56,7 @@ def test_arguments_become_overrides_that_name_their_place(root: Path) -> None:
         Override("data", "offset", 1, f"{WHERE}: osmosis_eval(offset=1)", level="test"),
         Override("data", "rows", "1-2", f"{WHERE}: osmosis_eval(rows='1-2')", level="test"),
     ]
-    assert EvalRequest.from_json(request.to_json()) == request
+    assert MarkerRequest.from_json(request.to_json()) == request
 
 
 def test_equal_requests_share_a_key_wherever_they_are_made(root: Path) -> None:
