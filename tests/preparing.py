@@ -8,18 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.evals import Prepared, check
+from pytest_osmosis.evals import Environments, EvalRequest, Prepared, Surroundings, check
 from pytest_osmosis.evals.rescore import prepare_rescore
 from pytest_osmosis.record.find_run import StoredEvalRun
 
 
 def prepare(
-    config: Path, overrides: Sequence[Override] = (), *, environ: Mapping[str, str] | None = None, **request: Any
+    config: Path,
+    overrides: Sequence[Override] = (),
+    *,
+    environ: Mapping[str, str] | None = None,
+    environments: Environments | None = None,
+    **request: Any,
 ) -> Prepared:
     """Return the eval in `config`. `request` is what else a command says of it."""
-    return check(config, overrides, environ=os.environ if environ is None else environ, **request)()
+    return check(EvalRequest(config, overrides=overrides, **request), _around(environ, environments))()
 
 
 def prepare_again(run: StoredEvalRun, *, environ: Mapping[str, str] | None = None) -> Prepared:
     """Return the rescore of a run by its own config."""
-    return prepare_rescore(run, None, (), environ=os.environ if environ is None else environ)
+    return prepare_rescore(run, EvalRequest(None), _around(environ))
+
+
+def _around(environ: Mapping[str, str] | None, environments: Environments | None = None) -> Surroundings:
+    return Surroundings(os.environ if environ is None else environ, environments=environments or Environments())

@@ -1,7 +1,8 @@
 """One eval from its TOML to its results, without pytest.
 
-`check` checks everything and reports every problem of config, dataset, model and secrets at once. `EvalRun.start`
-opens a run directory (see `record.run_directory`) and performs the selected runs; `finish` makes and writes results.
+`check` takes an `EvalRequest`, checks everything, and reports every problem of config, dataset, model and secrets at
+once. `EvalRun.start` opens a run directory (see `record.run_directory`) and performs the selected runs; `finish` makes
+and writes results.
 """
 
 from pytest_osmosis.engine.host_connection import Spawn
@@ -13,6 +14,7 @@ from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, write_comparison
 from pytest_osmosis.evals.prepare import NotLoaded, check
 from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.evals.request import EvalRequest, Surroundings
 from pytest_osmosis.evals.request_settings import model_text, rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path, comparison_path
 from pytest_osmosis.evals.rollout_source import RescoreSource, ResumeSource
@@ -24,6 +26,7 @@ from pytest_osmosis.git.worktrees import Worktrees
 __all__ = [
     "AnswerStore",
     "Environments",
+    "EvalRequest",
     "EvalRun",
     "FinishedEval",
     "GitQueries",
@@ -34,6 +37,7 @@ __all__ = [
     "RunSettings",
     "SelectedRuns",
     "Spawn",
+    "Surroundings",
     "Worktrees",
     "baseline_path",
     "cassette_line",

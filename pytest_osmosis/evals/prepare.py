@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from pytest_osmosis.config import (
     EvalConfig,
     Override,
-    SecretsSource,
     load_eval_config,
     load_training_config,
     typed_eval_config,
@@ -28,7 +27,7 @@ from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locat
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
-from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette, other_api
+from pytest_osmosis.evals.cassettes import eval_cassette, other_api
 from pytest_osmosis.evals.checks import Checks, SharedChecks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.engine_job import host_code
@@ -37,6 +36,7 @@ from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, prob
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.preflight import check_training_rows
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
+from pytest_osmosis.evals.request import EvalRequest, Surroundings
 from pytest_osmosis.evals.request_settings import lacking_keys
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
@@ -49,7 +49,6 @@ from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
-from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 
 
@@ -63,52 +62,25 @@ CODE_KEYS = ("experiment.commit_sha", "experiment.branch", "experiment.rollout",
 """The keys on which the dataset, the target of the model, and the code depend."""
 
 
-def check(
-    path: Path | None,
-    overrides: Sequence[Override],
-    *,
-    folder: Path = Path(),
-    environ: Mapping[str, str],
-    secrets_source: SecretsSource | None = None,
-    listing: bool = False,
-    updating: bool = False,
-    compared: bool = True,
-    named_rows: Sequence[int] = (),
-    answers: AnswerStore | None = None,
-    outlet: Outlet | None = None,
-    entry: str | None = None,
-    shared: SharedChecks | None = None,
-    environments: Environments | None = None,
-    training: bool = False,
-) -> Callable[[], Prepared]:
-    """Check the eval in `path`, and return the function that plans it.
+def check(request: EvalRequest, around: Surroundings) -> Callable[[], Prepared]:
+    """Check an eval, and return the function that plans it.
 
-    Without a path, it is the eval that `overrides` describe, with `folder` as workspace. With `training` it is the
-    preflight of a training config.
-
-    `entry` is its name in a config with several. Evals that are prepared with the same `shared` check equal rows once.
-    With `listing` nothing will run, so secrets and keys are not read. With `updating` the baseline's file may be
-    missing. Without `compared` the eval has no baseline. If it is only listed, nothing waits for standard input.
-    With `answers` the models' answers come from there, as far as it has them. If all of them do, no key is needed.
-    `named_rows` are added to the selected rows, because node ids name them. `outlet` learns the eval's secrets before
-    anything else happens. The code of an environment, which alone knows its rows, is run in a process of its own, if
-    everything else is right: once the first eval is planned, together with those of all evals that were checked with
-    the same `environments`, which keep what they loaded. Raises `ProblemsError` with all problems; the function raises
-    `NotLoaded` if the environment does not load.
+    The code of an environment, which alone knows its rows, is run in a process of its own, if everything else is right:
+    once the first eval is planned, together with those of all evals that were checked in the same surroundings. Raises
+    `ProblemsError` with all problems; the function raises `NotLoaded` if the environment does not load.
     """
-    source = secrets_source or SecretsSource()
-    source = source.without_stdin if listing else source
-    hidden = hide_secrets(outlet, path, overrides, folder=folder, environ=environ, source=source)
-    checks, known_rows = Checks(), shared or SharedChecks()
-    config = checks.config(lambda: _config(path, overrides, folder, entry, training=training))
-    config = config if compared else replace(config, baseline=Baseline())
+    hidden = hide_secrets(request, around)
+    overrides, listing, environ, source = request.overrides, request.listing, around.environ, around.secrets_of(request)
+    checks = Checks()
+    config = checks.config(lambda: _config(request, around.folder))
+    config = config if request.compared else replace(config, baseline=Baseline())
     model_origin, baseline_origin = (origin_of(config, overrides, table) for table in ("experiment", "baseline"))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
     dataset: Any = None
     if config.environment.env_id is None:
-        dataset = checks.made(lambda: configured_dataset(config, known_rows), *DATASET_KEYS)
+        dataset = checks.made(lambda: configured_dataset(config, around.shared), *DATASET_KEYS)
     data = checks.made(
-        lambda: None if dataset is None else _data(config, dataset, named_rows, known_rows),
+        lambda: None if dataset is None else _data(config, dataset, request.named_rows, around.shared),
         *("data", "evaluation.limit", "evaluation.n"),
     )
     known = checks.made(lambda: known_endpoints(config), "model.endpoints_path")
@@ -121,10 +93,10 @@ def check(
         judge = checks.made(
             lambda: eval_judge(config, environ, shown(config.path), known.registry), "judge", "scoring.rubric"
         )
-    cassette = checks.made(lambda: eval_cassette(config, answers, reads=not listing), "cassette")
+    cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
     if target is not None:
         checks.add([*lacking_keys(config, target, model_origin), other_api(cassette, target, config)])
-    replays = answers == "cassette"
+    replays = request.answers == "cassette"
     secrets, missing = {}, list[str]()
     if not listing:
         targets = [(each, at) for each, at in ((target, model_origin), (other, baseline_origin)) if each is not None]
@@ -143,7 +115,7 @@ def check(
                 lambda: check_prices(config, target, other, judge, datetime.now(UTC)),
                 *("limits", "prices", "baseline", "judge"),
             )
-    baseline_results = checks.made(lambda: stored_baseline(config, updating), "baseline")
+    baseline_results = checks.made(lambda: stored_baseline(config, request.updating), "baseline")
     checks.raise_problems()
     assert target is not None, "its problem would have been raised"
 
@@ -184,40 +156,39 @@ def check(
     # an environment may need secrets to say what its rows are, even if they are only listed
     secrets_known = source.resolve(config.secrets, environ, needed=False) if listing else secrets or {}
     module, visible = config.environment_module, {**environ, **config.env, **secrets_known}
-    loading = environments or Environments()
+    loading = around.environments
     code = host_code(config, target, other, judge, loading.pythonpath, stand_in=loading.stand_in)
     key = loading.announce(code, module, visible, rolls_out=not listing and config.execution.engine != "ray")
 
     def planned_once_loaded() -> Prepared:
         environment = loaded_environment(config, key, loading)
         own = with_threshold(config, environment)
-        rows = known_rows.once(environment.rows, functools.partial(rows_of, environment))
-        return planned(own, rows, _data(own, rows, named_rows, known_rows), environment)
+        rows = around.shared.once(environment.rows, functools.partial(rows_of, environment))
+        return planned(own, rows, _data(own, rows, request.named_rows, around.shared), environment)
 
     return planned_once_loaded
 
 
-def _config(
-    path: Path | None, overrides: Sequence[Override], folder: Path, entry: str | None, *, training: bool
-) -> EvalConfig:
+def _config(request: EvalRequest, folder: Path) -> EvalConfig:
+    path, overrides = request.path, request.overrides
     if path is None:
         return typed_eval_config(folder.absolute(), overrides)
-    return load_training_config(path, overrides) if training else load_eval_config(path, overrides, entry)
+    return (
+        load_training_config(path, overrides) if request.training else load_eval_config(path, overrides, request.entry)
+    )
 
 
-def hide_secrets(
-    outlet: Outlet | None,
-    path: Path | None,
-    overrides: Sequence[Override],
-    *,
-    folder: Path,
-    environ: Mapping[str, str],
-    source: SecretsSource,
-) -> tuple[Mapping[str, str], ...]:
-    """Return the secrets of an eval whose config was not checked yet, and tell them to `outlet`."""
-    hidden = known_secrets(path, overrides, folder=folder.absolute(), environ=environ, secrets=source)
-    if outlet is not None:
-        outlet.hide(*hidden)
+def hide_secrets(request: EvalRequest, around: Surroundings) -> tuple[Mapping[str, str], ...]:
+    """Return the secrets of an eval whose config was not checked yet, and tell them to the outlet."""
+    hidden = known_secrets(
+        request.path,
+        request.overrides,
+        folder=around.folder.absolute(),
+        environ=around.environ,
+        secrets=around.secrets_of(request),
+    )
+    if around.outlet is not None:
+        around.outlet.hide(*hidden)
     return hidden
 
 

@@ -8,19 +8,18 @@ a judge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any, get_args
 
-from pytest_osmosis.config import EvalConfig, Override, SecretsSource, load_eval_config, typed_eval_config
+from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_eval_config
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
-from pytest_osmosis.evals.cassettes import AnswerStore, eval_cassette
+from pytest_osmosis.evals.cassettes import eval_cassette
 from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.environments import facts_of, rows_of
@@ -41,6 +40,7 @@ from pytest_osmosis.evals.prepare import (
     with_threshold,
 )
 from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.evals.request import EvalRequest, Surroundings
 from pytest_osmosis.evals.rollout_inputs import rows_text
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.files.reading import something_at
@@ -69,7 +69,6 @@ from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.stored_results import description_of
-from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.recorded import RECORDED
 
@@ -145,33 +144,21 @@ def concerns_rollouts(override: Override) -> bool:
 
 
 def prepare_rescore(
-    run: StoredEvalRun,
-    path: Path | None,
-    overrides: Sequence[Override],
-    *,
-    environ: Mapping[str, str],
-    secrets_source: SecretsSource | None = None,
-    rescore_all: bool = False,
-    listing: bool = False,
-    updating: bool = False,
-    answers: AnswerStore | None = None,
-    outlet: Outlet | None = None,
-    entry: str | None = None,
+    run: StoredEvalRun, request: EvalRequest, around: Surroundings, *, rescore_all: bool = False
 ) -> Prepared:
-    """Prepare to score the rollouts of `run` again, with the config in `path`, and there with that of `entry`.
+    """Prepare to score the rollouts of `run` again, with the config that is requested.
 
-    With `answers` the judge's answers come from there; rescoring records none.
-    Without a path it is the present version of the run's own config, with the options that were typed then. Missing
-    secrets are left out, because most of them only serve to ask a model. `outlet` learns the secrets before anything
-    else happens. Raises `ProblemsError`.
+    Without a path it is the present version of the run's own config, with the options that were typed then. `answers`
+    are those of the judge; rescoring records none. Missing secrets are left out, because most of them only serve to ask
+    a model. Raises `ProblemsError`.
     """
-    given = secrets_source or SecretsSource()
-    given = given.without_stdin if listing else given
-    hidden = hide_secrets(outlet, path or run.config, overrides, folder=run.workspace, environ=environ, source=given)
+    around = replace(around, folder=run.workspace)
+    hidden = hide_secrets(replace(request, path=request.path or run.config), around)
+    environ, listing, secrets_source = around.environ, request.listing, around.secrets_of(request)
     checks = Checks()
     planned = run.manifest.plan
     rollouts = checks.made(lambda: _stored_rollouts(run))
-    config = checks.config(lambda: _config(run, path, overrides, entry))
+    config = checks.config(lambda: _config(run, request))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
     environment = checks.made(lambda: _environment(run, config), "environment")
     dataset = checks.made(lambda: _dataset(config, environment), *DATASET_KEYS)
@@ -185,22 +172,22 @@ def prepare_rescore(
         )
     secrets = {}
     if not listing:
-        checks.add([missing_ray(config, overrides)])
-        secrets = checks.made(lambda: given.resolve(config.secrets, environ, needed=False))
+        checks.add([missing_ray(config, request.overrides)])
+        secrets = checks.made(lambda: secrets_source.resolve(config.secrets, environ, needed=False))
         keys: dict[str, str] | None = {}
         if judge is not None:
-            needed = answers != "cassette"
-            keys = checks.made(lambda: given.resolve(_keys_of(judge), environ, needed=needed))
-        if judge is not None and answers != "cassette":
+            needed = request.answers != "cassette"
+            keys = checks.made(lambda: secrets_source.resolve(_keys_of(judge), environ, needed=needed))
+        if judge is not None and request.answers != "cassette":
             checks.add(problems_of_judge(judge, {**environ, **config.env, **(keys or {})}, shown(config.path)))
         secrets = {**(secrets or {}), **(keys or {})}
     cassette = None
-    if answers is not None:
-        cassette = checks.made(lambda: eval_cassette(config, answers, reads=not listing), "cassette")
+    if request.answers is not None:
+        cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
     results_then = checks.made(lambda: _results(run))
     target = checks.made(lambda: _target(run, run.manifest.target))
     baseline_model = checks.made(lambda: _baseline_model(run))
-    baseline_results = checks.made(lambda: stored_baseline(config, updating), "baseline")
+    baseline_results = checks.made(lambda: stored_baseline(config, request.updating), "baseline")
     without_rollout = checks.made(
         lambda: None if rollouts is None or rows is None else _without_rollout(run, rollouts, rows.contents, dataset)
     )
@@ -334,18 +321,18 @@ def _why_not_scored(run: RunId, rollouts: StoredRollouts, contents: Mapping[int,
     return None if contents[run.row].prompt == rollouts.contents[run.row].prompt else _PROMPT_CHANGED
 
 
-def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override], entry: str | None) -> EvalConfig:
+def _config(run: StoredEvalRun, request: EvalRequest) -> EvalConfig:
     manifest = run.manifest
-    typed = [_typed_override(each) for each in manifest.typed] if path is None else []
+    typed = [_typed_override(each) for each in manifest.typed] if request.path is None else []
     pinned = [
         Override("evaluation", "n", manifest.subject.n, _PINNED),
         Override("experiment", "model_path", manifest.subject.model, _PINNED),
     ]
-    path = path or run.config
+    path, overrides = request.path or run.config, [*typed, *request.overrides, *pinned]
     if path is None:
-        config = typed_eval_config(run.workspace, [*typed, *overrides, *pinned])
+        config = typed_eval_config(run.workspace, overrides)
     elif something_at(path):
-        config = load_eval_config(path, [*typed, *overrides, *pinned], entry)
+        config = load_eval_config(path, overrides, request.entry)
     else:
         fix = "name one with --osmosis-config=PATH"
         text = f"the config of run {run.directory.name} no longer exists; {fix}"

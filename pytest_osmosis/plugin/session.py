@@ -80,7 +80,6 @@ class EvalSession:
         self.n_selected = 0
         self._has_selected = False
         self.kept_back: set[UnitKey] = set()
-        self.test_evals = TestEvals(config, naming, options)
         self.inline = _inline_hosts(config) if options.inline else None
         self.hook_caller = HookCaller(config)
         self.queue = EvalQueue(self.inline)
@@ -90,6 +89,8 @@ class EvalSession:
         self._naming = naming
         self._prestarted = prestarted
         self._environments = environments_of(config, prestarted)
+        self._preparer = preparation.EvalPreparer(config, naming, options)
+        self.test_evals = TestEvals(config, naming, options, self._preparer)
         self._replay_hosts: InlineHosts | None = None
         self._git = GitQueries()
         self._worktrees = Worktrees()
@@ -98,7 +99,7 @@ class EvalSession:
 
     def prepare(self) -> None:
         """Check every named eval, and let pytest collect it. Raise `pytest.UsageError` with all problems."""
-        evals = preparation.EvalPreparer(self.config, self._naming, self.options).prepare_all()
+        evals = self._preparer.prepare_all()
         self.not_listed = evals.not_listed
         self.not_loaded.update(evals.not_loaded)
         self.named = {key: NamedEval(key, each, self.config, self.options) for key, each in evals.prepared.items()}

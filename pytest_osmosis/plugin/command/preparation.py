@@ -17,8 +17,7 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.training_config import NOT_OF_TRAINING
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
-from pytest_osmosis.evals import NotLoaded, Prepared, baseline_path, check
-from pytest_osmosis.evals.checks import SharedChecks
+from pytest_osmosis.evals import EvalRequest, NotLoaded, Prepared, Surroundings, baseline_path, check
 from pytest_osmosis.evals.prepare import hide_secrets
 from pytest_osmosis.evals.prime_import import resumed_from
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
@@ -67,7 +66,13 @@ class EvalPreparer:
         self._named = named
         self._options = options
         self._outputs = OutputPaths(config, options)
-        self._shared = SharedChecks()
+        self.around = Surroundings(
+            os.environ,
+            config.invocation_params.dir,
+            options.secrets,
+            outlet_of(config),
+            environments=environments_of(config),
+        )
 
     def prepare_all(self) -> PreparedEvals:
         """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""
@@ -144,14 +149,7 @@ class EvalPreparer:
 
     def _hide_secrets(self, path: Path | None) -> None:
         """Tell the outlet the secrets of a config, which problems may quote."""
-        hide_secrets(
-            outlet_of(self._config),
-            path,
-            self._overrides(path),
-            folder=self._config.invocation_params.dir,
-            environ=os.environ,
-            source=self._options.secrets.without_stdin,
-        )
+        hide_secrets(self.request(path, listed=True), self.around)
 
     def _rescored(self, names: Sequence[NamedEntry]) -> Sequence[NamedEntry]:
         """Return the eval whose config scores stored rollouts: of several, the one that made them."""
@@ -178,7 +176,8 @@ class EvalPreparer:
         try:
             if is_training:
                 self._check_options_of_training(name)
-            planned = self.checked(path, entry=name.entry, rows=rows, listed=listed, training=is_training)
+            request = replace(self.request(path, name.entry, listed=listed), named_rows=rows)
+            planned = self.checked(replace(request, training=True, answers=None) if is_training else request)
         except ProblemsError as error:
             return functools.partial(_raise, error)
         if is_training:
@@ -205,47 +204,21 @@ class EvalPreparer:
             return resumed_from(prepared, folder, None if request is None else request.name)
         return prepared if request is None else resumed(prepared, request, n_evals=n_evals)
 
-    def checked(
-        self,
-        path: Path | None,
-        test_overrides: Sequence[Override] = (),
-        rows: Sequence[int] = (),
-        *,
-        entry: str | None = None,
-        compared: bool = True,
-        listed: bool = False,
-        training: bool = False,
-    ) -> Callable[[], Prepared]:
-        """Check one eval, without a baseline unless `compared`, and return the function that plans it.
-
-        Both raise `ProblemsError`.
-
-        `entry` is its name in a TOML with several.
-        `test_overrides` are those of tests over rollouts. An eval that is only `listed` needs no secrets.
-        """
-        planned = check(
+    def request(self, path: Path | None, entry: str | None = None, *, listed: bool = False) -> EvalRequest:
+        """Return what the command says of an eval, which it may only list."""
+        return EvalRequest(
             path,
-            [*self._overrides(path), *test_overrides],
-            folder=self._config.invocation_params.dir,
-            environ=os.environ,
-            secrets_source=self._options.secrets,
+            entry,
+            self._overrides(path),
             listing=listed or self._only_lists,
             updating=self._options.update_baseline,
-            compared=compared,
-            named_rows=rows,
-            answers=None if training else self._options.answer_store,
-            outlet=outlet_of(self._config),
-            entry=entry,
-            shared=self._shared,
-            environments=environments_of(self._config),
-            training=training,
+            answers=self._options.answer_store,
         )
 
-        def limited() -> Prepared:
-            prepared = planned()
-            return replace(prepared, config=self._limited(prepared))
-
-        return limited
+    def checked(self, request: EvalRequest) -> Callable[[], Prepared]:
+        """Check one eval, and return the function that plans it. Both raise `ProblemsError`."""
+        planned = check(request, self.around)
+        return lambda: self._limited(planned())
 
     def _check_options_of_training(self, name: NamedEntry) -> None:
         """Raise `ProblemsError` for options that a preflight does not take."""
@@ -263,20 +236,10 @@ class EvalPreparer:
 
     def _prepare_rescore(self, stored: StoredEvalRun, name: NamedEntry) -> Prepared:
         """Prepare rescoring. An eval that the command does not name keeps the options of its stored run."""
-        prepared = prepare_rescore(
-            stored,
-            name.path if self._named.names_config else None,
-            self._overrides(name.path),
-            entry=name.entry,
-            environ=os.environ,
-            secrets_source=self._options.secrets,
-            rescore_all=self._options.rescore,
-            listing=self._only_lists,
-            updating=self._options.update_baseline,
-            answers=self._options.answer_store,
-            outlet=outlet_of(self._config),
-        )
-        return replace(prepared, config=self._limited(prepared))
+        request = self.request(name.path, name.entry)
+        if not self._named.names_config:
+            request = replace(request, path=None)
+        return self._limited(prepare_rescore(stored, request, self.around, rescore_all=self._options.rescore))
 
     def _rescore_problems(self) -> list[Problem]:
         """Return typed options that would change rollouts, which are not repeated when stored ones are rescored."""
@@ -306,15 +269,16 @@ class EvalPreparer:
             return overrides
         return (*overrides, Override(table, key, dataset, dataset))
 
-    def _limited(self, prepared: Prepared) -> EvalConfig:
-        limit, config = self._options.max_in_flight, prepared.config
-        config = _bounded(config, max(prepared.collected.n_rollouts, 1))
+    def _limited(self, prepared: Prepared) -> Prepared:
+        limit = self._options.max_in_flight
+        config = _bounded(prepared.config, max(prepared.collected.n_rollouts, 1))
         if limit is None or config.in_flight <= limit.n:
-            return config
+            return replace(prepared, config=config)
         overridden = (*config.overridden, f"batch_size = {limit.n} ({limit.origin})")
         execution = replace(config.execution, max_concurrent_generation=None)
         evaluation = replace(config.evaluation, batch_size=limit.n)
-        return replace(config, evaluation=evaluation, execution=execution, overridden=overridden)
+        config = replace(config, evaluation=evaluation, execution=execution, overridden=overridden)
+        return replace(prepared, config=config)
 
     def _early_stop_problems(self, config: EvalConfig) -> list[Problem]:
         origin = self._options.stop_when_decided

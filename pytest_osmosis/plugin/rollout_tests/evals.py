@@ -16,7 +16,7 @@ import pytest
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.selection import merged
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared
+from pytest_osmosis.evals import EvalRun, Prepared, check
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
@@ -25,7 +25,7 @@ from pytest_osmosis.plugin.command.preparation import EvalPreparer
 from pytest_osmosis.plugin.items import exit_status
 from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_command
-from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, file_and_entry, prepare_request
+from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, file_and_entry
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.session_eval import SessionEval
 from pytest_osmosis.record.events import ROLLOUT
@@ -127,12 +127,19 @@ class TestEvals:
     Workers of xdist make their requests from threads of their own.
     """
 
-    def __init__(self, config: pytest.Config, naming: NamedEvals, options: session_options.SessionOptions) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        naming: NamedEvals,
+        options: session_options.SessionOptions,
+        preparer: EvalPreparer,
+    ) -> None:
         self.by_id: dict[str, TestEval] = {}
         self._by_path: dict[Path, TestEval] = {}
         self._config = config
         self._naming = naming
         self._options = options
+        self._preparer = preparer
         self._plans: dict[tuple[Path, str], Plan] = {}
         self._tests: dict[Path, dict[RunId, dict[str, None]]] = {}
         self._lock = threading.Lock()  # protects _plans and _tests
@@ -141,8 +148,8 @@ class TestEvals:
         """Return the plan of an eval, with the rows that the request selects. Raise `ProblemsError`."""
         with self._lock:
             if request.key not in self._plans:
-                prepared = prepare_request(self._config, request, self._options.overrides)
-                self._plans[request.key] = prepared.plan
+                listed = request.to_list(self._options.overrides)
+                self._plans[request.key] = check(listed, self._preparer.around)().plan
             return self._plans[request.key]
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
@@ -163,13 +170,12 @@ class TestEvals:
         if self.by_id or not self._tests:
             return
         paths = list(self._tests)
-        preparer = EvalPreparer(self._config, self._naming, self._options)
         outputs, n_evals = OutputPaths(self._config, self._options), len(self._naming.evals) + len(paths)
         problems: list[Problem] = []
         for path in paths:
             plans = [plan for key, plan in self._plans.items() if key[0] == path]
             try:
-                prepared = preparer.resumed(_prepared_for_tests(preparer, path, plans), n_evals)
+                prepared = self._preparer.resumed(_prepared_for_tests(self._preparer, path, plans), n_evals)
                 prepared = outputs.with_output(prepared, n_evals)
                 id = eval_id(self._config, prepared.plan)
             except ProblemsError as error:
@@ -192,7 +198,9 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
     It has no gates and no baseline, and `max_errors` does not apply: each test reports its own error.
     """
     file, entry = file_and_entry(path)
-    prepared = preparer.checked(file, _union(plans), entry=entry, compared=False)()
+    request = preparer.request(file, entry)
+    request = replace(request, overrides=[*request.overrides, *_union(plans)], compared=False)
+    prepared = preparer.checked(request)()
     config, plan = prepared.config, prepared.plan
     name = f"{config.name}{TEST_EVAL}"
     config = replace(

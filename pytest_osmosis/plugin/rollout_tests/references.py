@@ -21,13 +21,15 @@ import pytest
 from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
-from pytest_osmosis.evals import Prepared, Worktrees, host_setup, worktree_of
+from pytest_osmosis.evals import Prepared, Surroundings, Worktrees, check, host_setup, worktree_of
 from pytest_osmosis.git.worktrees import Worktree
 from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.command.environments import environments_of
+from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.reward_tests import reward_options
-from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest, prepare_request
+from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
@@ -43,6 +45,7 @@ class ReferenceSource:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._overrides = session_options.read(config, os.environ).overrides
+        self._around = Surroundings(os.environ, outlet=outlet_of(config), environments=environments_of(config))
         self._evals: dict[tuple[Path, str], ReferenceSolutions] = {}
 
     def plan(self, request: MarkerRequest) -> Plan:
@@ -70,7 +73,7 @@ class ReferenceSource:
 
     def _solutions(self, request: MarkerRequest) -> ReferenceSolutions:
         if request.key not in self._evals:
-            prepared = prepare_request(self._config, request, self._overrides)
+            prepared = check(request.to_list(self._overrides), self._around)()
             pythonpath, stand_in = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
             self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath, stand_in=stand_in)
         return self._evals[request.key]

@@ -13,16 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.selection import SELECTING
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.evals import Prepared, check
+from pytest_osmosis.evals import EvalRequest
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.plugin.command.environments import environments_of
-from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.suggest import suggestion
@@ -56,6 +52,11 @@ class MarkerRequest:
             for name, value in arguments.items()
         ]
 
+    def to_list(self, session: Iterable[Override]) -> EvalRequest:
+        """Return what asks for its rows alone. `session` are the overrides of the command and its surroundings."""
+        path, entry = file_and_entry(self.path)
+        return EvalRequest(path, entry, [*self.overrides(), *session], listing=True, compared=False)
+
     def to_json(self) -> dict[str, str]:
         return {"path": str(self.path), "arguments": self.arguments, "where": self.where}
 
@@ -67,25 +68,6 @@ class MarkerRequest:
 class RolloutRequest(NamedTuple):
     eval: MarkerRequest
     run: RunId
-
-
-def prepare_request(config: pytest.Config, request: MarkerRequest, session: Iterable[Override]) -> Prepared:
-    """Prepare the rows that a marker requests: without secrets, keys and a baseline. Raises `ProblemsError`.
-
-    `session` are the overrides of the command and its surroundings.
-    """
-    overrides = [*request.overrides(), *session]
-    path, entry = file_and_entry(request.path)
-    return check(
-        path,
-        overrides,
-        entry=entry,
-        environ=os.environ,
-        listing=True,
-        compared=False,
-        outlet=outlet_of(config),
-        environments=environments_of(config),
-    )()
 
 
 def file_and_entry(path: Path) -> tuple[Path, str | None]:
