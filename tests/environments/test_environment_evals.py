@@ -213,6 +213,21 @@ def test_an_environment_gets_the_secrets_and_variables_of_its_eval(workspace: Wo
     workspace.run(*command).assert_outcomes(passed=3)
 
 
+def test_an_environment_gets_the_secrets_of_an_eval_from_which_tests_request_rollouts(workspace: Workspace) -> None:
+    write(workspace, f'{SOURCE}\nassert os.environ["MY_KEY"] == "abcdefgh"\n')
+    workspace.write("keys.env", "MY_KEY=abcdefgh\n")
+    workspace.write(
+        "configs/eval/x.toml",
+        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
+        '[secrets]\nrequired = ["MY_KEY"]\n',
+    )
+    marker = '@pytest.mark.osmosis_eval("../configs/eval/x.toml", limit=2)'
+    workspace.write("tests/test_x.py", f"import pytest\n\n{marker}\ndef test_it(rollout):\n    pass\n")
+
+    command = ("tests", "--osmosis-source=model", "--osmosis-secrets-file=keys.env", "--osmosis-dry-run")
+    assert workspace.run(*command).ret == 0
+
+
 def test_a_stored_run_of_another_environment_is_not_scored(workspace: Workspace) -> None:
     write(workspace)
     workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-run=one").assert_outcomes(passed=2)
