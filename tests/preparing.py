@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.evals import Environments, EvalRequest, Prepared, Surroundings, check
+from pytest_osmosis.evals import Environments, EvalRequest, Prepared, Surroundings, begin
 from pytest_osmosis.evals.rescore import prepare_rescore
 from pytest_osmosis.record.find_run import StoredEvalRun
 
@@ -22,7 +22,7 @@ def prepare(
     **request: Any,
 ) -> Prepared:
     """Return the eval in `config`. `request` is what else a command says of it."""
-    return check(EvalRequest(config, overrides=overrides, **request), _around(environ, environments))()
+    return begin(EvalRequest(config, overrides=overrides, **request), _around(environ, environments)).finish()
 
 
 def prepare_again(run: StoredEvalRun, *, environ: Mapping[str, str] | None = None) -> Prepared:

@@ -1,8 +1,8 @@
 """One eval from its TOML to its results, without pytest.
 
-`check` takes an `EvalRequest`, checks everything, and reports every problem of config, dataset, model and secrets at
-once. `EvalRun.start` opens a run directory (see `record.run_directory`) and performs the selected runs; `finish` makes
-and writes results.
+`begin` takes an `EvalRequest`, checks everything, and reports every problem of config, dataset, model and secrets at
+once; `Begun.finish` plans the eval. `EvalRun.start` opens a run directory (see `record.run_directory`) and performs the
+selected runs; `finish` makes and writes results.
 """
 
 from pytest_osmosis.engine.host_connection import Spawn
@@ -12,7 +12,7 @@ from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
 from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, write_comparison
-from pytest_osmosis.evals.prepare import NotLoaded, check
+from pytest_osmosis.evals.prepare import Begun, NotLoaded, begin
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.request import EvalRequest, Surroundings
 from pytest_osmosis.evals.request_settings import model_text, rate_limit_texts, rollout_bounds_text, sampling_text
@@ -25,6 +25,7 @@ from pytest_osmosis.git.worktrees import Worktrees
 
 __all__ = [
     "AnswerStore",
+    "Begun",
     "Environments",
     "EvalRequest",
     "EvalRun",
@@ -40,8 +41,8 @@ __all__ = [
     "Surroundings",
     "Worktrees",
     "baseline_path",
+    "begin",
     "cassette_line",
-    "check",
     "comparison_path",
     "error_text",
     "finish",

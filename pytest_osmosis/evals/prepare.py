@@ -1,13 +1,14 @@
-"""`check` checks an eval, and returns what plans it. All problems are reported at once.
+"""An eval is checked, and then planned: `begin` reports all problems at once, `Begun.finish` plans.
 
-No model is asked.
+Code of environments, which alone know their rows, is loaded between both: if all evals of a command begin before the
+first is finished, none is loaded for a command with a mistake, and all load at once. No model is asked.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locat
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
-from pytest_osmosis.evals.cassettes import eval_cassette, other_api
+from pytest_osmosis.evals.cassettes import EvalCassette, eval_cassette, other_api
 from pytest_osmosis.evals.checks import Checks, SharedChecks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.engine_job import host_code
@@ -42,6 +43,7 @@ from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.evals.texts import system_prompt
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.git.commits import Commit
 from pytest_osmosis.models.endpoint_targets import PRIME_KEY, PRIME_URL, is_at_prime, resolve_model
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
@@ -62,52 +64,118 @@ CODE_KEYS = ("experiment.commit_sha", "experiment.branch", "experiment.rollout",
 """The keys on which the dataset, the target of the model, and the code depend."""
 
 
-def check(request: EvalRequest, around: Surroundings) -> Callable[[], Prepared]:
-    """Check an eval, and return the function that plans it.
+class Read(NamedTuple):
+    """A config, all values that no file may contain, and the commit whose code runs."""
 
-    The code of an environment, which alone knows its rows, is run in a process of its own, if everything else is right:
-    once the first eval is planned, together with those of all evals that were checked in the same surroundings. Raises
-    `ProblemsError` with all problems; the function raises `NotLoaded` if the environment does not load.
+    config: EvalConfig
+    hidden: tuple[Mapping[str, str], ...]
+    commit: Commit | None
+
+
+class Asked(NamedTuple):
+    """The models of an eval, and what asking them takes.
+
+    - `target`, `baseline`: its model, and that of its baseline; `baseline_results` are those of the file with one
+    - `cassette`: where recorded answers come from or go to
+    - `secrets`: the values of secrets by their names; `missing` are the names in the config that have none
     """
-    hidden = hide_secrets(request, around)
-    overrides, listing, environ, source = request.overrides, request.listing, around.environ, around.secrets_of(request)
+
+    target: ModelTarget
+    baseline: ModelTarget | None
+    judge: EvalJudge | None
+    cassette: EvalCassette | None
+    secrets: Mapping[str, str]
+    missing: Sequence[str]
+    baseline_results: PublishedResults | None
+
+
+class Opened(NamedTuple):
+    """The rows of an eval, with the config that an environment has completed."""
+
+    config: EvalConfig
+    dataset: Dataset
+    data: _Data
+    environment: EnvironmentFacts | None = None
+
+
+def begin(request: EvalRequest, around: Surroundings) -> Begun:
+    """Check an eval, and announce its environment. Raises `ProblemsError` with all problems."""
     checks = Checks()
+    read = _read(request, around, checks)
+    rows = None if read.config.environment.env_id is not None else _open(request, around, read.config, checks)
+    asked = _asked(request, around, read.config, checks)
+    checks.raise_problems()
+    return Begun(request, around, read, asked, rows or _announced(request, around, read.config, asked))
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An eval without problems. `rows` are the key of its environment if only that knows them."""
+
+    request: EvalRequest
+    around: Surroundings
+    read: Read
+    asked: Asked
+    rows: Opened | str
+
+    def finish(self) -> Prepared:
+        """Plan the eval. If an environment has its rows, it is loaded, together with all that were announced.
+
+        Raises `NotLoaded` if it does not load, and `ProblemsError` with the problems of its rows.
+        """
+        request, around, config, rows = self.request, self.around, self.read.config, self.rows
+        return _plan(self, _open_environment(request, around, config, rows) if isinstance(rows, str) else rows)
+
+
+def _read(request: EvalRequest, around: Surroundings, checks: Checks) -> Read:
+    hidden = hide_secrets(request, around)
     config = checks.config(lambda: _config(request, around.folder))
     config = config if request.compared else replace(config, baseline=Baseline())
-    model_origin, baseline_origin = (origin_of(config, overrides, table) for table in ("experiment", "baseline"))
-    commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
-    dataset: Any = None
-    if config.environment.env_id is None:
-        dataset = checks.made(lambda: configured_dataset(config, around.shared), *DATASET_KEYS)
+    return Read(config, hidden, checks.made(lambda: configured_commit(config), *CODE_KEYS))
+
+
+def _open(request: EvalRequest, around: Surroundings, config: EvalConfig, checks: Checks) -> Opened:
+    dataset = checks.made(lambda: configured_dataset(config, around.shared), *DATASET_KEYS)
     data = checks.made(
         lambda: None if dataset is None else _data(config, dataset, request.named_rows, around.shared),
         *("data", "evaluation.limit", "evaluation.n"),
     )
+    return Opened(config, dataset, data)
+
+
+def _open_environment(request: EvalRequest, around: Surroundings, config: EvalConfig, key: str) -> Opened:
+    environment = loaded_environment(config, key, around.environments)
+    own = with_threshold(config, environment)
+    rows = around.shared.once(environment.rows, functools.partial(rows_of, environment))
+    return Opened(own, rows, _data(own, rows, request.named_rows, around.shared), environment)
+
+
+def _asked(request: EvalRequest, around: Surroundings, config: EvalConfig, checks: Checks) -> Asked:
+    environ, listing, replays = around.environ, request.listing, request.answers == "cassette"
+    at, baseline_at = (origin_of(config, request.overrides, table) for table in ("experiment", "baseline"))
+    target: Any = None
+    other: Any = None
+    judge: Any = None
     known = checks.made(lambda: known_endpoints(config), "model.endpoints_path")
-    target, other, judge = None, None, None
     if known is not None:
-        target = checks.made(lambda: _target(config, environ, model_origin, known.registry), *MODEL_KEYS, "agent.agent")
-        other = checks.made(
-            lambda: baseline_target(config, environ, baseline_origin, known.registry), "baseline", "model"
-        )
+        target = checks.made(lambda: _target(config, environ, at, known.registry), *MODEL_KEYS, "agent.agent")
+        other = checks.made(lambda: baseline_target(config, environ, baseline_at, known.registry), "baseline", "model")
         judge = checks.made(
             lambda: eval_judge(config, environ, shown(config.path), known.registry), "judge", "scoring.rubric"
         )
     cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
     if target is not None:
-        checks.add([*lacking_keys(config, target, model_origin), other_api(cassette, target, config)])
-    replays = request.answers == "cassette"
-    secrets, missing = {}, list[str]()
+        checks.add([*lacking_keys(config, target, at), other_api(cassette, target, config)])
+    secrets: Mapping[str, str] = {}
     if not listing:
-        targets = [(each, at) for each, at in ((target, model_origin), (other, baseline_origin)) if each is not None]
+        targets = [(each, where) for each, where in ((target, at), (other, baseline_at)) if each is not None]
         names = _secret_names(config, [each for each, _ in targets], judge)
-        secrets = checks.made(lambda: source.resolve(names, environ, needed=not replays))
-        missing = [name for name in config.secrets if name not in (secrets or {})]
-        checks.add([missing_ray(config, overrides)])
+        secrets = checks.made(lambda: around.secrets.resolve(names, environ, needed=not replays)) or {}
+        checks.add([missing_ray(config, request.overrides)])
     if not listing and not replays:
-        checks.add(missing_extra(each, where=at) for each, at in targets)
-        visible = {**environ, **config.env, **(secrets or {})}
-        checks.add(missing_login(each, visible, where=at) for each, at in targets)
+        checks.add(missing_extra(each, where=where) for each, where in targets)
+        visible = {**environ, **config.env, **secrets}
+        checks.add(missing_login(each, visible, where=where) for each, where in targets)
         if judge is not None:
             checks.add(problems_of_judge(judge, visible, shown(config.path)))
         if target is not None:
@@ -115,67 +183,64 @@ def check(request: EvalRequest, around: Surroundings) -> Callable[[], Prepared]:
                 lambda: check_prices(config, target, other, judge, datetime.now(UTC)),
                 *("limits", "prices", "baseline", "judge"),
             )
+    missing = [] if listing else [name for name in config.secrets if name not in secrets]
     baseline_results = checks.made(lambda: stored_baseline(config, request.updating), "baseline")
-    checks.raise_problems()
-    assert target is not None, "its problem would have been raised"
+    return Asked(target, other, judge, cassette, secrets, missing, baseline_results)
 
-    def planned(config: EvalConfig, dataset: Any, data: _Data, environment: EnvironmentFacts | None = None) -> Prepared:
-        prepared = Prepared(
-            config=config,
-            dataset=dataset,
-            plan=data.plan,
-            target=target,
-            secrets=secrets,
-            hidden=hidden,
-            notes=(
-                *secret_notes(missing, "the agent or a reward function"),
-                *prime_notes(config, target),
-                *(environment.notes if environment is not None else ()),
-                *data.notes,
-            ),
-            row_digests=data.row_digests,
-            contents=data.contents,
-            human=data.human,
-            baseline_model=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
-            baseline_results=baseline_results,
-            judge=judge,
-            typed=tuple(override for override in overrides if override.level == "command"),
-            commit=commit,
-            cassette=cassette,
-            environment=environment,
-        )
-        if not listing:
-            prepared = with_prices(prepared, datetime.now(UTC))
-        prepared = with_digest(prepared)
-        last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
-        ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
-        return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
 
-    if config.environment_module is None:
-        return lambda: planned(config, dataset, data)
-    # an environment may need secrets to say what its rows are, even if they are only listed
-    secrets_known = source.resolve(config.secrets, environ, needed=False) if listing else secrets or {}
-    module, visible = config.environment_module, {**environ, **config.env, **secrets_known}
-    loading = around.environments
-    code = host_code(config, target, other, judge, loading.pythonpath, stand_in=loading.stand_in)
-    key = loading.announce(code, module, visible, rolls_out=not listing and config.execution.engine != "ray")
+def _announced(request: EvalRequest, around: Surroundings, config: EvalConfig, asked: Asked) -> str:
+    """Announce the environment of an eval to those that load them, and return its key."""
+    module, loading, secrets = config.environment_module, around.environments, asked.secrets
+    assert module is not None, "its problem would have been raised"
+    if request.listing:  # it may need them to say what its rows are
+        secrets = around.secrets_of(request).resolve(config.secrets, around.environ, needed=False)
+    code = host_code(config, asked.target, asked.baseline, asked.judge, loading.pythonpath, stand_in=loading.stand_in)
+    rolls_out = not request.listing and config.execution.engine != "ray"
+    return loading.announce(code, module, {**around.environ, **config.env, **secrets}, rolls_out=rolls_out)
 
-    def planned_once_loaded() -> Prepared:
-        environment = loaded_environment(config, key, loading)
-        own = with_threshold(config, environment)
-        rows = around.shared.once(environment.rows, functools.partial(rows_of, environment))
-        return planned(own, rows, _data(own, rows, request.named_rows, around.shared), environment)
 
-    return planned_once_loaded
+def _plan(begun: Begun, opened: Opened) -> Prepared:
+    request, asked, data, environment = begun.request, begun.asked, opened.data, opened.environment
+    config, other = opened.config, asked.baseline
+    prepared = Prepared(
+        config=config,
+        dataset=opened.dataset,
+        plan=data.plan,
+        target=asked.target,
+        secrets=asked.secrets,
+        hidden=begun.read.hidden,
+        notes=(
+            *secret_notes(asked.missing, "the agent or a reward function"),
+            *prime_notes(config, asked.target),
+            *(environment.notes if environment is not None else ()),
+            *data.notes,
+        ),
+        row_digests=data.row_digests,
+        contents=data.contents,
+        human=data.human,
+        baseline_model=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
+        baseline_results=asked.baseline_results,
+        judge=asked.judge,
+        typed=tuple(override for override in request.overrides if override.level == "command"),
+        commit=begun.read.commit,
+        cassette=asked.cassette,
+        environment=environment,
+    )
+    if not request.listing:
+        prepared = with_prices(prepared, datetime.now(UTC))
+    prepared = with_digest(prepared)
+    last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
+    ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
+    return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
 
 
 def _config(request: EvalRequest, folder: Path) -> EvalConfig:
     path, overrides = request.path, request.overrides
     if path is None:
         return typed_eval_config(folder.absolute(), overrides)
-    return (
-        load_training_config(path, overrides) if request.training else load_eval_config(path, overrides, request.entry)
-    )
+    if request.training:
+        return load_training_config(path, overrides)
+    return load_eval_config(path, overrides, request.entry)
 
 
 def hide_secrets(request: EvalRequest, around: Surroundings) -> tuple[Mapping[str, str], ...]:

@@ -17,7 +17,7 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.training_config import NOT_OF_TRAINING
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRequest, NotLoaded, Prepared, Surroundings, baseline_path, check
+from pytest_osmosis.evals import EvalRequest, NotLoaded, Prepared, Surroundings, baseline_path, begin
 from pytest_osmosis.evals.prepare import hide_secrets
 from pytest_osmosis.evals.prime_import import resumed_from
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
@@ -217,8 +217,8 @@ class EvalPreparer:
 
     def checked(self, request: EvalRequest) -> Callable[[], Prepared]:
         """Check one eval, and return the function that plans it. Both raise `ProblemsError`."""
-        planned = check(request, self.around)
-        return lambda: self._limited(planned())
+        begun = begin(request, self.around)
+        return lambda: self._limited(begun.finish())
 
     def _check_options_of_training(self, name: NamedEntry) -> None:
         """Raise `ProblemsError` for options that a preflight does not take."""

@@ -16,7 +16,7 @@ import pytest
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.selection import merged
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared, check
+from pytest_osmosis.evals import EvalRun, Prepared, begin
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
@@ -149,7 +149,7 @@ class TestEvals:
         with self._lock:
             if request.key not in self._plans:
                 listed = request.to_list(self._options.overrides)
-                self._plans[request.key] = check(listed, self._preparer.around)().plan
+                self._plans[request.key] = begin(listed, self._preparer.around).finish().plan
             return self._plans[request.key]
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:

@@ -21,7 +21,7 @@ import pytest
 from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
-from pytest_osmosis.evals import Prepared, Surroundings, Worktrees, check, host_setup, worktree_of
+from pytest_osmosis.evals import Prepared, Surroundings, Worktrees, begin, host_setup, worktree_of
 from pytest_osmosis.git.worktrees import Worktree
 from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.models.base import Message, own_copy
@@ -73,7 +73,7 @@ class ReferenceSource:
 
     def _solutions(self, request: MarkerRequest) -> ReferenceSolutions:
         if request.key not in self._evals:
-            prepared = check(request.to_list(self._overrides), self._around)()
+            prepared = begin(request.to_list(self._overrides), self._around).finish()
             pythonpath, stand_in = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
             self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath, stand_in=stand_in)
         return self._evals[request.key]
