@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -63,8 +63,10 @@ class SecretsSource:
         except FileFault as fault:
             return fault
 
-    def resolve(self, names: Iterable[str], environ: Mapping[str, str], *, needed: bool = True) -> dict[str, str]:
-        """Return the value of each secret. An empty value counts as missing. Unless `needed`, it may be missing.
+    def resolve(
+        self, names: Iterable[str], environ: Mapping[str, str], *, needed: Container[str] | None = None
+    ) -> dict[str, str]:
+        """Return the value of each secret. An empty value counts as missing. Of all, or those `needed`, none may be.
 
         The file takes precedence over `environ`. Raises ConfigError with all lines that cannot be read and all missing
         names.
@@ -76,8 +78,8 @@ class SecretsSource:
             where = label if fault.line is None else f"{label}:{fault.line}"
             raise ConfigError([Problem(where, f"{fault}; {_VALID_SOURCE}")]) from None
         values = {name: file_values.get(name) or environ.get(name, "") for name in names}
-        if needed:
-            problems += [_missing(name, label) for name, value in values.items() if not value]
+        missing = [name for name, value in values.items() if not value and (needed is None or name in needed)]
+        problems += [_missing(name, label) for name in missing]
         if problems:
             raise ConfigError(problems)
         return {name: value for name, value in values.items() if value}

@@ -103,7 +103,7 @@ def begin(request: EvalRequest, around: Surroundings) -> Begun:
     checks = Checks()
     read = _read(request, around, checks)
     rows = None if read.config.environment.env_id is not None else _open(request, around, read.config, checks)
-    asked = _asked(request, around, read.config, checks)
+    asked = check_models(request, around, read.config, checks)
     checks.raise_problems()
     return Begun(request, around, read, asked, rows or _announced(request, around, read.config, asked))
 
@@ -150,27 +150,35 @@ def _open_environment(request: EvalRequest, around: Surroundings, config: EvalCo
     return Opened(own, rows, _data(own, rows, request.named_rows, around.shared), environment)
 
 
-def _asked(request: EvalRequest, around: Surroundings, config: EvalConfig, checks: Checks) -> Asked:
+def check_models(
+    request: EvalRequest, around: Surroundings, config: EvalConfig, checks: Checks, *, rolls_out: bool = True
+) -> Asked:
+    """Check the models that an eval asks, which are those of judges unless it `rolls_out`, and the secrets of all."""
     environ, listing, replays = around.environ, request.listing, request.answers == "cassette"
     at, baseline_at = (origin_of(config, request.overrides, table) for table in ("experiment", "baseline"))
     target: Any = None
     other: Any = None
     judge: Any = None
-    known = checks.made(lambda: known_endpoints(config), "model.endpoints_path")
-    if known is not None:
+    known = checks.made(lambda: known_endpoints(config, rolls_out=rolls_out), "model.endpoints_path")
+    if known is not None and rolls_out:
         target = checks.made(lambda: _target(config, environ, at, known.registry), *MODEL_KEYS, "agent.agent")
         other = checks.made(lambda: baseline_target(config, environ, baseline_at, known.registry), "baseline", "model")
+    if known is not None:
         judge = checks.made(
             lambda: eval_judge(config, environ, shown(config.path), known.registry), "judge", "scoring.rubric"
         )
-    cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
+    cassette = None
+    if rolls_out or request.answers is not None:  # scoring again records nothing
+        cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
     if target is not None:
         checks.add([*lacking_keys(config, target, at), other_api(cassette, target, config)])
     secrets: Mapping[str, str] = {}
     if not listing:
         targets = [(each, where) for each, where in ((target, at), (other, baseline_at)) if each is not None]
-        names = _secret_names(config, [each for each, _ in targets], judge)
-        secrets = checks.made(lambda: around.secrets.resolve(names, environ, needed=not replays)) or {}
+        keys = _key_names([each for each, _ in targets], judge)
+        names = dict.fromkeys([*config.secrets, *keys])  # most of them only serve to ask a model
+        needed = () if replays else names if rolls_out else keys
+        secrets = checks.made(lambda: around.secrets.resolve(names, environ, needed=needed)) or {}
         checks.add([missing_ray(config, request.overrides)])
     if not listing and not replays:
         checks.add(missing_extra(each, where=where) for each, where in targets)
@@ -193,7 +201,7 @@ def _announced(request: EvalRequest, around: Surroundings, config: EvalConfig, a
     module, loading, secrets = config.environment_module, around.environments, asked.secrets
     assert module is not None, "its problem would have been raised"
     if request.listing:  # it may need them to say what its rows are
-        secrets = around.secrets_of(request).resolve(config.secrets, around.environ, needed=False)
+        secrets = around.secrets_of(request).resolve(config.secrets, around.environ, needed=())
     code = host_code(config, asked.target, asked.baseline, asked.judge, loading.pythonpath, stand_in=loading.stand_in)
     rolls_out = not request.listing and config.execution.engine != "ray"
     return loading.announce(code, module, {**around.environ, **config.env, **secrets}, rolls_out=rolls_out)
@@ -365,11 +373,10 @@ def with_digest(prepared: Prepared) -> Prepared:
     return replace(prepared, plan_digest=plan_digest(identity(prepared)), differs=differences(prepared))
 
 
-def _secret_names(config: EvalConfig, targets: Sequence[ModelTarget], judge: EvalJudge | None) -> list[str]:
-    """Return the names of all secrets: those of the config, and of the keys of its models and its judge."""
+def _key_names(targets: Sequence[ModelTarget], judge: EvalJudge | None) -> list[str]:
+    """Return the names of the variables with the keys of models."""
     asked = [*targets, *([judge.target] if judge is not None else [])]
-    models = [server for each in asked for server in each.servers]
-    return list(dict.fromkeys([*config.secrets, *filter(None, (each.api_key_env for each in models))]))
+    return [server.api_key_env for each in asked for server in each.servers if server.api_key_env is not None]
 
 
 def secret_notes(missing: Sequence[str], readers: str) -> list[str]:

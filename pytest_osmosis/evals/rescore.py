@@ -19,22 +19,18 @@ from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
-from pytest_osmosis.evals.cassettes import eval_cassette
 from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.environments import facts_of, rows_of
-from pytest_osmosis.evals.judge import EvalJudge, eval_judge, problems_of_judge
 from pytest_osmosis.evals.prepare import (
     CODE_KEYS,
     DATASET_KEYS,
+    check_models,
     configured_dataset,
     dataset_path,
     hide_secrets,
     human_scores,
-    known_endpoints,
-    missing_ray,
     secret_notes,
-    stored_baseline,
     with_digest,
     with_prices,
     with_threshold,
@@ -154,7 +150,6 @@ def prepare_rescore(
     """
     around = replace(around, folder=run.workspace)
     hidden = hide_secrets(replace(request, path=request.path or run.config), around)
-    environ, listing, secrets_source = around.environ, request.listing, around.secrets_of(request)
     checks = Checks()
     planned = run.manifest.plan
     rollouts = checks.made(lambda: _stored_rollouts(run))
@@ -165,34 +160,14 @@ def prepare_rescore(
     if environment is not None:
         config = with_threshold(config, environment)
     rows = checks.made(lambda: None if dataset is None else _planned_rows(planned, dataset))
-    judge, known = None, checks.made(lambda: known_endpoints(config, rolls_out=False), "model.endpoints_path")
-    if known is not None:
-        judge = checks.made(
-            lambda: eval_judge(config, environ, shown(config.path), known.registry), "judge", "scoring.rubric"
-        )
-    secrets = {}
-    if not listing:
-        checks.add([missing_ray(config, request.overrides)])
-        secrets = checks.made(lambda: secrets_source.resolve(config.secrets, environ, needed=False))
-        keys: dict[str, str] | None = {}
-        if judge is not None:
-            needed = request.answers != "cassette"
-            keys = checks.made(lambda: secrets_source.resolve(_keys_of(judge), environ, needed=needed))
-        if judge is not None and request.answers != "cassette":
-            checks.add(problems_of_judge(judge, {**environ, **config.env, **(keys or {})}, shown(config.path)))
-        secrets = {**(secrets or {}), **(keys or {})}
-    cassette = None
-    if request.answers is not None:
-        cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
+    asked = check_models(request, around, config, checks, rolls_out=False)
     results_then = checks.made(lambda: _results(run))
     target = checks.made(lambda: _target(run, run.manifest.target))
     baseline_model = checks.made(lambda: _baseline_model(run))
-    baseline_results = checks.made(lambda: stored_baseline(config, request.updating), "baseline")
     without_rollout = checks.made(
         lambda: None if rollouts is None or rows is None else _without_rollout(run, rollouts, rows.contents, dataset)
     )
     checks.raise_problems()
-    missing_secrets = [] if listing else [name for name in config.secrets if name not in secrets]
     source = RescoreSource(
         run=run,
         rollouts=rollouts,
@@ -207,32 +182,28 @@ def prepare_rescore(
         dataset=dataset,
         plan=_plan(planned, config, dataset),
         target=target,
-        secrets=secrets,
+        secrets=asked.secrets,
         hidden=hidden,
         notes=(
             *_part_notes(run, results_then),
             *change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
-            *secret_notes(missing_secrets, "a reward function"),
+            *secret_notes(asked.missing, "a reward function"),
             *rows.notes,
         ),
         row_digests=rows.digests,
         contents=rows.contents,
         human=human_scores(config, rows),
         baseline_model=baseline_model,
-        baseline_results=baseline_results,
+        baseline_results=asked.baseline_results,
         commit=commit,
-        judge=judge,
+        judge=asked.judge,
         source=source,
-        cassette=cassette,
+        cassette=asked.cassette,
         environment=environment,
     )
     if run.manifest.shard is not None:
         prepared = prepared.as_shard(run.manifest.shard)
     return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))
-
-
-def _keys_of(judge: EvalJudge) -> list[str]:
-    return [judge.target.api_key_env] if judge.target.api_key_env is not None else []
 
 
 def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | None:

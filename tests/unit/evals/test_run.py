@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from pytest_osmosis.evals import (
 )
 from pytest_osmosis.evals.conclude import Conclusion
 from pytest_osmosis.evals.output_files import output_problems, outputs_of
+from pytest_osmosis.record import find_run
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import fold
-from tests.preparing import prepare
+from tests.preparing import prepare, prepare_again
 from tests.unit.evals.conftest import Begun, Ran, Workspace
 
 SECRET = "hunter2-and-more"
@@ -50,6 +52,34 @@ def test_problems_of_dataset_model_and_secrets_are_reported_at_once(workspace: W
     assert "nobody" in text
     assert "MISSING_TOKEN" in text
     assert "data/x.jsonl:2" in text
+
+
+def test_problems_have_one_order_and_those_of_a_rescore_are_among_them(workspace: Workspace, ran: Ran) -> None:
+    run = find_run.stored(ran(workspace.prepare()).run.directory)
+    replicas = [
+        f'[[endpoint]]\nendpoint_id = "qwen"\nmodel = "q"\nurl = "http://127.0.0.1:{port}/v1"\nkey = "KEY_{port}"'
+        for port in (8, 9)
+    ]
+    workspace.write("configs/endpoints.toml", "\n".join(replicas))
+    workspace.rows([{}, {"user_prompt": None}])
+    rubric = '\nrubric = "Right?"\n[judge]\nmodel_path = "qwen"\n[baseline]\nresults = "gone.json"'
+    workspace.configure(
+        ('dataset = "x"', 'dataset = "x"\nbranch = "nowhere"'),
+        ('model_path = "demo/arithmetic"', 'model_path = "nobody/model"'),
+        ('["rewards:score"]', f'["rewards:score"]{rubric}'),
+        ("required = []", 'required = ["MISSING_TOKEN"]'),
+    )
+    words = ["branch: ", "x.jsonl:2", "model_path", "MISSING_TOKEN", "KEY_8", "KEY_9", "gone.json"]
+
+    def found(prepares: Callable[[], Prepared]) -> list[str]:
+        with pytest.raises(ProblemsError) as caught:
+            prepares()
+        return [next((word for word in words if word in str(each)), str(each)) for each in caught.value.problems]
+
+    assert found(workspace.prepare) == words
+    assert found(lambda: prepare_again(run)) == [
+        word for word in words if word not in ("model_path", "MISSING_TOKEN")
+    ]
 
 
 def test_a_problem_with_a_typed_model_names_the_option(workspace: Workspace) -> None:
