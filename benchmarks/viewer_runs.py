@@ -21,7 +21,6 @@ from typing import Any
 
 from benchmarks.viewer_conversations import Conversation, Question, conversation, questions
 from pytest_osmosis.engine.actor import LoadedCode
-from pytest_osmosis.evals.prepare import with_prices
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_facts import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, new_run_directory, provenance_of, utc_text
@@ -162,8 +161,8 @@ class RunInProgress:
         yield {"ev": "loaded", "scorers": list(CODES), "digests": CODES, "rollout_code": {}, "result_facts": facts}
         yield {
             "ev": "rows",
-            "rows": {str(row): list(content) for row, content in prepared.contents.items()},
-            "digests": {str(row): digest for row, digest in prepared.row_digests.items()},
+            "rows": {str(row): list(content) for row, content in prepared.rows.contents.items()},
+            "digests": {str(row): digest for row, digest in prepared.rows.digests.items()},
         }
 
     def _events_of_runs(self) -> Iterator[Event]:
@@ -207,7 +206,7 @@ def _prepared(folder: Path, run: SyntheticRun, asked: Sequence[Question]) -> Pre
     pyproject = folder / "pyproject.toml"
     if not pyproject.exists():
         pyproject.write_text("[tool.pytest.ini_options]\n", encoding="utf-8")
-    return with_prices(prepare(config, environ={}, listing=True), run.began)
+    return prepare(config, environ={}, listing=True)
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.errors import ConfigError, Problem, ResultsError
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.models.endpoint_targets import resolve_model
-from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.results.baseline_results import why_unfit
 from pytest_osmosis.results.read import PublishedResults, read_results
@@ -24,17 +23,16 @@ from pytest_osmosis.text.paths import shown
 
 @dataclass(frozen=True, slots=True)
 class BaselineModel:
-    """The second model of an eval: its name as typed, its target, and its price if that is known."""
+    """The second model of an eval, and its name as typed."""
 
     name: str
     target: ModelTarget
-    price: Price | None = None
 
 
-def baseline_target(
+def baseline_model(
     config: EvalConfig, environ: Mapping[str, str], where: str, registry: Registry | None = None
-) -> ModelTarget | None:
-    """Return the target of `[baseline] model_path`, None without one. Raises `ConfigError` at `where`.
+) -> BaselineModel | None:
+    """Return the model of `[baseline] model_path`, None without one. Raises `ConfigError` at `where`.
 
     Timeouts and retries are those of `[model]`. Its client and headers apply only to the same server, because headers
     may hold credentials that no other server may see.
@@ -47,11 +45,12 @@ def baseline_target(
         table = replace(table, client="auto", api_client_type=None, headers={})
     of_environment = config.environment.env_id is not None
     try:
-        return resolve_model(
+        target = resolve_model(
             baseline.model_path, table, environ, where=where, registry=registry, of_environment=of_environment
         )
     except ConfigError as error:
         raise ConfigError(of_table(error.problems, "[baseline]")) from None
+    return BaselineModel(baseline.model_path, target)
 
 
 def of_table(problems: Iterable[Problem], table: str) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from pytest_osmosis.evals import result_facts
 from pytest_osmosis.evals.result_facts import planned_rules, planned_shard
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import results
 from pytest_osmosis.results.baseline_results import differing_settings
@@ -73,9 +73,9 @@ class Conclusion:
                 **({"shutdown_dates": dict(engine.shutdown_dates)} if engine.shutdown_dates else {}),
                 "finished_at": utc_text(self._run.ended_at or datetime.now(UTC)),
             },
-            price=prepared.price,
+            price=prepared.prices[ModelTag.PRIMARY],
             judge_price=prepared.judge_price,
-            row_digests=prepared.row_digests,
+            row_digests=prepared.rows.digests,
             human=prepared.human,
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
             n_planned=prepared.plan.n_runs,
@@ -90,9 +90,9 @@ class Conclusion:
         """Return the part of the cassette, or of the cache. Scoring rollouts of a replay again measures nothing new."""
         prepared, made = self._prepared, self._run.cassette
         then = prepared.source.cassette_then
-        if prepared.cassette is None or made is None:
+        if prepared.models.cassette is None or made is None:
             return then
-        cassette, unrecorded = prepared.cassette, made.unrecorded
+        cassette, unrecorded = prepared.models.cassette, made.unrecorded
         if asked := self._run.outcomes.unrecorded:
             unrecorded = {"provider": len(asked)}
         elif then is not None:
@@ -124,10 +124,12 @@ class Conclusion:
 
     def _baseline_model(self) -> ModelResults | None:
         """Return the results of the baseline's model, None if no run of it was selected."""
-        other = self._prepared.baseline_model
+        other = self._prepared.models.baseline
         if other is None or not self._selected.of_baseline:
             return None
-        return ModelResults(other.name, *self._summarize(self._selected.of_baseline), other.price)
+        return ModelResults(
+            other.name, *self._summarize(self._selected.of_baseline), self._prepared.prices[ModelTag.BASELINE]
+        )
 
     def _summarize(self, runs: Sequence[RunId]) -> tuple[Sequence[RunRecord], Mapping[str, Summary], Summary]:
         """Return the records of runs, the statistics of each function, and those of the runs as a whole."""
@@ -144,7 +146,7 @@ class Conclusion:
 
 def rules_of(run: EvalRun, measured: Results | None = None) -> Rules:
     """Return the rules of an eval run. Those that compare settings with the baseline's need what was `measured`."""
-    prepared, stored = run.prepared, run.prepared.baseline_results
+    prepared, stored = run.prepared, run.prepared.models.baseline_results
     return replace(
         planned_rules(prepared, run.selected, updates_baseline=run.updates_baseline),
         differs=()

@@ -17,15 +17,13 @@ from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInp
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.environments.facts import EnvironmentSource
 from pytest_osmosis.evals.early_stop import GateTracker
-from pytest_osmosis.evals.judge import EvalJudge
-from pytest_osmosis.evals.prepared import Prepared, pass_rule
+from pytest_osmosis.evals.prepared import Models, Prepared, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, HostCode, Role, Setup
-from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
@@ -82,12 +80,10 @@ def host_setup(
     With `stand_in`, code finds names of `osmosis_ai` that are not installed. `inline` is for debuggers: one run at a
     time, without deadlines. `worktree` has the code, if not the workspace. `cassette` holds recorded answers.
     """
-    config, other = prepared.config, prepared.baseline_model
+    config = prepared.config
     code = host_code(
         config,
-        prepared.target,
-        None if other is None else other.target,
-        prepared.judge,
+        prepared.models,
         pythonpath,
         stand_in=stand_in,
         role="roll" if prepared.source.asks_models else "score",
@@ -128,9 +124,7 @@ def host_setup(
 
 def host_code(
     config: EvalConfig,
-    target: ModelTarget,
-    baseline: ModelTarget | None,
-    judge: EvalJudge | None,
+    models: Models,
     pythonpath: Sequence[str],
     *,
     stand_in: bool,
@@ -148,9 +142,9 @@ def host_code(
         role=role,
         workspace=str(workspace),
         roots=(*map(str, filter(None, [folder, workspace])), *(_moved(root, worktree) for root in pythonpath)),
-        target=target.to_json(),
-        baseline=None if baseline is None else baseline.to_json(),
-        judge=None if judge is None else dict(judge.setup),
+        target=models.target.to_json(),
+        baseline=None if models.baseline is None else models.baseline.target.to_json(),
+        judge=None if models.judge is None else dict(models.judge.setup),
         environment=source,
         endpoint=config.agent.endpoint,
         secrets=tuple(config.secrets),
@@ -219,7 +213,7 @@ def engine_job(
         stand_in=settings.stand_in,
         inline=inline,
         worktree=worktree,
-        cassette=None if prepared.cassette is None else prepared.cassette.setup(directory),
+        cassette=None if prepared.models.cassette is None else prepared.models.cassette.setup(directory),
     )
     hosts = 1 if inline else n_hosts(config, selected, settings.hosts)
     return Job(
@@ -227,7 +221,7 @@ def engine_job(
         dataset=prepared.dataset,
         pass_rule=pass_rule(config),
         describe=describe,
-        environ=HostEnviron(settings.environ, {**config.env, **prepared.secrets}),
+        environ=HostEnviron(settings.environ, {**config.env, **prepared.models.secrets}),
         host_log=directory.host_log,
         stop_request=directory.stop_request,
         batch_size=batch_size,
@@ -249,10 +243,12 @@ def engine_job(
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
         clock=settings.clock,
-        score_inputs=ScoreInputs(prepared.contents, prepared.row_digests, environment=_score_environment(prepared)),
+        score_inputs=ScoreInputs(
+            prepared.rows.contents, prepared.rows.digests, environment=_score_environment(prepared)
+        ),
         check_code=partial(prepared.source.check_code, prepared),
         resume=prepared.source.resume_job(prepared, selected, shows),
-        exchanges=None if prepared.cassette is None else prepared.cassette.log(directory),
+        exchanges=None if prepared.models.cassette is None else prepared.models.cassette.log(directory),
         result_facts=result_facts or {},
         artifacts=directory.artifacts if setup.sends_artifacts else None,
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
@@ -272,7 +268,7 @@ def _score_environment(prepared: Prepared) -> str:
 def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
     """Return the bounds of the eval. Stored rollouts cost nothing more, but a judge does; a replay costs nothing."""
     limits = prepared.config.limits
-    spends = (prepared.source.asks_models or prepared.judge is not None) and not prepared.replays
+    spends = (prepared.source.asks_models or prepared.models.judge is not None) and not prepared.replays
     return Bounds(
         max_errors=most_errors_of(prepared, selected),
         max_errors_text=max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
@@ -281,7 +277,7 @@ def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
         max_duration_s=limits.max_duration_s,
         cost_usd=prepared.cost_usd,
         judge_cost_usd=prepared.judge_cost_usd,
-        judged=prepared.judge is not None and prepared.config.execution.interleave_scoring,
+        judged=prepared.models.judge is not None and prepared.config.execution.interleave_scoring,
     )
 
 
@@ -291,14 +287,14 @@ def _probes(prepared: Prepared, selected: SelectedRuns) -> list[str]:
     If nothing is rolled out, because all of it is stored, nothing is probed. One whose answers may all be recorded is
     not asked before one is missing.
     """
-    if prepared.cassette is not None and prepared.cassette.mode != "record":
+    if prepared.models.cassette is not None and prepared.models.cassette.mode != "record":
         return []
-    other, n_to_roll_out = prepared.baseline_model, prepared.source.n_to_roll_out
-    models = {ModelTag.PRIMARY: (prepared.target, selected.own)}
+    other, n_to_roll_out = prepared.models.baseline, prepared.source.n_to_roll_out
+    models = {ModelTag.PRIMARY: (prepared.models.target, selected.own)}
     if other is not None:
         models[ModelTag.BASELINE] = (other.target, selected.of_baseline)
     probes = [str(tag) for tag, (target, runs) in models.items() if n_to_roll_out(runs) and target.is_remote]
-    judge = prepared.judge
+    judge = prepared.models.judge
     asks_judge = judge is not None and judge.target.is_remote and n_to_roll_out(selected.runs)
     return [*probes, JUDGE] if asks_judge else probes
 

@@ -247,7 +247,7 @@ class FinishedEval:
             yield from pieces
 
     def _write_baseline(self, path: Path) -> None:
-        before = self.run.prepared.baseline_results
+        before = self.run.prepared.models.baseline_results
         was = "" if before is None else f"; it was {score(before.pass_rate)}"
         change = f"pass rate {score(self.results.overall.pass_rate)}{was}"
         try:

@@ -69,7 +69,7 @@ def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
         yield OutputFile(results, "results file", of, is_results, (instead,))
     if baseline is not None and updating:
         yield OutputFile(baseline, "baseline", f"the baseline of {_name(prepared)}", is_results)
-    cassette = prepared.cassette
+    cassette = prepared.models.cassette
     if cassette is not None and cassette.is_written:
         yield OutputFile(cassette.path, "cassette", f"the cassette of {shown(config.path)}", is_cassette)
 
@@ -88,7 +88,7 @@ def inputs_of(prepared: Prepared) -> Iterator[InputFile]:
         yield InputFile(config.path, "the config of an eval")
     yield InputFile(config.workspace / "pyproject.toml", "the settings of the workspace")
     yield InputFile(prepared.dataset.path, f"the dataset of {name}")
-    cassette = prepared.cassette
+    cassette = prepared.models.cassette
     if cassette is not None and not cassette.is_written:
         yield InputFile(cassette.path, f"the {'cache' if cassette.mode == 'cache' else 'cassette'} of {name}")
 

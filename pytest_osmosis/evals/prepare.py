@@ -24,11 +24,11 @@ from pytest_osmosis.config.endpoints import Registry, load_registry
 from pytest_osmosis.config.environment_rules import PRIME_MODEL
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, ModelTable
-from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locate, open_dataset, select
+from pytest_osmosis.datasets import Checked, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
-from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
-from pytest_osmosis.evals.cassettes import EvalCassette, eval_cassette, other_api
+from pytest_osmosis.evals.baseline import BaselineModel, baseline_model, read_baseline
+from pytest_osmosis.evals.cassettes import eval_cassette, other_api
 from pytest_osmosis.evals.checks import Checks, SharedChecks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.engine_job import host_code
@@ -36,10 +36,11 @@ from pytest_osmosis.evals.environments import Environments, rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.preflight import check_training_rows
-from pytest_osmosis.evals.prepared import Prepared, differences, identity
+from pytest_osmosis.evals.prepared import Models, Prepared, identity
 from pytest_osmosis.evals.request import EvalRequest, Surroundings
 from pytest_osmosis.evals.request_settings import lacking_keys
 from pytest_osmosis.evals.result_paths import baseline_path
+from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.evals.texts import system_prompt
 from pytest_osmosis.files.reading import something_at
@@ -48,7 +49,7 @@ from pytest_osmosis.models.endpoint_targets import PRIME_KEY, PRIME_URL, is_at_p
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
-from pytest_osmosis.results.calibration import HumanScores
+from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.text.paths import shown
@@ -72,29 +73,13 @@ class Read(NamedTuple):
     commit: Commit | None
 
 
-class Asked(NamedTuple):
-    """The models of an eval, and what asking them takes.
-
-    - `target`, `baseline`: its model, and that of its baseline; `baseline_results` are those of the file with one
-    - `cassette`: where recorded answers come from or go to
-    - `secrets`: the values of secrets by their names; `missing` are the names in the config that have none
-    """
-
-    target: ModelTarget
-    baseline: ModelTarget | None
-    judge: EvalJudge | None
-    cassette: EvalCassette | None
-    secrets: Mapping[str, str]
-    missing: Sequence[str]
-    baseline_results: PublishedResults | None
-
-
 class Opened(NamedTuple):
     """The rows of an eval, with the config that an environment has completed."""
 
     config: EvalConfig
     dataset: Dataset
-    data: _Data
+    rows: Checked
+    plan: Plan
     environment: EnvironmentFacts | None = None
 
 
@@ -103,9 +88,9 @@ def begin(request: EvalRequest, around: Surroundings) -> Begun:
     checks = Checks()
     read = _read(request, around, checks)
     rows = None if read.config.environment.env_id is not None else _open(request, around, read.config, checks)
-    asked = check_models(request, around, read.config, checks)
+    models = check_models(request, around, read.config, checks)
     checks.raise_problems()
-    return Begun(request, around, read, asked, rows or _announced(request, around, read.config, asked))
+    return Begun(request, around, read, models, rows or _announced(request, around, read.config, models))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +100,7 @@ class Begun:
     request: EvalRequest
     around: Surroundings
     read: Read
-    asked: Asked
+    models: Models
     rows: Opened | str
 
     def finish(self) -> Prepared:
@@ -134,25 +119,25 @@ def _read(request: EvalRequest, around: Surroundings, checks: Checks) -> Read:
     return Read(config, hidden, checks.made(lambda: configured_commit(config), *CODE_KEYS))
 
 
-def _open(request: EvalRequest, around: Surroundings, config: EvalConfig, checks: Checks) -> Opened:
+def _open(request: EvalRequest, around: Surroundings, config: EvalConfig, checks: Checks) -> Opened | None:
     dataset = checks.made(lambda: configured_dataset(config, around.shared), *DATASET_KEYS)
-    data = checks.made(
-        lambda: None if dataset is None else _data(config, dataset, request.named_rows, around.shared),
+    opened: Opened | None = checks.made(
+        lambda: None if dataset is None else _opened(config, dataset, request.named_rows, around.shared),
         *("data", "evaluation.limit", "evaluation.n"),
     )
-    return Opened(config, dataset, data)
+    return opened
 
 
 def _open_environment(request: EvalRequest, around: Surroundings, config: EvalConfig, key: str) -> Opened:
     environment = loaded_environment(config, key, around.environments)
     own = with_threshold(config, environment)
     rows = around.shared.once(environment.rows, functools.partial(rows_of, environment))
-    return Opened(own, rows, _data(own, rows, request.named_rows, around.shared), environment)
+    return _opened(own, rows, request.named_rows, around.shared)._replace(environment=environment)
 
 
 def check_models(
     request: EvalRequest, around: Surroundings, config: EvalConfig, checks: Checks, *, rolls_out: bool = True
-) -> Asked:
+) -> Models:
     """Check the models that an eval asks, which are those of judges unless it `rolls_out`, and the secrets of all."""
     environ, listing, replays = around.environ, request.listing, request.answers == "cassette"
     at, baseline_at = (origin_of(config, request.overrides, table) for table in ("experiment", "baseline"))
@@ -162,7 +147,7 @@ def check_models(
     known = checks.made(lambda: known_endpoints(config, rolls_out=rolls_out), "model.endpoints_path")
     if known is not None and rolls_out:
         target = checks.made(lambda: _target(config, environ, at, known.registry), *MODEL_KEYS, "agent.agent")
-        other = checks.made(lambda: baseline_target(config, environ, baseline_at, known.registry), "baseline", "model")
+        other = checks.made(lambda: baseline_model(config, environ, baseline_at, known.registry), "baseline", "model")
     if known is not None:
         judge = checks.made(
             lambda: eval_judge(config, environ, shown(config.path), known.registry), "judge", "scoring.rubric"
@@ -174,7 +159,8 @@ def check_models(
         checks.add([*lacking_keys(config, target, at), other_api(cassette, target, config)])
     secrets: Mapping[str, str] = {}
     if not listing:
-        targets = [(each, where) for each, where in ((target, at), (other, baseline_at)) if each is not None]
+        both = (target, at), (other and other.target, baseline_at)
+        targets = [(each, where) for each, where in both if each is not None]
         keys = _key_names([each for each, _ in targets], judge)
         names = dict.fromkeys([*config.secrets, *keys])  # most of them only serve to ask a model
         needed = () if replays else names if rolls_out else keys
@@ -193,53 +179,66 @@ def check_models(
             )
     missing = [] if listing else [name for name in config.secrets if name not in secrets]
     baseline_results = checks.made(lambda: stored_baseline(config, request.updating), "baseline")
-    return Asked(target, other, judge, cassette, secrets, missing, baseline_results)
+    return Models(target, other, judge, cassette, secrets, missing, baseline_results)
 
 
-def _announced(request: EvalRequest, around: Surroundings, config: EvalConfig, asked: Asked) -> str:
+def _announced(request: EvalRequest, around: Surroundings, config: EvalConfig, models: Models) -> str:
     """Announce the environment of an eval to those that load them, and return its key."""
-    module, loading, secrets = config.environment_module, around.environments, asked.secrets
+    module, loading, secrets = config.environment_module, around.environments, models.secrets
     assert module is not None, "its problem would have been raised"
     if request.listing:  # it may need them to say what its rows are
         secrets = around.secrets_of(request).resolve(config.secrets, around.environ, needed=())
-    code = host_code(config, asked.target, asked.baseline, asked.judge, loading.pythonpath, stand_in=loading.stand_in)
+    code = host_code(config, models, loading.pythonpath, stand_in=loading.stand_in)
     rolls_out = not request.listing and config.execution.engine != "ray"
     return loading.announce(code, module, {**around.environ, **config.env, **secrets}, rolls_out=rolls_out)
 
 
 def _plan(begun: Begun, opened: Opened) -> Prepared:
-    request, asked, data, environment = begun.request, begun.asked, opened.data, opened.environment
-    config, other = opened.config, asked.baseline
+    config, models, environment = opened.config, begun.models, opened.environment
+    notes = (
+        *secret_notes(models.missing, "the agent or a reward function"),
+        *prime_notes(config, models.target),
+        *(environment.notes if environment is not None else ()),
+        *opened.rows.notes,
+    )
+    typed = tuple(override for override in begun.request.overrides if override.level == "command")
+    prepared = planned(begun.read, models, opened, datetime.now(UTC), notes, typed=typed)
+    last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
+    ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
+    return replace(prepared, last=last, notes=(*notes, *ignored))
+
+
+def planned(
+    read: Read,
+    models: Models,
+    opened: Opened,
+    at: datetime,
+    notes: tuple[str, ...],
+    *,
+    typed: tuple[Override, ...] = (),
+    source: NewRollouts | RescoreSource = NEW_ROLLOUTS,
+) -> Prepared:
+    """Return the eval of what was checked, with the prices that its models had `at` a time."""
+    config, other = opened.config, models.baseline
+    prices = {ModelTag.PRIMARY: price_of(config.experiment.model_path, models.target, config.prices, at)}
+    if other is not None:
+        prices[ModelTag.BASELINE] = price_of(other.name, other.target, config.prices, at)
     prepared = Prepared(
         config=config,
         dataset=opened.dataset,
-        plan=data.plan,
-        target=asked.target,
-        secrets=asked.secrets,
-        hidden=begun.read.hidden,
-        notes=(
-            *secret_notes(asked.missing, "the agent or a reward function"),
-            *prime_notes(config, asked.target),
-            *(environment.notes if environment is not None else ()),
-            *data.notes,
-        ),
-        row_digests=data.row_digests,
-        contents=data.contents,
-        human=data.human,
-        baseline_model=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
-        baseline_results=asked.baseline_results,
-        judge=asked.judge,
-        typed=tuple(override for override in request.overrides if override.level == "command"),
-        commit=begun.read.commit,
-        cassette=asked.cassette,
-        environment=environment,
+        rows=opened.rows,
+        plan=opened.plan,
+        environment=opened.environment,
+        models=models,
+        prices=prices,
+        judge_price=judge_prices(models.judge, config.prices, at),
+        hidden=read.hidden,
+        commit=read.commit,
+        notes=notes,
+        typed=typed,
+        source=source,
     )
-    if not request.listing:
-        prepared = with_prices(prepared, datetime.now(UTC))
-    prepared = with_digest(prepared)
-    last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
-    ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
-    return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
+    return replace(prepared, plan_digest=plan_digest(identity(prepared)))
 
 
 def _config(request: EvalRequest, folder: Path) -> EvalConfig:
@@ -354,25 +353,6 @@ def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | No
         raise
 
 
-def with_prices(prepared: Prepared, at: datetime) -> Prepared:
-    """Return `prepared` with the prices that its models had `at` a time."""
-    config, other = prepared.config, prepared.baseline_model
-    prepared = replace(
-        prepared,
-        price=price_of(config.experiment.model_path, prepared.target, config.prices, at),
-        judge_price=judge_prices(prepared.judge, config.prices, at),
-    )
-    if other is None:
-        return prepared
-    price = price_of(other.name, other.target, config.prices, at)
-    return replace(prepared, baseline_model=replace(other, price=price))
-
-
-def with_digest(prepared: Prepared) -> Prepared:
-    """Return `prepared` with the digest of its plan, and how it differs from its baseline."""
-    return replace(prepared, plan_digest=plan_digest(identity(prepared)), differs=differences(prepared))
-
-
 def _key_names(targets: Sequence[ModelTarget], judge: EvalJudge | None) -> list[str]:
     """Return the names of the variables with the keys of models."""
     asked = [*targets, *([judge.target] if judge is not None else [])]
@@ -401,17 +381,7 @@ def origin_of(config: EvalConfig, overrides: Sequence[Override], table: str) -> 
     return named[-1].origin if named else shown(config.path)
 
 
-class _Data(NamedTuple):
-    """The plan, and the notes, digests, contents and human scores of the planned rows."""
-
-    plan: Plan
-    notes: tuple[str, ...]
-    row_digests: Mapping[int, str]
-    contents: Mapping[int, Content]
-    human: HumanScores | None
-
-
-def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], shared: SharedChecks) -> _Data:
+def _opened(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], shared: SharedChecks) -> Opened:
     selected = select(len(dataset), config.selection, config.data.seed)
     named = [row for row in named_rows if row < len(dataset)]
     _check_size(config, selected.count + len(named))
@@ -436,22 +406,13 @@ def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], share
         granularity=config.execution.granularity,
         line=config.dataset_line,
     )
-    plan = plan.with_named(named, dataset.line)
-    return _Data(plan, checked.notes, checked.digests, checked.contents, human_scores(config, checked))
+    return Opened(config, dataset, checked, plan.with_named(named, dataset.line))
 
 
 def dataset_path(config: EvalConfig, dataset: Dataset) -> str:
     """Return the path that a plan names: the file with the rows, or the module of the environment that has them."""
     module = config.environment_module
     return str(dataset.path if module is None else module.source)
-
-
-def human_scores(config: EvalConfig, checked: Checked) -> HumanScores | None:
-    """Return the scores by humans of the rows that were checked, None if the config names no column with them."""
-    scoring = config.scoring
-    if scoring.calibrate is None:
-        return None
-    return HumanScores(scoring.calibrate, checked.human_scores, scoring.calibrate_within)
 
 
 def _check_size(config: EvalConfig, n_rows: int) -> None:
@@ -466,12 +427,12 @@ def _check_size(config: EvalConfig, n_rows: int) -> None:
 
 
 def check_prices(
-    config: EvalConfig, target: ModelTarget, other: ModelTarget | None, judge: EvalJudge | None, at: datetime
+    config: EvalConfig, target: ModelTarget, other: BaselineModel | None, judge: EvalJudge | None, at: datetime
 ) -> None:
     """Raise `ConfigError` if dollars are limited and the price of a model is unknown."""
     limited = {"max_cost_usd": "max_tokens"} if config.limits.max_cost_usd is not None else {}
     limited |= {"rollout.cost_usd": "rollout.tokens"} if "cost_usd" in config.limits.rollout else {}
-    models = [(config.experiment.model_path, target), *([(config.baseline.model_path or "", other)] if other else [])]
+    models = [(config.experiment.model_path, target), *([(other.name, other.target)] if other else [])]
     judges = [(judge.name, judge.target)] if judge is not None else []
     texts = [
         f"[limits] {bound}: the price of {toml(name)} is not known, so its cost cannot be limited; "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.rules import GRADER_SCORE, RUBRIC_SCORE
-from pytest_osmosis.datasets import Content, Dataset
+from pytest_osmosis.datasets import Checked, Dataset
 from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.evals import early_stop
 from pytest_osmosis.evals.baseline import BaselineModel
@@ -26,7 +26,7 @@ from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord
 from pytest_osmosis.results.baseline_results import differing_settings
 from pytest_osmosis.results.calibration import HumanScores
-from pytest_osmosis.results.judge_totals import PriceOf, cost_of_judges, no_price
+from pytest_osmosis.results.judge_totals import PriceOf, cost_of_judges
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
@@ -35,54 +35,58 @@ from pytest_osmosis.verdicts.gates import NORMAL_RANGE
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
+class Models(NamedTuple):
+    """The models of an eval, and what asking them takes.
+
+    - `baseline`, `baseline_results`: the baseline, if any; the results are also None until their file is written
+    - `judge`: the LLM judge of `[scoring] rubric`, if any
+    - `cassette`: where recorded answers come from or go to, None if the eval has no part in it
+    - `secrets`: the values of its secrets and of the models' keys, empty when evals are only listed; `missing` are the
+      names in the config that have none
+    """
+
+    target: ModelTarget
+    baseline: BaselineModel | None
+    judge: EvalJudge | None
+    cassette: EvalCassette | None
+    secrets: Mapping[str, str]
+    missing: Sequence[str]
+    baseline_results: PublishedResults | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """An eval that may start.
 
-    - `secrets`: the values of its secrets and of the models' keys, empty when evals are only listed
     - `hidden`: all values that no file may contain, the secrets among them
     - `notes`: warnings about the selected rows, for the header
-    - `row_digests`, `contents`: digests of the rows by index, as published and as prompt and whole row
-    - `human`: the scores by humans with which those of functions are compared, None without such a column
-    - `price`: the price of the model, None if it is unknown
+    - `prices`: those of the models, None where they are unknown; `judge_price` returns the price of any judge's model
     - `last`: the last whole run with the same `plan_digest`
     - `smoke`: the plan of a smoke test, None if this is not one; `collected` is the plan of the runs that have tests
     - `shard`, `part`: the shard to which this session is limited, and the plan of its rows; None without shards
-    - `baseline_model`, `baseline_results`: the baseline, if any; the results are also None until their file is written
-    - `judge`: the LLM judge of `[scoring] rubric`, if any; `judge_price` returns the price of any judge's model
-    - `differs`: the settings that differ from the baseline's results, in words, before the code is loaded
     - `typed`: the overrides of the command line
     - `commit`: the commit whose code runs, None for the files in the workspace
     - `source`: new rollouts, or stored ones
     - `environment`: the facts about the verifiers environment that has the rows, None without one
-    - `cassette`: where recorded answers come from or go to, None if the eval has no part in it
     """
 
     config: EvalConfig
     dataset: Dataset
+    rows: Checked
     plan: Plan
-    target: ModelTarget
-    secrets: Mapping[str, str]
-    hidden: tuple[Mapping[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    row_digests: Mapping[int, str] = field(default_factory=dict)
-    contents: Mapping[int, Content] = field(default_factory=dict)
-    human: HumanScores | None = None
-    price: Price | None = None
+    models: Models
+    prices: Mapping[ModelTag, Price | None]
+    judge_price: PriceOf
+    hidden: tuple[Mapping[str, str], ...]
+    notes: tuple[str, ...]
     plan_digest: str = ""
     last: PublishedHead | None = None
     smoke: Plan | None = None
     shard: Shard | None = None
     part: Plan | None = None
-    baseline_model: BaselineModel | None = None
-    judge: EvalJudge | None = None
-    judge_price: PriceOf = no_price
-    baseline_results: PublishedResults | None = None
-    differs: tuple[str, ...] = ()
     typed: tuple[Override, ...] = ()
     commit: Commit | None = None
     source: NewRollouts | RescoreSource | ResumeSource = NEW_ROLLOUTS
-    cassette: EvalCassette | None = None
     environment: EnvironmentFacts | None = None
 
     @property
@@ -93,7 +97,7 @@ class Prepared:
     @property
     def replays(self) -> bool:
         """True if all answers come from a cassette: no model is asked, neither for rollouts nor as a judge."""
-        return self.cassette is not None and self.cassette.mode == "replay"
+        return self.models.cassette is not None and self.models.cassette.mode == "replay"
 
     @property
     def is_replay(self) -> bool:
@@ -110,7 +114,7 @@ class Prepared:
 
     def as_smoke(self, n_rows: int, named_rows: Sequence[int] = ()) -> Prepared:
         """Return this eval as a smoke test of its first rows, and of those that a node id names."""
-        planned = [row for row in named_rows if row in self.row_digests]
+        planned = [row for row in named_rows if row in self.rows.digests]
         return replace(self, smoke=self.plan.first(n_rows).with_named(planned, self.dataset.line))
 
     def as_shard(self, shard: Shard) -> Prepared:
@@ -118,15 +122,18 @@ class Prepared:
         return replace(self, shard=shard, part=self.plan.of_shard(shard))
 
     @property
-    def prices(self) -> Mapping[ModelTag, Price | None]:
-        other = self.baseline_model
-        return {ModelTag.PRIMARY: self.price, **({ModelTag.BASELINE: other.price} if other is not None else {})}
+    def human(self) -> HumanScores | None:
+        """The scores by humans with which those of functions are compared, None without a column with them."""
+        scoring = self.config.scoring
+        if scoring.calibrate is None:
+            return None
+        return HumanScores(scoring.calibrate, self.rows.human_scores, scoring.calibrate_within)
 
     @property
     def all_prices(self) -> Mapping[str, Price | None]:
         """The prices of the models by their tags, and of the judge."""
         prices = {str(tag): price for tag, price in self.prices.items()}
-        judge = self.judge
+        judge = self.models.judge
         if judge is None:
             return prices
         return {**prices, "judge": self.judge_price(JudgeUse(judge.name, judge.base_url, 0, 0, 0, ()))}
@@ -141,11 +148,29 @@ class Prepared:
 
     @property
     def short_secrets(self) -> list[str]:
-        return [name for name, value in self.secrets.items() if is_too_short(value)]
+        return [name for name, value in self.models.secrets.items() if is_too_short(value)]
 
     @property
     def redaction(self) -> Redaction:
-        return Redaction(*self.hidden, self.secrets)
+        return Redaction(*self.hidden, self.models.secrets)
+
+    @property
+    def differs(self) -> tuple[str, ...]:
+        """The settings that differ from those of the baseline's results, in words, as far as the config tells.
+
+        The code of an entrypoint is not loaded yet. It holds a Grader if nothing else scores; otherwise it may hold
+        one, and counts as unchanged.
+        """
+        stored, config = self.models.baseline_results, self.config
+        if stored is None:
+            return ()
+        has_grader = _may_have_grader(config) or config.environment.env_id is not None
+        if _may_have_grader(config) and config.scoring.grader is None and config.scoring.eval_fns:
+            has_grader = GRADER_SCORE in stored.pass_rule.scorers
+        rubric = [RUBRIC] if self.models.judge is not None else []
+        scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []), *rubric)
+        here = published_config(self.description, pass_rule(config, scorers))
+        return differing_settings(stored, here, self.redaction)
 
     @property
     def needs_every_run(self) -> str | None:
@@ -155,17 +180,17 @@ class Prepared:
 
 def identity(prepared: Prepared) -> dict[str, Any]:
     """Return everything that two evals with the same plan have in common."""
-    config, plan, target, digests = prepared.config, prepared.plan, prepared.target, prepared.row_digests
-    other = prepared.baseline_model
+    config, models, digests = prepared.config, prepared.models, prepared.rows.digests
+    target, other, judge = models.target, models.baseline, models.judge
     return {
         "eval": [os.path.relpath(config.path, config.workspace), config.name],
-        "rows": sorted(digests.get(row, "") for span in plan.spans for row in span.rows),
+        "rows": sorted(digests.get(row, "") for span in prepared.plan.spans for row in span.rows),
         "n": config.evaluation.n,
         "model": [config.experiment.model_path, target.base_url if target.endpoint is None else None],
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *_mcp(config)],
         "scorers": [config.scoring.grader, *config.scoring.eval_fns],
         **_environment(config),
-        **({"judge": judge_digest(prepared.judge.setup)} if prepared.judge is not None else {}),
+        **({"judge": judge_digest(judge.setup)} if judge is not None else {}),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
         **({"score_ranges": dict(config.scoring.score_ranges)} if config.scoring.score_ranges else {}),
         **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
@@ -186,24 +211,6 @@ def _environment(config: EvalConfig) -> dict[str, Any]:
 def _mcp(config: EvalConfig) -> list[str]:
     folder = config.agent.mcp
     return [] if folder is None else [os.path.relpath(config.workspace / folder, config.workspace)]
-
-
-def differences(prepared: Prepared) -> tuple[str, ...]:
-    """Return the settings that differ from those of the baseline's results, as far as the config tells.
-
-    The code of an entrypoint is not loaded yet. It holds a Grader if nothing else scores; otherwise it may hold one,
-    and counts as unchanged.
-    """
-    stored, config = prepared.baseline_results, prepared.config
-    if stored is None:
-        return ()
-    has_grader = _may_have_grader(config) or config.environment.env_id is not None
-    if _may_have_grader(config) and config.scoring.grader is None and config.scoring.eval_fns:
-        has_grader = GRADER_SCORE in stored.pass_rule.scorers
-    rubric = [RUBRIC] if prepared.judge is not None else []
-    scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []), *rubric)
-    here = published_config(prepared.description, pass_rule(config, scorers))
-    return differing_settings(stored, here, prepared.redaction)
 
 
 def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:

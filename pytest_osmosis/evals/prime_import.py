@@ -110,7 +110,7 @@ class _Import:
         env_id = config.environment.env_id or config.name
         if _module(then["env_id"]) != _module(env_id):
             yield changed_value("env_id", then["env_id"], env_id)
-        if then["model"] not in (config.experiment.model_path, prepared.target.model):
+        if then["model"] not in (config.experiment.model_path, prepared.models.target.model):
             yield changed_value("model", then["model"], config.experiment.model_path)
         env_args = dict(config.environment.env_args)
         if (then.get("env_args") or {}) != env_args:
@@ -194,13 +194,13 @@ class _Import:
 
     def _events(self) -> Iterator[Event]:
         prepared, taken = self._prepared, self._taken
-        contents = {row: prepared.contents[row] for row in {run.row for run, _ in taken}}
+        contents = {row: prepared.rows.contents[row] for row in {run.row for run, _ in taken}}
         scorers = [REWARD] if self._is_environment else []
         yield {"ev": "loaded", "scorers": scorers, "digests": {}}
         yield {
             "ev": "rows",
             "rows": {str(row): list(content) for row, content in sorted(contents.items())},
-            "digests": {str(row): prepared.row_digests[row] for row in sorted(contents)},
+            "digests": {str(row): prepared.rows.digests[row] for row in sorted(contents)},
         }
         for run, line in taken:
             yield prepared.redaction.value(self._rollout(run, line), unchanged=frozenset({"ev", "imported"}))

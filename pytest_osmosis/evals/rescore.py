@@ -25,14 +25,14 @@ from pytest_osmosis.evals.environments import facts_of, rows_of
 from pytest_osmosis.evals.prepare import (
     CODE_KEYS,
     DATASET_KEYS,
+    Opened,
+    Read,
     check_models,
     configured_dataset,
     dataset_path,
     hide_secrets,
-    human_scores,
+    planned,
     secret_notes,
-    with_digest,
-    with_prices,
     with_threshold,
 )
 from pytest_osmosis.evals.prepared import Prepared
@@ -151,7 +151,7 @@ def prepare_rescore(
     around = replace(around, folder=run.workspace)
     hidden = hide_secrets(replace(request, path=request.path or run.config), around)
     checks = Checks()
-    planned = run.manifest.plan
+    planned_then = run.manifest.plan
     rollouts = checks.made(lambda: _stored_rollouts(run))
     config = checks.config(lambda: _config(run, request))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
@@ -159,11 +159,11 @@ def prepare_rescore(
     dataset = checks.made(lambda: _dataset(config, environment), *DATASET_KEYS)
     if environment is not None:
         config = with_threshold(config, environment)
-    rows = checks.made(lambda: None if dataset is None else _planned_rows(planned, dataset))
-    asked = check_models(request, around, config, checks, rolls_out=False)
+    rows = checks.made(lambda: None if dataset is None else _planned_rows(planned_then, dataset))
     results_then = checks.made(lambda: _results(run))
     target = checks.made(lambda: _target(run, run.manifest.target))
-    baseline_model = checks.made(lambda: _baseline_model(run))
+    baseline = checks.made(lambda: _baseline_model(run))
+    models = check_models(request, around, config, checks, rolls_out=False)._replace(target=target, baseline=baseline)
     without_rollout = checks.made(
         lambda: None if rollouts is None or rows is None else _without_rollout(run, rollouts, rows.contents, dataset)
     )
@@ -177,33 +177,16 @@ def prepare_rescore(
         without_rollout=without_rollout,
         rescore_all=rescore_all,
     )
-    prepared = Prepared(
-        config=config,
-        dataset=dataset,
-        plan=_plan(planned, config, dataset),
-        target=target,
-        secrets=asked.secrets,
-        hidden=hidden,
-        notes=(
-            *_part_notes(run, results_then),
-            *change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
-            *secret_notes(asked.missing, "a reward function"),
-            *rows.notes,
-        ),
-        row_digests=rows.digests,
-        contents=rows.contents,
-        human=human_scores(config, rows),
-        baseline_model=baseline_model,
-        baseline_results=asked.baseline_results,
-        commit=commit,
-        judge=asked.judge,
-        source=source,
-        cassette=asked.cassette,
-        environment=environment,
+    notes = (
+        *_part_notes(run, results_then),
+        *change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
+        *secret_notes(models.missing, "a reward function"),
+        *rows.notes,
     )
-    if run.manifest.shard is not None:
-        prepared = prepared.as_shard(run.manifest.shard)
-    return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))
+    opened = Opened(config, dataset, rows, _plan(planned_then, config, dataset), environment)
+    at = datetime.fromisoformat(source.rolled_out_at)
+    prepared = planned(Read(config, hidden, commit), models, opened, at, notes, source=source)
+    return prepared if run.manifest.shard is None else prepared.as_shard(run.manifest.shard)
 
 
 def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | None:

@@ -25,15 +25,15 @@ def planned_rules(prepared: Prepared, selected: SelectedRuns, *, updates_baselin
     return Rules(
         gates=prepared.config.gates,
         part=selected.share_text if selected.partial else None,
-        baseline_part=share if prepared.baseline_model is not None and selected.lacks_baseline else None,
+        baseline_part=share if prepared.models.baseline is not None and selected.lacks_baseline else None,
         new_baseline=updates_baseline,
-        baseline_results=prepared.baseline_results,
+        baseline_results=prepared.models.baseline_results,
     )
 
 
 def planned_shard(prepared: Prepared, selected: SelectedRuns, rules: Rules) -> ShardFacts | None:
     """Return the shard of an eval run that begins, None if it is not limited to one."""
-    shard, part, stored = prepared.shard, prepared.part, prepared.baseline_results
+    shard, part, stored = prepared.shard, prepared.part, prepared.models.baseline_results
     if shard is None or part is None:
         return None
     limits, whole = prepared.config.limits, selected.awaits_merge
@@ -70,8 +70,8 @@ def facts_at_begin(
         "provenance": provenance,
         "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
         "baseline": None
-        if prepared.baseline_model is None or not selected.of_baseline
-        else prepared.baseline_model.name,
+        if prepared.models.baseline is None or not selected.of_baseline
+        else prepared.models.baseline.name,
         "baseline_results": None if stored is None else BaselineFile.of(stored.path, str(absolute(stored.path))),
         "selected": list(_spans(selected.runs)),
         "partial": selected.partial,

@@ -44,9 +44,9 @@ MOST_VALUE_CHARS = 120
 
 def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
     """Return the inputs by table and key, as JSON, without secrets. `salt` is that of the run's digests."""
-    config, other = prepared.config, prepared.baseline_model
+    config, other = prepared.config, prepared.models.baseline
     sampling = request_sampling(config)
-    if prepared.target.seed_key is not None and config.sampling.seed is not None:
+    if prepared.models.target.seed_key is not None and config.sampling.seed is not None:
         sampling["seed"] = config.sampling.seed
     inputs: dict[str, dict[str, Any]] = {
         "experiment": {
@@ -55,8 +55,8 @@ def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
             "entrypoint": config.experiment.entrypoint,
             "commit": None if prepared.commit is None else prepared.commit.sha,
         },
-        "model": _address(prepared.target),
-        "model.headers": _header_digests(prepared.target.headers, salt),
+        "model": _address(prepared.models.target),
+        "model.headers": _header_digests(prepared.models.target.headers, salt),
         "sampling": sampling,
         "agent": {
             "agent": config.agent.agent,
@@ -188,7 +188,7 @@ def _shrunk(then: Plan, n_then: int, now: Plan) -> Iterator[str]:
 
 def _changed_prompts(progress: StoredProgress, prepared: Prepared) -> Iterator[str]:
     """Name the rows whose prompt or metadata changed after their rollout."""
-    now, then = prepared.contents, progress.contents
+    now, then = prepared.rows.contents, progress.contents
     rolled = {run.row for run in progress.records if run in progress and run.row in now}
     if changed := sorted(row for row in rolled if now[row].prompt != then[row].prompt):
         yield f"the prompt or metadata of {rows_text(changed)}: changed"

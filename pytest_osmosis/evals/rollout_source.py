@@ -154,7 +154,7 @@ class NewRollouts(_Rollouts):
     def description(self, prepared: Prepared) -> EvalDescription:
         """Return the description of the eval that results contain."""
         config = prepared.config
-        seed = config.sampling.seed if prepared.target.seed_key is not None else None
+        seed = config.sampling.seed if prepared.models.target.seed_key is not None else None
         own = own_sampling(config, prepared.environment)
         return EvalDescription(
             name=config.name,
@@ -206,7 +206,7 @@ def _prompt_of(prepared: Prepared) -> dict[str, str]:
 
 def _judge_of(prepared: Prepared) -> dict[str, Any]:
     """Return the judge that scores, for the description of an eval."""
-    return {"judge": prepared.judge.published} if prepared.judge is not None else {}
+    return {"judge": prepared.models.judge.published} if prepared.models.judge is not None else {}
 
 
 NEW_ROLLOUTS = NewRollouts()

@@ -105,14 +105,14 @@ class EvalRun:
         `CodeError` if the files of the commit that the config names cannot be checked out, and `CassetteError` if too
         many of the selected runs are not in the cassette of a replay.
         """
-        runs, cassette = selected.runs, prepared.cassette if prepared.source.asks_models else None
+        runs, cassette = selected.runs, prepared.models.cassette if prepared.source.asks_models else None
         if cassette is not None and runs:
             check_replay(cassette, runs, most_errors_of(prepared, selected))
         began_at = datetime.now(UTC)
         worktree = worktree_of(prepared, settings.worktrees)
         directory, journal = prepared.source.open_run(prepared, began_at)
-        if prepared.cassette is not None:
-            prepared.cassette.make_folder()
+        if prepared.models.cassette is not None:
+            prepared.models.cassette.make_folder()
         provenance = provenance_of(prepared, directory, began_at)
         queries = settings.git if prepared.commit is None else None
         git = None if queries is None else queries.of(prepared.config.workspace)
@@ -251,11 +251,11 @@ class EvalRun:
         self._closed = True
         if self.saved is not None:
             self.saved.close()
-        if self.prepared.cassette is not None:
+        if self.prepared.models.cassette is not None:
             records = list(map(self.record, self.selected.runs))
-            self.cassette = finish_cassette(self.prepared.cassette, self.directory, records)
+            self.cassette = finish_cassette(self.prepared.models.cassette, self.directory, records)
             asks = self.prepared.source.asks_models
-            if asks and (text := unasked_text(self.prepared.cassette, records)) is not None:
+            if asks and (text := unasked_text(self.prepared.models.cassette, records)) is not None:
                 self.notices.add(text)
         version = self._code_version()
         self.provenance = {**self.provenance, **version.to_json()}
@@ -311,6 +311,6 @@ class RunOutcomes:
             outcome = judged_by_no_score(outcome)
         if outcome.kind in ("failed", "error"):
             self.reasons[record.run] = outcome.reason
-        if (text := unrecorded_text(self.prepared.cassette, record, transcript.details)) is not None:
+        if (text := unrecorded_text(self.prepared.models.cassette, record, transcript.details)) is not None:
             self.unrecorded[record.run] = text
         return outcome

@@ -164,7 +164,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
     """Return the config, the options and the plan, with the names of secrets, never their values."""
     from pytest_osmosis.evals.prepared import pass_rule
 
-    config, description, other = prepared.config, prepared.description, prepared.baseline_model
+    config, description, other = prepared.config, prepared.description, prepared.models.baseline
     typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
     salt = randomness.token_hex(16)
     return {
@@ -180,7 +180,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "typed": typed,
         "plan": prepared.plan.to_json(),
         "subject": {"model": description.model, "n": description.n, "extra": dict(description.extra)},
-        "target": _target(prepared.target),
+        "target": _target(prepared.models.target),
         "baseline": None if other is None else {"model": other.name, "target": _target(other.target)},
         "pass_rule": pass_rule(config).to_json(),
         "gates": list(map(title_of, config.gates)),
@@ -194,11 +194,11 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "timeouts": {
             "agent_workflow_timeout_s": config.evaluation.agent_workflow_timeout_s,
             "grader_timeout_s": config.evaluation.grader_timeout_s,
-            "timeout_s": prepared.target.timeout_s,
+            "timeout_s": prepared.models.target.timeout_s,
         },
         "versions": versions(),
         **_environment(prepared),
-        "cassette": None if prepared.cassette is None else prepared.cassette.to_json(),
+        "cassette": None if prepared.models.cassette is None else prepared.models.cassette.to_json(),
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
         "workspace": str(config.workspace),

@@ -65,7 +65,7 @@ class RayClusters:
             return []
         from pytest_osmosis.cluster.hosts import ClusterHosts
 
-        hidden = {name for each in evals for name in each.prepared.secrets}
+        hidden = {name for each in evals for name in each.prepared.models.secrets}
         tied = {self._key(each.prepared) for each in evals if any(_loopback_problems(each.prepared))}
         for each in evals:
             options, key = each.prepared.config.execution.ray, self._key(each.prepared)
@@ -201,8 +201,8 @@ def _loopback_problems(prepared: Prepared) -> Iterator[Problem]:
     """Yield a problem for each model of an eval that nodes would look for on themselves."""
     if prepared.replays:
         return
-    baseline, judge = prepared.baseline_model, prepared.judge
-    models = [("model", prepared.target), *([("baseline", baseline.target)] if baseline is not None else [])]
+    baseline, judge = prepared.models.baseline, prepared.models.judge
+    models = [("model", prepared.models.target), *([("baseline", baseline.target)] if baseline is not None else [])]
     asked = models if prepared.source.asks_models else []
     asked += [("judge", judge.target)] if judge is not None else []
     for table, target in asked:
@@ -216,7 +216,7 @@ def _loopback_problems(prepared: Prepared) -> Iterator[Problem]:
 
 def _answers_that_do_not_travel(prepared: Prepared) -> Iterator[Problem]:
     """Yield a problem for recorded answers that are in no uploaded file: nodes would ask for them again."""
-    config, cassette = prepared.config, prepared.cassette
+    config, cassette = prepared.config, prepared.models.cassette
     if cassette is None or cassette.mode == "record" or config.execution.ray.workspace != "upload":
         return
     here = "run here with --osmosis-engine=local"

@@ -94,7 +94,7 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
 
 
 def _brief_preflight(prepared: Prepared, size: str) -> str:
-    asked = "no model to ask" if prepared.lacks_model else f"{prepared.target.describe}, {size}"
+    asked = "no model to ask" if prepared.lacks_model else f"{prepared.models.target.describe}, {size}"
     n_notes = len(_notes(prepared))
     return ", ".join(["preflight of a training config", asked, *([plural(n_notes, "note")] if n_notes else [])])
 
@@ -114,13 +114,13 @@ def _taken(prepared: Prepared) -> str:
 
 
 def _models(prepared: Prepared) -> list[str]:
-    other = prepared.baseline_model
+    other = prepared.models.baseline
     baseline = [f"baseline {other.target.describe}"] if other is not None else []
-    return [model_text(prepared.config, prepared.target), *baseline]
+    return [model_text(prepared.config, prepared.models.target), *baseline]
 
 
 def _brief_cassette(prepared: Prepared) -> list[str]:
-    return [] if prepared.cassette is None else [cassette_line(prepared.cassette).partition(":")[0]]
+    return [] if prepared.models.cassette is None else [cassette_line(prepared.models.cassette).partition(":")[0]]
 
 
 def _code(prepared: Prepared) -> list[str]:
@@ -185,22 +185,22 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     source = prepared.source
     asks = source.asks_models and not config.agent.is_recorded
-    sampling = f"; sampling: {sampling_text(config, prepared.target, prepared.environment)}" if asks else ""
-    yield f"  model: {model_text(config, prepared.target)}{sampling}"
+    sampling = f"; sampling: {sampling_text(config, prepared.models.target, prepared.environment)}" if asks else ""
+    yield f"  model: {model_text(config, prepared.models.target)}{sampling}"
     if (prompt := prepared.dataset.system_prompt) is not None:
         yield f"  system prompt: {one_line(prompt, MOST_PROMPT_CHARS)}"
-    if prepared.cassette is not None:
-        yield f"  {cassette_line(prepared.cassette)}"
+    if prepared.models.cassette is not None:
+        yield f"  {cassette_line(prepared.models.cassette)}"
     yield from _rows_lines(prepared)
     yield from _commit_lines(prepared)
     if isinstance(source, RescoreSource):
-        yield from _rescore_lines(plan, source, judged=prepared.judge is not None)
+        yield from _rescore_lines(plan, source, judged=prepared.models.judge is not None)
     else:
         yield from _rollout_lines(prepared, evals, size)
         yield from _source_lines(prepared, source)
-    if prepared.judge is not None:
+    if prepared.models.judge is not None:
         votes = f", {plural(config.judge.votes, 'vote')} a run" if config.judge.votes > 1 else ""
-        yield f"  judge: {prepared.judge.target.describe}{votes}, scores as rubric"
+        yield f"  judge: {prepared.models.judge.target.describe}{votes}, scores as rubric"
     if config.baseline.results is not None:
         yield f"  {_baseline(prepared)}"
     if config.gates:
@@ -253,8 +253,8 @@ def _preflight_lines(prepared: Prepared, training: Training) -> Iterator[str]:
     if prepared.lacks_model:
         yield "  no model to ask: nothing is rolled out or graded"
     else:
-        model = model_text(config, prepared.target)
-        yield f"  model: {model}; sampling: {sampling_text(config, prepared.target)}"
+        model = model_text(config, prepared.models.target)
+        yield f"  model: {model}; sampling: {sampling_text(config, prepared.models.target)}"
         in_flight = count(min(config.in_flight, plan.n_rollouts))
         yield f"  slice: {_rows_and_runs(plan)}, {in_flight} in flight, scores do not decide"
         yield from _limit_lines(prepared)
@@ -301,7 +301,7 @@ def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> 
         yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
     if prepared.last is not None:
         yield f"  {last_run_line(prepared.last)}"
-    if (other := prepared.baseline_model) is not None:
+    if (other := prepared.models.baseline) is not None:
         yield f"  baseline: {other.target.describe}, on the same rows side by side; its tests never fail"
 
 
@@ -354,7 +354,7 @@ def _rescore_lines(plan: Plan, source: RescoreSource, *, judged: bool) -> Iterat
 
 
 def _baseline(prepared: Prepared) -> str:
-    stored = prepared.baseline_results
+    stored = prepared.models.baseline_results
     if stored is None:
         path = baseline_path(prepared.config)
         assert path is not None, "only an eval with a baseline path can lack a stored baseline"

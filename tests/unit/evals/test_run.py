@@ -77,9 +77,7 @@ def test_problems_have_one_order_and_those_of_a_rescore_are_among_them(workspace
         return [next((word for word in words if word in str(each)), str(each)) for each in caught.value.problems]
 
     assert found(workspace.prepare) == words
-    assert found(lambda: prepare_again(run)) == [
-        word for word in words if word not in ("model_path", "MISSING_TOKEN")
-    ]
+    assert found(lambda: prepare_again(run)) == [word for word in words if word not in ("model_path", "MISSING_TOKEN")]
 
 
 def test_a_problem_with_a_typed_model_names_the_option(workspace: Workspace) -> None:
@@ -100,14 +98,14 @@ def test_the_judge_of_recorded_conversations_may_be_an_endpoint(workspace: Works
 
     prepared = workspace.prepare()
 
-    assert prepared.judge is not None
-    assert prepared.judge.target.endpoint == "qwen"
+    assert prepared.models.judge is not None
+    assert prepared.models.judge.target.endpoint == "qwen"
 
 
 def test_listing_needs_no_secrets(workspace: Workspace) -> None:
     workspace.configure(("required = []", 'required = ["MISSING_TOKEN"]'))
 
-    assert workspace.prepare(listing=True).secrets == {}
+    assert workspace.prepare(listing=True).models.secrets == {}
 
 
 def test_a_named_row_is_collected_with_the_selection_unless_it_is_beyond_the_end(
@@ -122,7 +120,7 @@ def test_a_named_row_is_collected_with_the_selection_unless_it_is_beyond_the_end
 
 
 def sampling(prepared: Prepared) -> str:
-    return sampling_text(prepared.config, prepared.target)
+    return sampling_text(prepared.config, prepared.models.target)
 
 
 def test_sampling_is_worded_for_the_header(workspace: Workspace) -> None:
