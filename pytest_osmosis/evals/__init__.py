@@ -14,7 +14,7 @@ from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, write_comparison
 from pytest_osmosis.evals.prepare import Begun, NotLoaded, begin
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.request import EvalRequest, Surroundings
+from pytest_osmosis.evals.request import EvalRequest, InFlightLimit, Surroundings
 from pytest_osmosis.evals.request_settings import model_text, rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path, comparison_path
 from pytest_osmosis.evals.rollout_source import RescoreSource, ResumeSource
@@ -31,6 +31,7 @@ __all__ = [
     "EvalRun",
     "FinishedEval",
     "GitQueries",
+    "InFlightLimit",
     "NotLoaded",
     "Prepared",
     "RescoreSource",

@@ -23,6 +23,7 @@ from pytest_osmosis.config import (
 from pytest_osmosis.config.endpoints import Registry, load_registry
 from pytest_osmosis.config.environment_rules import PRIME_MODEL
 from pytest_osmosis.config.kinds import toml
+from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, ModelTable
 from pytest_osmosis.datasets import Checked, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.environments.facts import EnvironmentFacts
@@ -202,13 +203,14 @@ def _plan(begun: Begun, opened: Opened) -> Prepared:
         *opened.rows.notes,
     )
     typed = tuple(override for override in begun.request.overrides if override.level == "command")
-    prepared = planned(begun.read, models, opened, datetime.now(UTC), notes, typed=typed)
+    prepared = planned(begun.request, begun.read, models, opened, datetime.now(UTC), notes, typed=typed)
     last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
     ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
     return replace(prepared, last=last, notes=(*notes, *ignored))
 
 
 def planned(
+    request: EvalRequest,
     read: Read,
     models: Models,
     opened: Opened,
@@ -218,8 +220,17 @@ def planned(
     typed: tuple[Override, ...] = (),
     source: NewRollouts | RescoreSource = NEW_ROLLOUTS,
 ) -> Prepared:
-    """Return the eval of what was checked, with the prices that its models had `at` a time."""
-    config, other = opened.config, models.baseline
+    """Return the eval of what was checked, with the prices that its models had `at` a time.
+
+    The plan of a shard or a smoke test, and so its digest, is that of the whole.
+    """
+    plan, smoke, part = opened.plan, None, None
+    if request.shard is not None:
+        part = plan.of_shard(request.shard)
+    elif request.smoke is not None:
+        named = [row for row in request.named_rows if row in opened.rows.digests]
+        smoke = plan.first(request.smoke).with_named(named, opened.dataset.line)
+    config, other = _limited(opened.config, request, part or smoke or plan), models.baseline
     prices = {ModelTag.PRIMARY: price_of(config.experiment.model_path, models.target, config.prices, at)}
     if other is not None:
         prices[ModelTag.BASELINE] = price_of(other.name, other.target, config.prices, at)
@@ -227,7 +238,10 @@ def planned(
         config=config,
         dataset=opened.dataset,
         rows=opened.rows,
-        plan=opened.plan,
+        plan=plan,
+        smoke=smoke,
+        shard=request.shard,
+        part=part,
         environment=opened.environment,
         models=models,
         prices=prices,
@@ -239,6 +253,30 @@ def planned(
         source=source,
     )
     return replace(prepared, plan_digest=plan_digest(identity(prepared)))
+
+
+def _limited(config: EvalConfig, request: EvalRequest, plan: Plan) -> EvalConfig:
+    """Return the config with the number of planned rollouts where all may run at once, within the session's limit."""
+    evaluation, execution, limit = config.evaluation, config.execution, request.most_in_flight
+    n, every = evaluation.batch_size, {EVERY_RUN_AT_ONCE: max(plan.n_rollouts, 1)}
+    generation, scoring = execution.max_concurrent_generation, execution.max_concurrent_scoring
+    config = replace(
+        config,
+        evaluation=replace(evaluation, batch_size=every.get(n, n)),
+        execution=replace(
+            execution,
+            max_concurrent_generation=generation and every.get(generation, generation),
+            max_concurrent_scoring=scoring and every.get(scoring, scoring),
+        ),
+    )
+    if limit is None or config.in_flight <= limit.n:
+        return config
+    return replace(
+        config,
+        evaluation=replace(evaluation, batch_size=limit.n),
+        execution=replace(config.execution, max_concurrent_generation=None),
+        overridden=(*config.overridden, f"batch_size = {limit.n} ({limit.origin})"),
+    )
 
 
 def _config(request: EvalRequest, folder: Path) -> EvalConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config import EvalConfig, Override
@@ -111,15 +111,6 @@ class Prepared:
     @property
     def description(self) -> EvalDescription:
         return self.source.description(self)
-
-    def as_smoke(self, n_rows: int, named_rows: Sequence[int] = ()) -> Prepared:
-        """Return this eval as a smoke test of its first rows, and of those that a node id names."""
-        planned = [row for row in named_rows if row in self.rows.digests]
-        return replace(self, smoke=self.plan.first(n_rows).with_named(planned, self.dataset.line))
-
-    def as_shard(self, shard: Shard) -> Prepared:
-        """Return this eval, limited to a shard. Its plan, and so its digest, stay those of the whole."""
-        return replace(self, shard=shard, part=self.plan.of_shard(shard))
 
     @property
     def human(self) -> HumanScores | None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_osmosis.config import Override, SecretsSource
 from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.evals.environments import Environments
+from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.text.outlet import Outlet
+
+
+class InFlightLimit(NamedTuple):
+    """The largest number of rollouts in flight, and the option or variable that set it."""
+
+    n: int
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,8 @@ class EvalRequest:
     - `compared`: False for an eval without its baseline
     - `answers`: where the models' answers come from, as far as it has them; if all of them do, no key is needed
     - `training`: `path` is a training config, of which this is the preflight
+    - `smoke`, `shard`: the number of first rows, or the shard, to which the session is limited
+    - `most_in_flight`: the limit of the session
     """
 
     path: Path | None
@@ -35,6 +46,9 @@ class EvalRequest:
     compared: bool = True
     answers: AnswerStore | None = None
     training: bool = False
+    smoke: int | None = None
+    shard: Shard | None = None
+    most_in_flight: InFlightLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

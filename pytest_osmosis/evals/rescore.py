@@ -185,8 +185,8 @@ def prepare_rescore(
     )
     opened = Opened(config, dataset, rows, _plan(planned_then, config, dataset), environment)
     at = datetime.fromisoformat(source.rolled_out_at)
-    prepared = planned(Read(config, hidden, commit), models, opened, at, notes, source=source)
-    return prepared if run.manifest.shard is None else prepared.as_shard(run.manifest.shard)
+    request = replace(request, shard=run.manifest.shard)
+    return planned(request, Read(config, hidden, commit), models, opened, at, notes, source=source)
 
 
 def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | None:

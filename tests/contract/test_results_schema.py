@@ -119,8 +119,9 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
         shard: Shard | None = None,
     ) -> Any:
         (tmp_path / "x.toml").write_text(config)
-        prepared = prepare_again(stored(find_run(tmp_path, "latest"))) if again else prepare(tmp_path / "x.toml")
-        prepared = prepared if shard is None else prepared.as_shard(shard)
+        prepared = (
+            prepare_again(stored(find_run(tmp_path, "latest"))) if again else prepare(tmp_path / "x.toml", shard=shard)
+        )
         done: queue.SimpleQueue[RunId] = queue.SimpleQueue()
         eval_run = EvalRun.start(
             prepared,

@@ -14,7 +14,6 @@ import pytest
 from pytest_osmosis.config import EvalConfig, Override, is_training_config
 from pytest_osmosis.config.entries import in_order
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.training_config import NOT_OF_TRAINING
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRequest, NotLoaded, Prepared, Surroundings, baseline_path, begin
@@ -22,7 +21,6 @@ from pytest_osmosis.evals.prepare import hide_secrets
 from pytest_osmosis.evals.prime_import import resumed_from
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.evals.resume import resumed
-from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.entry_arguments import NamedEntries, NamedEntry, named_entries
 from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.command.missing_tests import missing_tests
@@ -38,7 +36,7 @@ from pytest_osmosis.plugin.command.options import (
 )
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
-from pytest_osmosis.plugin.command.session_options import SessionOptions
+from pytest_osmosis.plugin.command.session_options import SMOKE_ROWS, SessionOptions
 from pytest_osmosis.plugin.items.node_ids import eval_id, file_id
 from pytest_osmosis.plugin.many_objects import uncollected
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
@@ -172,27 +170,18 @@ class EvalPreparer:
         rows = [unit.row for unit in units_in_arguments(self._config, path, name.entry).values()]
         if stored is not None:
             return lambda: self._prepare_rescore(stored, name)
-        is_training = path is not None and is_training_config(path)
+        smoke, shard = self._options.smoke, self._options.shard
+        request = replace(self.request(path, name.entry, listed=listed), named_rows=rows, smoke=smoke, shard=shard)
         try:
-            if is_training:
+            if path is not None and is_training_config(path):
                 self._check_options_of_training(name)
-            request = replace(self.request(path, name.entry, listed=listed), named_rows=rows)
-            planned = self.checked(replace(request, training=True, answers=None) if is_training else request)
+                request = replace(request, training=True, answers=None, smoke=smoke or SMOKE_ROWS, shard=None)
+            begun = begin(request, self.around)
         except ProblemsError as error:
             return functools.partial(_raise, error)
-        if is_training:
-            n_rows = self._options.smoke if self._options.smoke is not None else session_options.SMOKE_ROWS
-            return lambda: planned().as_smoke(n_rows, rows)
-        return lambda: self._as_asked(planned(), rows, n_evals, listed=listed)
-
-    def _as_asked(self, prepared: Prepared, rows: Sequence[int], n_evals: int, *, listed: bool) -> Prepared:
-        """Return one of `n_evals` as a shard, as a smoke test or as one that goes on, if the options say so."""
-        smoke = self._options.smoke
-        if self._options.shard is not None:
-            prepared = prepared.as_shard(self._options.shard)
-        elif smoke is not None:
-            prepared = prepared.as_smoke(smoke, rows)
-        return prepared if listed else self.resumed(prepared, n_evals)
+        if listed or request.training:
+            return begun.finish
+        return lambda: self.resumed(begun.finish(), n_evals)
 
     def resumed(self, prepared: Prepared, n_evals: int) -> Prepared:
         """Return an eval that goes on with a run, or whose new run has a name, if the options say so."""
@@ -213,12 +202,8 @@ class EvalPreparer:
             listing=listed or self._only_lists,
             updating=self._options.update_baseline,
             answers=self._options.answer_store,
+            most_in_flight=self._options.max_in_flight,
         )
-
-    def checked(self, request: EvalRequest) -> Callable[[], Prepared]:
-        """Check one eval, and return the function that plans it. Both raise `ProblemsError`."""
-        begun = begin(request, self.around)
-        return lambda: self._limited(begun.finish())
 
     def _check_options_of_training(self, name: NamedEntry) -> None:
         """Raise `ProblemsError` for options that a preflight does not take."""
@@ -239,7 +224,7 @@ class EvalPreparer:
         request = self.request(name.path, name.entry)
         if not self._named.names_config:
             request = replace(request, path=None)
-        return self._limited(prepare_rescore(stored, request, self.around, rescore_all=self._options.rescore))
+        return prepare_rescore(stored, request, self.around, rescore_all=self._options.rescore)
 
     def _rescore_problems(self) -> list[Problem]:
         """Return typed options that would change rollouts, which are not repeated when stored ones are rescored."""
@@ -269,17 +254,6 @@ class EvalPreparer:
             return overrides
         return (*overrides, Override(table, key, dataset, dataset))
 
-    def _limited(self, prepared: Prepared) -> Prepared:
-        limit = self._options.max_in_flight
-        config = _bounded(prepared.config, max(prepared.collected.n_rollouts, 1))
-        if limit is None or config.in_flight <= limit.n:
-            return replace(prepared, config=config)
-        overridden = (*config.overridden, f"batch_size = {limit.n} ({limit.origin})")
-        execution = replace(config.execution, max_concurrent_generation=None)
-        evaluation = replace(config.evaluation, batch_size=limit.n)
-        config = replace(config, evaluation=evaluation, execution=execution, overridden=overridden)
-        return replace(prepared, config=config)
-
     def _early_stop_problems(self, config: EvalConfig) -> list[Problem]:
         origin = self._options.stop_when_decided
         if origin is None or config.gates:
@@ -293,22 +267,6 @@ class EvalPreparer:
             return []
         text = 'no eval names a file for its baseline; add [baseline] results = "baselines/x.json"'
         return [Problem(UPDATE_BASELINE.flag, text)]
-
-
-def _bounded(config: EvalConfig, n_rollouts: int) -> EvalConfig:
-    """Return the config with the number of rollouts where it has no limit."""
-    evaluation, execution = config.evaluation, config.execution
-    every = {EVERY_RUN_AT_ONCE: n_rollouts}
-    generation, scoring = execution.max_concurrent_generation, execution.max_concurrent_scoring
-    return replace(
-        config,
-        evaluation=replace(evaluation, batch_size=every.get(evaluation.batch_size, evaluation.batch_size)),
-        execution=replace(
-            execution,
-            max_concurrent_generation=generation and every.get(generation, generation),
-            max_concurrent_scoring=scoring and every.get(scoring, scoring),
-        ),
-    )
 
 
 def _raise(error: ProblemsError) -> Prepared:

@@ -15,7 +15,7 @@ from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, integer_o
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.evals import AnswerStore
+from pytest_osmosis.evals import AnswerStore, InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin.command import options
@@ -32,13 +32,6 @@ _NOT_REPEATED = (
     "record", "resume-from", *options.OF_RESULTS,
 )  # fmt: skip
 """Options that are left out of the command that repeats a single run."""
-
-
-class InFlightLimit(NamedTuple):
-    """The largest number of rollouts in flight, and the option or variable that set it."""
-
-    n: int
-    origin: str
 
 
 class AnswersOption(NamedTuple):

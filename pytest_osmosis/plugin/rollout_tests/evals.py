@@ -200,7 +200,7 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
     file, entry = file_and_entry(path)
     request = preparer.request(file, entry)
     request = replace(request, overrides=[*request.overrides, *_union(plans)], compared=False)
-    prepared = preparer.checked(request)()
+    prepared = begin(request, preparer.around).finish()
     config, plan = prepared.config, prepared.plan
     name = f"{config.name}{TEST_EVAL}"
     config = replace(

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config import Override
+from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import (
     EvalRun,
+    InFlightLimit,
     Prepared,
     error_text,
     finish,
@@ -117,6 +119,17 @@ def test_a_named_row_is_collected_with_the_selection_unless_it_is_beyond_the_end
 
     assert [row for row, _ in plan.rows()] == [0, 2]
     assert list(plan.runs()) == [RunId(0, 0)]
+
+
+def test_every_run_at_once_is_the_number_of_runs_that_have_tests(workspace: Workspace) -> None:
+    workspace.configure(("batch_size = 8", f"batch_size = {EVERY_RUN_AT_ONCE}"))
+    limit = InFlightLimit(1, "--osmosis-max-in-flight")
+
+    assert [workspace.prepare(smoke=n).config.in_flight for n in (None, 2)] == [3, 2]
+    limited = workspace.prepare(smoke=2, most_in_flight=limit)
+
+    assert (limited.config.in_flight, limited.config.overridden) == (1, ("batch_size = 1 (--osmosis-max-in-flight)",))
+    assert limited.plan_digest == workspace.prepare().plan_digest
 
 
 def sampling(prepared: Prepared) -> str:
