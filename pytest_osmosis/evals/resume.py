@@ -75,10 +75,12 @@ def resumed(prepared: Prepared, request: ResumeRequest, *, n_evals: int = 1) -> 
     name = _name(prepared.config, request.name, n_evals)
     directory = RunDirectory(runs_folder(prepared.config) / name)
     if is_run(directory.path) and not is_reserved(directory):
+        _refuse_held(directory)
         if request.fresh:
-            _refuse_held(directory)
             return replace(prepared, source=NewRollouts(name, archives=True))
-        return _going_on(prepared, request, _stored(directory))
+        source = _source(request, _stored(directory))
+        _refuse_others(prepared, source.run, source.resumption.progress)
+        return _going_on(prepared, source)
     if something_at(directory.path) and not is_reserved(directory):
         fix = "choose another name, or move it away"
         raise _problem(name, f"{shown(directory.path)} exists, and holds no eval run; {fix}")
@@ -96,25 +98,24 @@ def _name(config: EvalConfig, name: str, n_evals: int) -> str:
 
 def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepared:
     """Go on with the newest run that fits and has something left. One of several evals may be finished."""
-    runs = _runs_of(prepared)
-    finished: Prepared | None = None
+    finished: ResumeSource | None = None
     others = dict[str, str]()
-    for run in runs:
+    for run in _runs_of(prepared):
         name = run.directory.name
         if (why := _why_unfit(prepared, run)) is not None:
             others[name] = why
             continue
-        going_on, source = _attached(prepared, request, run)
+        source = _source(request, run)
         if changes := changed_inputs(run, prepared, source.resumption.progress):
             others[name] = "; ".join(changes)
         elif any(map(source.resumption.is_left, prepared.collected.every_run())):
             _refuse_held(run.directory)
-            return going_on
+            return _going_on(prepared, source)
         else:
             others[name] = "has nothing left to do"
-            finished = finished or going_on
+            finished = finished or source
     if n_evals > 1 and finished is not None:
-        return finished
+        return _going_on(prepared, finished)
     text = _why_none(prepared, request, others, finished)
     if n_evals > 1:
         return replace(prepared, source=NewRollouts(refused=text))
@@ -133,7 +134,9 @@ def _why_unfit(prepared: Prepared, run: StoredEvalRun) -> str | None:
     return f"[evaluation] n: {then:,} -> {now:,}; --osmosis-run={run.directory.name} adds them" if then < now else None
 
 
-def _why_none(prepared: Prepared, request: ResumeRequest, others: Mapping[str, str], finished: Prepared | None) -> str:
+def _why_none(
+    prepared: Prepared, request: ResumeRequest, others: Mapping[str, str], finished: ResumeSource | None
+) -> str:
     """Return why no run goes on. `others` are the runs of the eval, newest first, with what is against each."""
     config = prepared.config
     if not others:
@@ -195,10 +198,8 @@ def _of_shard(shard: Shard | None) -> str:
     return "a run of all rows" if shard is None else f"{shard}"
 
 
-def _has_failures(prepared: Prepared) -> bool:
+def _has_failures(source: ResumeSource) -> bool:
     """Return True if `--osmosis-retry-failed` would have something to do."""
-    source = prepared.source
-    assert isinstance(source, ResumeSource)
     records = source.resumption.progress.records.values()
     return any(record.boundary is not None or record.scorer_errors for record in records)
 
@@ -210,12 +211,11 @@ def _stored(directory: RunDirectory) -> StoredEvalRun:
         raise _problem(directory.name, str(error)) from None
 
 
-def _going_on(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) -> Prepared:
-    """Return an eval that goes on with a run. Raises `ProblemsError` if its inputs changed, or if it is in use."""
-    _refuse_held(run.directory)
-    going_on, source = _attached(prepared, request, run)
-    _refuse_others(prepared, run, source.resumption.progress)
-    return going_on
+def _going_on(prepared: Prepared, source: ResumeSource) -> Prepared:
+    """Return an eval that goes on with stored rollouts."""
+    without = source.run.directory.path
+    head = previous_run(runs_folder(prepared.config), prepared.plan_digest, without=without).head
+    return replace(prepared, source=source, last=head)
 
 
 def _refuse_held(directory: RunDirectory) -> None:
@@ -242,8 +242,8 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
         raise _problem(name, f"{refusal(changes)}, or only score its rollouts with --osmosis-from={name}")
 
 
-def _attached(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) -> tuple[Prepared, ResumeSource]:
-    """Return an eval with the stored rollouts of a run, and these."""
+def _source(request: ResumeRequest, run: StoredEvalRun) -> ResumeSource:
+    """Return the stored rollouts of a run."""
     try:
         progress = StoredProgress(run.directory.journal) if something_at(run.directory.journal) else None
     except JournalError as error:
@@ -253,9 +253,7 @@ def _attached(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) ->
     if progress.is_empty and run.results is not None and _hold_runs(run.results):
         text = f"its journal ({shown(run.directory.journal)}) is empty, though results were written, so it was damaged"
         raise _problem(run.directory.name, f"{text}; restore it, or begin a new run")
-    source = ResumeSource(run=run, resumption=Resumption(progress, request.retries_failed))
-    head = previous_run(runs_folder(prepared.config), prepared.plan_digest, without=run.directory.path).head
-    return replace(prepared, source=source, last=head), source
+    return ResumeSource(run=run, resumption=Resumption(progress, request.retries_failed))
 
 
 def _hold_runs(results: Path) -> bool:
