@@ -145,14 +145,13 @@ def check_models(
     target: Any = None
     other: Any = None
     judge: Any = None
-    known = checks.made(lambda: known_endpoints(config, rolls_out=rolls_out), "model.endpoints_path")
+    # in a tuple, because None is a registry with problems
+    known = checks.made(lambda: (_registry(config, rolls_out=rolls_out),), "model.endpoints_path")
     if known is not None and rolls_out:
-        target = checks.made(lambda: _target(config, environ, at, known.registry), *MODEL_KEYS, "agent.agent")
-        other = checks.made(lambda: baseline_model(config, environ, baseline_at, known.registry), "baseline", "model")
+        target = checks.made(lambda: _target(config, environ, at, *known), *MODEL_KEYS, "agent.agent")
+        other = checks.made(lambda: baseline_model(config, environ, baseline_at, *known), "baseline", "model")
     if known is not None:
-        judge = checks.made(
-            lambda: eval_judge(config, environ, shown(config.path), known.registry), "judge", "scoring.rubric"
-        )
+        judge = checks.made(lambda: eval_judge(config, environ, shown(config.path), *known), "judge", "scoring.rubric")
     cassette = None
     if rolls_out or request.answers is not None:  # scoring again records nothing
         cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
@@ -333,17 +332,11 @@ def with_threshold(config: EvalConfig, environment: EnvironmentFacts) -> EvalCon
     return replace(config, evaluation=replace(config.evaluation, pass_threshold=environment.pass_threshold))
 
 
-class KnownEndpoints(NamedTuple):
-    """The registry of endpoints of an eval, None if it has none."""
-
-    registry: Registry | None
-
-
-def known_endpoints(config: EvalConfig, *, rolls_out: bool = True) -> KnownEndpoints:
+def _registry(config: EvalConfig, *, rolls_out: bool) -> Registry | None:
     """Return the registry of an eval that asks a model, if only a judge. Raises `ConfigError` with all its problems."""
     if config.scoring.rubric is None and (config.agent.is_recorded or not rolls_out):
-        return KnownEndpoints(None)
-    return KnownEndpoints(load_registry(config.workspace, config.model.endpoints_path, shown(config.path)))
+        return None
+    return load_registry(config.workspace, config.model.endpoints_path, shown(config.path))
 
 
 def _target(config: EvalConfig, environ: Mapping[str, str], origin: str, registry: Registry | None) -> ModelTarget:

@@ -41,7 +41,6 @@ from pytest_osmosis.plugin.items.node_ids import eval_id, file_id
 from pytest_osmosis.plugin.many_objects import uncollected
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
-from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.text.paths import shown
 
 
@@ -137,17 +136,13 @@ class EvalPreparer:
             except ConfigError:  # reported with everything else about this eval
                 found = NamedEntries((NamedEntry(path),))
             if found.problems:
-                self._hide_secrets(path)
+                hide_secrets(self.request(path, listed=True), self.around)  # which problems may quote
             names += self._rescored(found.entries) if self._named.stored is not None and not listed else found.entries
             if listed:
                 evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in found.problems)
             else:
                 by_path.setdefault(path, []).extend(found.problems)
         return names
-
-    def _hide_secrets(self, path: Path | None) -> None:
-        """Tell the outlet the secrets of a config, which problems may quote."""
-        hide_secrets(self.request(path, listed=True), self.around)
 
     def _rescored(self, names: Sequence[NamedEntry]) -> Sequence[NamedEntry]:
         """Return the eval whose config scores stored rollouts: of several, the one that made them."""
@@ -167,11 +162,13 @@ class EvalPreparer:
         """Check one of `n_evals`. Return the function that plans it, or raises the problems."""
         path, listed = name.path, name.path in self._named.listed
         stored = None if listed else self._named.stored
+        request = self.request(path, name.entry, listed=listed)
+        if stored is not None:  # an eval that the command does not name keeps the options of its stored run
+            request = request if self._named.names_config else replace(request, path=None)
+            return functools.partial(prepare_rescore, stored, request, self.around, rescore_all=self._options.rescore)
         rows = [unit.row for unit in units_in_arguments(self._config, path, name.entry).values()]
-        if stored is not None:
-            return lambda: self._prepare_rescore(stored, name)
         smoke, shard = self._options.smoke, self._options.shard
-        request = replace(self.request(path, name.entry, listed=listed), named_rows=rows, smoke=smoke, shard=shard)
+        request = replace(request, named_rows=rows, smoke=smoke, shard=shard)
         try:
             if path is not None and is_training_config(path):
                 self._check_options_of_training(name)
@@ -218,13 +215,6 @@ class EvalPreparer:
     def _only_lists(self) -> bool:
         """True if the command needs no keys. A dry run needs them, as the run itself does."""
         return bool(self._config.option.collectonly or plans_setup(self._config))
-
-    def _prepare_rescore(self, stored: StoredEvalRun, name: NamedEntry) -> Prepared:
-        """Prepare rescoring. An eval that the command does not name keeps the options of its stored run."""
-        request = self.request(name.path, name.entry)
-        if not self._named.names_config:
-            request = replace(request, path=None)
-        return prepare_rescore(stored, request, self.around, rescore_all=self._options.rescore)
 
     def _rescore_problems(self) -> list[Problem]:
         """Return typed options that would change rollouts, which are not repeated when stored ones are rescored."""
