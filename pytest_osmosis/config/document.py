@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config.key_lines import Lines, first_repeated
+from pytest_osmosis.config.kinds import within_levels
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.text.paths import absolute, shown
@@ -74,7 +75,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     import tomli
 
     try:
-        return tomli.loads(text)
+        return within_levels(tomli.loads(text))
     except tomli.TOMLDecodeError as error:
         said, line, column = _read_error(str(error), text)
         repeated = first_repeated(text)

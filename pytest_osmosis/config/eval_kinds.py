@@ -27,6 +27,7 @@ from pytest_osmosis.config.kinds import (
     toml,
     typed_array,
     typed_toml,
+    within_levels,
 )
 from pytest_osmosis.config.tables import TokenPrices
 
@@ -124,8 +125,8 @@ def json_table(*reserved: str) -> ValueKind:
 
 def _typed_json(text: str) -> object:
     try:
-        return json.loads(text)
-    except ValueError:
+        return within_levels(json.loads(text))
+    except (ValueError, RecursionError):
         return typed_toml(text)
 
 

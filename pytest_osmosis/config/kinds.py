@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_osmosis.text.suggest import suggestion
 
+T = TypeVar("T")
 LONGEST_SHOWN = 100
+MOST_LEVELS = 100
+"""Values nest no deeper: what checks, shows and compares them is recursive. What tomli reads depends on its release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,20 @@ def typed_toml(text: str) -> object:
     import tomli
 
     try:
-        return tomli.loads(f"value = {text}")["value"]
+        return within_levels(tomli.loads(f"value = {text}")["value"])
     except (ValueError, RecursionError):
         return text
+
+
+def within_levels(value: T) -> T:
+    """Return a value. Raises ValueError if arrays and tables in it nest more than `MOST_LEVELS` levels."""
+    level: list[Any] = [value]
+    for _ in range(MOST_LEVELS + 1):
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
+            return value
+        level = [item for each in level for item in (each.values() if isinstance(each, dict) else each)]
+    raise ValueError(f"arrays and tables are nested more than {MOST_LEVELS} levels")
 
 
 def typed_array(text: str) -> object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pytest_osmosis.config.kinds import key_text, toml
+from pytest_osmosis.config.kinds import key_text, toml, within_levels
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.text.suggest import did_you_mean, suggestion
 
@@ -82,7 +82,7 @@ def dotted_keys(path: str) -> tuple[str, ...]:
     import tomli
 
     try:
-        value: Any = tomli.loads(f"{path.strip()} = 0")
+        value: Any = within_levels(tomli.loads(f"{path.strip()} = 0"))
     except (ValueError, RecursionError):
         return ()
     keys: list[str] = []

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from pytest_osmosis.config.kinds import refuse
+from pytest_osmosis.config.kinds import refuse, within_levels
 
 EVERY_RUN_AT_ONCE = 1_000_000
 """The `batch_size` that stands for no limit: an eval has no more in flight than it has runs."""
@@ -106,8 +106,8 @@ def sampling_keys(value: Mapping[str, Any]) -> dict[str, Any]:
 def typed_json(text: str) -> Any:
     """Return the value of a typed JSON text. Raises `Unfit` if it is none."""
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return within_levels(json.loads(text))
+    except (ValueError, RecursionError) as error:
         raise refuse(f"must be JSON: {error}") from None
 
 

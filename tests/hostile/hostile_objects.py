@@ -382,6 +382,7 @@ def oserr():
 
 
 def deeptb():
+    before = sys.getrecursionlimit()
     sys.setrecursionlimit(50_000)
 
     def f(n):
@@ -393,6 +394,8 @@ def deeptb():
         f(9000)
     except ValueError as e:
         return e
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def uni():

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -832,10 +832,37 @@ def test_a_file_that_is_not_an_eval_config_is_one_problem(problems: Problems, te
     assert problems(text) == [expected]
 
 
-@pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, "9" * 5000])
-def test_a_value_that_tomli_cannot_read_is_one_problem(problems: Problems, value: str) -> None:
+@pytest.fixture
+def high_recursion_limit() -> Iterator[None]:
+    """Let recursive code go much deeper than usual, as some libraries do."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(50_000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+NESTED = ["[" * 5000 + "]" * 5000, "{a=" * 350 + "1" + "}" * 350]
+
+
+@pytest.mark.parametrize("value", [*NESTED, "9" * 5000], ids=["arrays", "tables", "digits"])
+def test_a_value_that_cannot_be_read_is_one_problem(problems: Problems, value: str) -> None:
     (problem,) = problems(f"a = {value}\n")
     assert problem.startswith("1: not valid TOML: ")
+
+
+@pytest.mark.parametrize("value", NESTED, ids=["arrays", "tables"])
+def test_what_a_config_may_nest_does_not_depend_on_the_recursion_limit(
+    problems: Problems, value: str, high_recursion_limit: None
+) -> None:
+    (problem,) = problems(f"a = {value}\n")
+    assert problem.startswith("1: not valid TOML: ")
+
+
+def test_a_config_may_nest_a_hundred_levels(problems: Problems) -> None:
+    """The table of the file is the first of them."""
+    (unknown, *_), too_deep = (problems(f"a = {'[' * levels}{']' * levels}\n") for levels in (99, 100))
+    assert unknown.startswith("1: a: unknown key")
+    assert too_deep == ["1: not valid TOML: arrays and tables are nested more than 100 levels"]
 
 
 @pytest.fixture

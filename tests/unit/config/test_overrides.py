@@ -9,7 +9,9 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.conditions import gate_setting, gate_settings
-from pytest_osmosis.config.named_keys import Setting
+from pytest_osmosis.config.kinds import Unfit, toml
+from pytest_osmosis.config.named_keys import Setting, setting
+from pytest_osmosis.config.prime_keys import typed_json
 from pytest_osmosis.config.tables import GateRule, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
 
@@ -43,6 +45,31 @@ def test_an_override_is_parsed_by_its_key_and_listed(
     config = load_table(table, "", Override(table, key, value, "--x"))
     assert getattr(getattr(config, table), key) == expected
     assert config.overridden == (listed,)
+
+
+NESTED = [
+    "[" * 5000 + "]" * 5000,
+    "{a=" * 350 + "1" + "}" * 350,
+    '{"a":' * 600 + "1" + "}" * 600,
+    "[" * 600 + "]" * 600,
+]
+
+
+@pytest.mark.parametrize("text", NESTED, ids=["arrays", "tables", "json", "shorter"])
+@pytest.mark.parametrize("as_toml", [True, False])
+def test_a_typed_value_that_nests_too_deeply_is_text(table_problems: Problems, text: str, as_toml: bool) -> None:
+    (problem,) = table_problems("sampling", "", Override("sampling", "extra_body", text, "--x", as_toml=as_toml))
+    assert problem == f"--x: must be a table of JSON values, got {toml(text)}"
+
+
+@pytest.mark.parametrize("text", NESTED, ids=["arrays", "tables", "json", "shorter"])
+def test_typed_json_that_nests_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(Unfit, match="must be JSON: "):
+        typed_json(text)
+
+
+def test_a_path_of_too_many_keys_is_refused() -> None:
+    assert isinstance(setting(f"sampling.{'a.' * 300}a=1", "--x"), Problem)
 
 
 def test_an_override_takes_precedence_over_the_file(load_table: Load) -> None:
