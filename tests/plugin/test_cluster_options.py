@@ -60,6 +60,7 @@ def test_a_cluster_that_does_not_answer_ends_the_session_before_anything_is_paid
 def test_what_runs_nothing_connects_to_no_cluster(workspace: Workspace, option: str) -> None:
     workspace.eval("x", 2, execution=NOWHERE)
     workspace.write("conftest.py", RECORD_MODULES)
+    workspace.write("ray.py", "raise ImportError('imported')\n")  # looks installed, wherever this runs
 
     assert workspace.run_process(CONFIG, option).ret == 0
     assert imported(workspace) == []

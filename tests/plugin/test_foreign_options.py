@@ -52,9 +52,18 @@ def test_unknown_options_that_no_eval_has_are_pytest_s_to_refuse(workspace: Work
     result.stderr.fnmatch_lines(["*: error: unrecognized arguments: --other"])
 
 
-@pytest.mark.parametrize("wanted", ["--help", "--version"])
-def test_help_is_shown_whatever_else_is_typed(workspace: Workspace, wanted: str) -> None:
-    assert workspace.run(wanted, "--model=x").ret == 0
+def test_help_is_shown_whatever_else_is_typed(workspace: Workspace) -> None:
+    assert workspace.run("--help", "--model=x").ret == 0
+
+
+@pytest.mark.parametrize("wanted", [["--version"], ["--version", "--version"]], ids=["once", "twice"])
+def test_the_version_is_shown_and_what_else_is_typed_is_pytest_s_to_refuse(
+    workspace: Workspace, wanted: list[str]
+) -> None:
+    result = workspace.run(*wanted, "--model=x")  # pytest ignores the option, or refuses it: each release as it likes
+
+    result.stdout.fnmatch_lines([f"*pytest *{pytest.__version__}*"])
+    assert TAKES not in result.stderr.str()
 
 
 def test_options_of_other_plugins_keep_their_meaning(workspace: Workspace) -> None:

@@ -30,6 +30,7 @@ MASKS = (
     (re.compile(r"\b\d[\d,]*(\.\d+)? ?(ms|s|min|h)(?![\w-])( \d+ (s|min)\b)?( \(\d+:\d\d:\d\d\))?"), "TIME"),
     (re.compile(r"\b\d+(\.\d+)? [kM]B\b"), "SIZE"),
     (re.compile(r" -n2\b"), ""),
+    (re.compile(r"\b0x[0-9a-f]+"), "ADDRESS"),
     (re.compile(r"^\S+:\d+: KeyboardInterrupt$", re.MULTILINE), "PLACE: KeyboardInterrupt"),
 )
 """The parts of any text that differ from one session to the next."""

@@ -32,7 +32,10 @@ MESSAGES = "/v1/messages"
 ANSWER = "17 * 23 = 391\n#### 391"
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}
-MULTIPLY: dict[str, Any] = {"type": "function", "function": {"name": "multiply", "parameters": PARAMETERS}}
+MULTIPLY: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "multiply", "parameters": PARAMETERS, "strict": True},  # `stream` of openai 2.0 takes no other
+}
 
 
 def body(**fields: Any) -> dict[str, Any]:
