@@ -29,7 +29,7 @@ from pytest_osmosis.record.events import (
 from pytest_osmosis.record.journal import Journal, with_checksum
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Ledger, RunRecord
+from pytest_osmosis.record.run_record import Ledger, RunRecord, left_out
 from pytest_osmosis.record.stop import Stop, ending_of
 from pytest_osmosis.record.stored_rollouts import StoredScore
 from pytest_osmosis.text.numbers import plural
@@ -292,15 +292,21 @@ class Recorder:
 
     def skip(self, run: RunId, reason: str) -> None:
         """Report a run that will not be done."""
-        record = self._enter_own({"ev": "skip", **run.to_json(), "reason": reason})
+        record = self._enter_skip(run, reason)
         self._outcomes.append((run, self._job.describe(record, self.pass_rule, Transcript())))
 
     def give_up(self, runs: Iterable[RunId], reason: str) -> None:
         """Skip those of `runs` that were not reported, without a look at their records."""
         waiting = {run for run, _ in self._outcomes}
         for run in sorted(set(runs) - self._n_reports.keys() - waiting):
-            self._enter_own({"ev": "skip", **run.to_json(), "reason": reason})
+            self._enter_skip(run, reason)
             self._outcomes.append((run, Outcome("skipped", reason)))
+
+    def _enter_skip(self, run: RunId, reason: str) -> RunRecord:
+        rescore = self._job.rescore
+        if rescore is not None and run in rescore.rollouts:
+            self.ledger.records.setdefault(run, left_out(rescore.rollouts.records[run]))
+        return self._enter_own({"ev": "skip", **run.to_json(), "reason": reason})
 
     def hand_out(self, n: int) -> bool:
         """Write that hosts have `n` runs that they have not begun, before they get them, as the engine may be killed.

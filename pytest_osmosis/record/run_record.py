@@ -323,7 +323,7 @@ class Ledger:
         same = unchanged.issuperset((*self.scorers, *scorers))
         self.scorers, self.codes = scorers, codes
         if not self.goes_on:
-            self.records = {run: unscored(record) for run, record in self.records.items()}
+            self.records = {run: unscored(record)._replace(skip_reason=None) for run, record in self.records.items()}
         elif not same:
             self.records = {run: self._scored_by(unchanged, record) for run, record in self.records.items()}
 
@@ -400,6 +400,11 @@ def unscored(record: RunRecord) -> RunRecord:
     """Return a record as it was before scoring."""
     cleared = record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
     return cleared._replace(notes=record.notes.of_rollout, judge_uses=())
+
+
+def left_out(record: RunRecord) -> RunRecord:
+    """Return the record of a run that a rescoring skips: pending, with what its rollout used, however that ended."""
+    return record._replace(boundary=None, error=None)
 
 
 def _start(record: RunRecord, event: Event) -> RunRecord:

@@ -34,7 +34,7 @@ from pytest_osmosis.record.lifecycle import WAS_KILLED, Lifecycle, lifecycle_of
 from pytest_osmosis.record.manifest import PASS_RULE
 from pytest_osmosis.record.plan import selected_runs
 from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
-from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.run_record import RunRecord, left_out
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
 from pytest_osmosis.results.baseline_results import differing_settings
@@ -127,6 +127,7 @@ class _Rebuilding:
         self._run = run
         self._found = found
         self._facts = facts = found.facts
+        self._is_rescored = facts["status_before"] is not None
         at_end = run.manifest.result_facts
         self._end = at_end if at_end.get("session") == facts["session"] else {}
         self._lifecycle = lifecycle_of(run.directory)
@@ -169,7 +170,7 @@ class _Rebuilding:
     def _last_stop(self) -> Stop | None:
         """Return why the last session stopped, None if it did not, or if rollouts were scored again."""
         found, lifecycle = self._found, self._lifecycle
-        if self._facts["status_before"] is not None or not lifecycle.has_ended:
+        if self._is_rescored or not lifecycle.has_ended:
             return None
         if not found.ended:
             killed = lifecycle.reason if lifecycle.was_killed else None
@@ -187,6 +188,7 @@ class _Rebuilding:
         by_function, overall = results.summarize(own, self._pass_rule, n)
         human, shard, description = facts["human"], facts["shard"], facts["description"]
         throttling = end.get("throttling")
+        digests = found.digests_since if self._is_rescored else found.digests  # of rows that the dataset still has
         return Results(
             description=EvalDescription(**description),
             pass_rule=self._pass_rule,
@@ -200,7 +202,7 @@ class _Rebuilding:
             provenance=self._provenance(),
             price=self._price(ModelTag.PRIMARY),
             judge_price=self._judge_price(),
-            row_digests=found.row_digests,
+            row_digests={int(row): digest for row, digest in digests.items()},
             human=None
             if human is None
             else HumanScores(
@@ -237,6 +239,8 @@ class _Rebuilding:
     def _records(self, runs: Sequence[RunId], *, of_baseline: bool) -> list[RunRecord]:
         """Return the records of runs of one model; those that never ended because the process died say so."""
         made = results.records_of((run for run in runs if run.is_baseline == of_baseline), self._found.ledger.records)
+        if self._is_rescored:
+            return [record if record.skip_reason is None else left_out(record) for record in made]
         if self._stop is None or self._stop.reason != "killed":
             return made
         return [
@@ -317,7 +321,7 @@ class _Rebuilding:
     def _took_ms(self) -> float:
         """Return the time of the last session, None of which is known exactly."""
         took = self._last_at() - datetime.fromisoformat(self._facts["session"])
-        return max(0.0, took.total_seconds() * 1000) if self._facts["status_before"] is None else 0.0
+        return 0.0 if self._is_rescored else max(0.0, took.total_seconds() * 1000)
 
     def _cassette(self) -> CassetteUse | None:
         if self._end:

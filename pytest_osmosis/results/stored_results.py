@@ -109,7 +109,8 @@ class Replayed(NamedTuple):
 
     `loaded` is the last event about the code that scores, `ended` that of the last session if it ended. `digests` are
     the published ones of rows, as the events say them. `facts` are those that results need besides, as the last session
-    wrote them that performed all runs of the one before. `session_ms` is the time of each session.
+    wrote them that performed all runs of the one before; `digests_since` are the digests that events said since then.
+    `session_ms` is the time of each session.
     """
 
     ledger: Ledger
@@ -118,6 +119,7 @@ class Replayed(NamedTuple):
     digests: Mapping[str, str]
     ended: Event
     facts: Event
+    digests_since: Mapping[str, str]
     session_ms: Sequence[float]
 
     @property
@@ -143,14 +145,16 @@ class Replaying:
         self._times = SessionTimes()
         self.positions: dict[tuple[str, RunId, int], int] = {}
         self._digests: dict[str, str] = {}
+        self._digests_since: dict[str, str] = {}
         self._loaded = self._ended = self._facts = NOTHING
 
     @property
     def found(self) -> Replayed:
         """The fold so far, whose ledger and positions go on changing."""
         return Replayed(
-            self.ledger, self.positions, self._loaded, self._digests, self._ended, self._facts, self._times.each_ms
-        )
+            self.ledger, self.positions, self._loaded, self._digests, self._ended, self._facts, self._digests_since,
+            self._times.each_ms,
+        )  # fmt: skip
 
     def apply(self, event: dict[str, Any], position: int) -> Sequence[Event]:
         """Take the next event, to which its position is added. Return those that count now."""
@@ -172,9 +176,11 @@ class Replaying:
                 self._ended = NOTHING
             case "loaded":
                 self._loaded, now = event, event.get("result_facts", NOTHING)
-                self._facts = self._facts if self._facts and now.get("is_part") else now
+                if not self._facts or not now.get("is_part"):
+                    self._facts, self._digests_since = now, {}
             case "rows":
                 self._digests.update(event["digests"])
+                self._digests_since.update(event["digests"])
             case "ended":
                 self._ended = event
 

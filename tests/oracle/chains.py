@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_osmosis.results.rebuild import differences as differing
 from tests.oracle.compared import baseline_of, differences, runs_of, tests_of
 from tests.oracle.model import TOKENS, Baseline, Outcome, Run, Said, Session, ended, outcome
 from tests.oracle.server import Script
@@ -265,8 +266,11 @@ class Chain:
             fits = said is not None and version == self.content.get(run[0])
             outcomes[run] = outcome(said, self.rewards) if said is not None and fits else None
         unrecorded = bool(stored.unrecorded & outcomes.keys())
-        shard = stored.shard is not None
-        return Session(outcomes, gates, whole, shard, updates, unrecorded=unrecorded, content=dict(self.content))
+        answered = {run for run in outcomes if run in stored.said and stored.said[run][0].status == 200}
+        shard, content = stored.shard is not None, dict(self.content)
+        return Session(
+            outcomes, gates, whole, shard, updates, unrecorded=unrecorded, content=content, answered=answered
+        )
 
     def _updated(self, session: Session) -> None:
         file = self.workspace.root / BASELINE
@@ -356,6 +360,7 @@ class Chain:
             unrecorded=any(part.unrecorded for part in parts),
             baseline=parts[0].baseline,
             content=parts[0].content,
+            answered=frozenset().union(*(part.answered for part in parts)),
         )
         if session.unrecorded:
             self.met.add("a replay that is merged")
@@ -374,6 +379,24 @@ class Chain:
         """Return the file of results: those of a part have a name of their own."""
         file = self.workspace.root / path
         return file if file.exists() else file.with_suffix(".partial.json")
+
+    def _same_everywhere(self, path: Path, what: str) -> None:
+        """Compare the results of an eval run with those that are made of its journal, and that lists and pages show."""
+        results = read_json(path)
+        run = self.workspace.root / results["provenance"]["run_dir"]
+        kept = run / "results.json"
+        if not kept.exists() or read_json(kept) != results:
+            return
+        n_tokens = results["summary"]["total_tokens"]
+        made = self._in_json("runs", "export", run.name)
+        self.expect(list(differing(results, made)), [], f"what runs export makes otherwise of {what}")
+        listed = next(each for each in self._in_json("runs", "--json")["runs"] if each["name"] == run.name)
+        self.expect(listed["tokens"], n_tokens, f"tokens in the list of {what}")
+        shown = str(self.workspace.cli("show", run.name).stdout)
+        self.expect(n_tokens == 0 or f"{n_tokens:,} tokens" in shown, True, f"{n_tokens} tokens on the page of {what}")
+
+    def _in_json(self, *words: str) -> Any:
+        return json.loads(self.workspace.cli(*words).stdout.str())
 
     def problem(self, text: str) -> None:
         self.problems.append(f"step {len(self.steps)}, {self.steps[-1].splitlines()[0]}\n    {text}")
@@ -402,6 +425,8 @@ class Chain:
             if path.exists():
                 for name, value in differences(read_json(path), session):
                     self.expect(*value, f"{name} in the results of {what}")
+                if junit:
+                    self._same_everywhere(path, what)
             else:
                 self.problem(f"no results of {what}")
             if junit:

@@ -34,8 +34,7 @@ def differences(results: Mapping[str, Any], session: Session) -> Iterable[tuple[
         yield name, (summary[name], counts[name])
     for name, value in (("pass_rate", summary["pass_rate"]), ("mean", mean)):
         yield name, (_rounded(value), _rounded(counts[name]))
-    n_answers = sum(each.boundary in (None, "reward", "agent") for each in session.ended.values())
-    yield "total_tokens", (summary["total_tokens"], TOKENS * n_answers)
+    yield "total_tokens", (summary["total_tokens"], TOKENS * len(session.answered))
 
 
 def runs_of(results: Mapping[str, Any]) -> dict[Run, object]:

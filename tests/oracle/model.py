@@ -6,7 +6,7 @@ is an observation, as the moment of a stop is not determined; what follows from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import product
 from math import comb, isclose
@@ -93,6 +93,8 @@ class Session:
     """The version of each row's prompt."""
     may_lack: frozenset[Run] = frozenset()
     """Runs that may be pending, as the stored run was not to make them either."""
+    answered: Set[Run] = frozenset()
+    """Runs whose stored rollout the server answered. Its tokens were paid, whether it can be scored now or not."""
 
     @property
     def ended(self) -> Mapping[Run, Outcome]:
