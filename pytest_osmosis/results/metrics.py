@@ -27,10 +27,10 @@ MetricSummaries = Mapping[str, Mapping[str, MetricSummary]]
 
 
 def metric_summaries(records: Sequence[RunRecord], scorers: Sequence[str]) -> MetricSummaries:
-    """Return the summaries of all metrics, those of the rollout first, without runs that a grader took out."""
+    """Return the summaries of all metrics, those of the rollout first, of the runs that count in means."""
     values: dict[str, dict[str, list[float]]] = {source: {} for source in (ROLLOUT, *scorers)}
     for record in records:
-        if record.status != "skipped":
+        if record.status not in ("pending", "skipped"):
             for source, metrics in record.metrics.items():
                 for name, value in metrics.items():
                     values.setdefault(source, {}).setdefault(name, []).append(value)

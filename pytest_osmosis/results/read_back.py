@@ -92,6 +92,7 @@ def pending_record_of(id: RunId, run: Mapping[str, Any]) -> RunRecord:
         return record
     return record._replace(
         attempt=rollout["attempt"],
+        repeated=rollout.get("repeated", False),
         rolled=True,
         duration_ms=rollout["duration_ms"],
         usage=rollout["usage"],

@@ -77,7 +77,7 @@ def record_strategy(row: int, index: int, model: ModelTag) -> st.SearchStrategy[
         ),
         st.just(removed(row, index)),
         st.just(pending(row, index, "stopped")),
-        st.just(rolled(row, index, retries=2)),
+        st.builds(lambda notes: rolled(row, index, retries=2, attempt=2, repeated=True, notes=notes), notes),
     ).map(lambda record: record._replace(run=RunId(row, index, model)))
 
 

@@ -8,7 +8,7 @@ from pytest_osmosis.record.run_notes import RunNotes
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.metrics import metric_lines
 from pytest_osmosis.results.metrics import MetricSummary, metric_summaries
-from tests.unit.made import A, B, failed, finished, of_baseline, pending, removed, results_of
+from tests.unit.made import A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 
 def told(record: RunRecord, **metrics: Mapping[str, float]) -> RunRecord:
@@ -22,6 +22,7 @@ RECORDS = [
     told(failed("agent", 3), rollout={"turns": 2.0}),
     told(removed(4), rollout={"turns": 1000.0}),
     pending(5),
+    told(rolled(6), rollout={"turns": 1000.0}),
 ]
 
 

@@ -336,7 +336,7 @@ def test_the_numbers_agree_with_a_plain_count(kinds: list[Any], data: st.DataObj
 
 def side_by_side() -> Results:
     own = [finished({A: 0.0}, 0), failed("provider", 1), pending(2, reason="stopped")]
-    baseline = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2, reason="401")]
+    baseline = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), rolled(2, skip_reason="401")]
     prices = Price(TokenPrices(1e6, 0.0), "[prices]"), Price(TokenPrices(0.0, 1e6), "[prices]")
     return results_of(own, price=prices[0], baseline=list(map(of_baseline, baseline)), baseline_price=prices[1])
 
@@ -346,8 +346,8 @@ def test_statistics_are_the_evals_own_and_totals_those_of_both_models() -> None:
 
     assert (summary["eval_fns"][A]["mean"], summary["pass_rate"], summary["measured"]) == (0.0, 0.0, 1)
     assert (summary["selected"], summary["finished"], summary["pending"]) == (3, 1, 1)
-    assert (summary["total_rows"], summary["total_runs"], summary["total_tokens"]) == (2, 4, 3 * 18)
-    assert (summary["cost_usd"], summary["cost_unknown"]) == (11.0 + 7.0 + 7.0, 1)
+    assert (summary["total_rows"], summary["total_runs"], summary["total_tokens"]) == (2, 4, 4 * 18)
+    assert (summary["cost_usd"], summary["cost_unknown"]) == (11.0 + 3 * 7.0, 1)
 
 
 def test_each_model_has_its_numbers_and_every_run_has_its_model_tag() -> None:
@@ -356,7 +356,7 @@ def test_each_model_has_its_numbers_and_every_run_has_its_model_tag() -> None:
     keys = ("model", "model_tag", "total_runs", "total_tokens", "pass_rate", "measured", "cost_usd")
     assert [tuple(one[key] for key in keys) for one in found["model_summaries"]] == [
         ("vendor/some-model", "primary", 2, 18, 0.0, 1, 11.0),
-        ("other", "baseline", 2, 36, 1.0, 2, 14.0),
+        ("other", "baseline", 2, 54, 1.0, 2, 21.0),
     ]
     assert found["config"]["baseline_model"] == "other"
     assert [[run["model_tag"] for run in row["runs"]] for row in found["rows"]] == [["primary", "baseline"]] * 2
