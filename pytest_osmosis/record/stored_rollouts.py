@@ -6,7 +6,6 @@ Memory holds only the position of each conversation in the journal, not the conv
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import Event, Ledger, RunRecord
+from pytest_osmosis.record.session_times import SessionTimes
 
 
 class StoredScore(NamedTuple):
@@ -47,7 +47,7 @@ class StoredRollouts:
         self._ledger = Ledger()
         self._positions: dict[RunId, int] = {}
         self._scores: dict[RunId, dict[_ScoreKey, StoredScore]] = {}
-        self._sessions: list[list[str]] = [[]]
+        self._times = SessionTimes()
         self.contents: dict[int, Content] = {}
         self.rollout_code: Mapping[str, str] = {}
         self.selected: list[Sequence[Any]] = []
@@ -64,10 +64,8 @@ class StoredRollouts:
 
     @property
     def took_ms(self) -> float:
-        """The time from the start of the first rollout to the end of the last, without the time between sessions."""
-        spans = [(min(times), max(times)) for times in self._sessions if times]
-        took = (datetime.fromisoformat(last) - datetime.fromisoformat(first) for first, last in spans)
-        return 1000 * sum(each.total_seconds() for each in took)
+        """The sum of the times of all sessions that rolled out."""
+        return sum(self._times.each_ms)
 
     def __contains__(self, run: RunId) -> bool:
         return run in self._positions
@@ -88,10 +86,10 @@ class StoredRollouts:
         known = rows  # without those of rescorings that did not finish
         begins, rescores = True, False
         for position, event in replay_with_positions(self._journal):
+            self._times.apply(event)
             match event["ev"]:
                 case "began":
                     self._ledger.apply(event)
-                    self._sessions.append([])
                     begins, rows = True, known
                 case "loaded":
                     codes = event["digests"]
@@ -122,7 +120,6 @@ class StoredRollouts:
         record = self._ledger.apply(event)
         if record is None:
             return
-        self._sessions[-1] += [event["at"]] if "at" in event else []
         self._scores.pop(run, None)
         self._positions.pop(run, None)
         if record.rolled:

@@ -154,13 +154,6 @@ def test_a_failure_to_score_is_not_kept(tmp_path: Path) -> None:
     assert stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), failed).scores(RunId(0, 0), {F: "a"}, "w") == {}
 
 
-def test_the_duration_is_from_the_first_rollout_to_the_last(tmp_path: Path) -> None:
-    start = {"ev": "start", "row": 0, "run": 0, "attempt": 1, "at": "2026-11-21T10:00:00.500+00:00"}
-    end = rollout(at="2026-11-21T10:00:02.000+00:00")
-
-    assert stored(tmp_path, loaded(f="a"), rows("p w"), start, end).took_ms == 1500.0
-
-
 def test_a_rollout_without_its_conversation_cannot_be_scored(tmp_path: Path) -> None:
     bare = {key: value for key, value in rollout().items() if key != "messages"}
 
@@ -216,14 +209,15 @@ def test_only_attempts_of_the_same_session_were_repeated_after_a_crash(tmp_path:
     assert crashed.records[RunId(0, 0)].repeated is True
 
 
-def test_the_time_between_sessions_does_not_count(tmp_path: Path) -> None:
+def test_the_duration_is_that_of_the_sessions_without_the_time_between(tmp_path: Path) -> None:
     days = [f"2026-01-0{day}T00:00:" for day in (1, 2)]
     events = [
         event
         for row, day in enumerate(days)
         for event in (began(f"{day}00+00:00"), loaded(f="a"), rows("p w", "q v"),
                       {"ev": "start", "row": row, "run": 0, "attempt": 1, "at": f"{day}10+00:00"},
-                      rollout(row, at=f"{day}13+00:00"))
+                      rollout(row, at=f"{day}13+00:00"),
+                      {"ev": "ended", "at": f"{day}15+00:00", "status": "finished", "reason": None})
     ]  # fmt: skip
 
-    assert stored(tmp_path, *events).took_ms == 6000
+    assert stored(tmp_path, *events).took_ms == 30_000
