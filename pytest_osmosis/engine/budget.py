@@ -121,8 +121,7 @@ class Budget:
         """Count a rollout of an earlier session, and its judges."""
         for spending in self._spendings:
             spending.add(record)
-            if record.status != "pending":
-                spending.add_judges(record)
+            spending.add_judges(record, is_new=record.status != "pending")
 
     def scored_again(self, record: RunRecord) -> Stop | None:
         """Count further judges of a run that was counted before."""

@@ -231,6 +231,7 @@ class Feed:
         codes = {} if rescore.calls_all else self._recorder.codes
         kept = self._reusable(rescore, run, codes)
         record = self._recorder.recall(rescore.rollouts.records[run], kept, row.ground_truth)
+        state.n_judge_uses = len(record.judge_uses)
         if record.boundary is not None or record.scored:
             self._runs.done(state)
             return
@@ -275,7 +276,7 @@ class Feed:
             self._runs.skip(run, why)
             return
         state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=record.attempt)
-        state.stored = True
+        state.stored, state.n_judge_uses = True, len(record.judge_uses)
         for event in events:
             state.recall(event)
         if not lacks_scores:

@@ -200,6 +200,8 @@ class Recorder:
             scores = {} if score.value is None else {name: score.value}
             event = score_event(key, score.ms, scores, {}, ground_truth)
             event |= score.notes.to_json()  # type: ignore[typeddict-item]  # it lacks required fields
+            if score.judges:
+                event["judges"] = score.judges
             removal: RemovalEvent = {**event, "removed": True, "name": name}
             record = self._enter_own(removal if score.value is None else event)
             self.kept[name] += 1

@@ -92,8 +92,9 @@ class RunState:
     scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
     the last event, on the engine's clock. The first `n_prompt` of the `messages` are the prompt's; `samples` and
     `environment` are those of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session. Before
-    one that `waits` is scored, other runs are rolled out. `group` is scored together; `rolled_in` is the host that
-    rolled it out, if that lives. `tally` counts it, and is None unless it is in a table.
+    one that `waits` is scored, other runs are rolled out. Its record began with `n_judge_uses` uses of judges that are
+    stored. `group` is scored together; `rolled_in` is the host that rolled it out, if that lives. `tally` counts it,
+    and is None unless it is in a table.
     """
 
     run: RunId
@@ -116,6 +117,7 @@ class RunState:
     output: dict[str, str] = field(default_factory=dict)
     stored: Counted[bool] = Counted(False)
     waits: Counted[bool] = Counted(False)
+    n_judge_uses: int = 0
     group: ScoringGroup | None = None
     rolled_in: Host | None = None
 

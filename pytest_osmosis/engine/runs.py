@@ -425,11 +425,12 @@ class Runs:
 
     def _counted(self, state: RunState, record: RunRecord) -> Stop | None:
         """Count the judges of a run that is done, but not those of earlier sessions again."""
+        n_before = state.n_judge_uses
+        further = record._replace(judge_uses=record.judge_uses[n_before:]) if n_before else record
         if not state.stored or self.job.resume is None:
-            return self._budget.done(record)
+            return self._budget.done(further)
         self.recorder.count(stored=1)
         before = self.job.resume.resumption.progress.records[state.run]
-        further = record._replace(judge_uses=record.judge_uses[len(before.judge_uses) :])
         return self._budget.scored_again(further) if before.status != "pending" else self._budget.done(further)
 
     def skip(self, run: RunId, reason: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.record.events import JudgeFields
 from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
@@ -19,11 +20,15 @@ from pytest_osmosis.record.session_times import SessionTimes
 
 
 class StoredScore(NamedTuple):
-    """A score that a function gave, with its notes; `value` is None if the Grader removed the run."""
+    """A score that a function gave, with its notes; `value` is None if the Grader removed the run.
+
+    `judges` are the requests to judges that led to it.
+    """
 
     value: float | None
     ms: float
     notes: RunNotes = NO_NOTES
+    judges: Sequence[JudgeFields] = ()
 
 
 class _ScoreKey(NamedTuple):
@@ -138,5 +143,5 @@ class StoredRollouts:
         _, row = rows[str(run.row)]
         for name, value in values.items():
             if name in codes:
-                score = StoredScore(value, event["ms"], NO_NOTES.add(event))
+                score = StoredScore(value, event["ms"], NO_NOTES.add(event), event.get("judges", ()))
                 self._scores.setdefault(run, {})[_ScoreKey(name, codes[name], row)] = score

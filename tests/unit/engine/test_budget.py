@@ -166,6 +166,18 @@ def test_a_run_that_broke_says_nothing_about_what_judges_use() -> None:
     assert not fits(budget, 3)
 
 
+@pytest.mark.parametrize("scored", [True, False], ids=["scored", "not scored to the end"])
+def test_what_judges_used_in_earlier_sessions_counts(scored: bool) -> None:
+    limits = bounds(max_cost_usd=0.25, cost_usd=dollars, judge_cost_usd=of_judges, judged=True)
+    budget = Budget(limits)
+    budget.recall(judged(0.2)._replace(scored=scored))
+
+    stop = budget.rolled_out(costing(0.0))
+
+    assert stop is not None
+    assert stop.text == "[limits] max_cost_usd = 0.25 is reached"
+
+
 def test_the_stop_says_what_was_spent_and_what_a_run_costs() -> None:
     budget = Budget(bounds(max_cost_usd=0.5, max_tokens=10**9, cost_usd=dollars))
     budget.rolled_out(costing(0.3))

@@ -119,12 +119,20 @@ def test_progress_of_a_row_that_is_not_stored_is_refused(tmp_path: Path) -> None
         StoredProgress(journal(tmp_path, BEGAN, loaded(f="a"), rows("p w"), rollout(1)))
 
 
-def test_a_score_is_found_with_its_reason(tmp_path: Path) -> None:
-    told = {**score(F, 0.5), "reasons": {F: "close"}, "metrics": {F: {"f1": 0.5}}}
+def test_a_score_is_found_with_its_reason_and_its_judges(tmp_path: Path) -> None:
+    judge: Any = {
+        "model": "j",
+        "base_url": None,
+        "calls": 1,
+        "retries": 0,
+        "uncounted": 0,
+        "usage": {"input_tokens": 9},
+    }
+    told = {**score(F, 0.5), "reasons": {F: "close"}, "metrics": {F: {"f1": 0.5}}, "judges": [judge]}
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), told)
 
     notes = RunNotes({F: {"f1": 0.5}}, {F: "close"})
-    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: StoredScore(0.5, 2.0, notes)}
+    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: StoredScore(0.5, 2.0, notes, [judge])}
 
 
 def test_a_score_is_found_by_its_code_and_its_row(tmp_path: Path) -> None:
