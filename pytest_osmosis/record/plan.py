@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from pytest_osmosis.formats.words import Granularity as Granularity
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, Unit
 
-Granularity = Literal["run", "row"]
 MOST_RUNS = 10_000_000
 """The largest plan: its runs are kept in memory, and more would take weeks."""
 

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, NamedTuple
 
+from pytest_osmosis.formats.words import ModelTag as ModelTag
 from pytest_osmosis.record.events import RunFields
-
-
-class ModelTag(StrEnum):
-    """The two models of an eval: its own, and the one of its `[baseline]`."""
-
-    PRIMARY = "primary"
-    BASELINE = "baseline"
 
 
 class RunId(NamedTuple):

@@ -18,6 +18,7 @@ from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from pytest_osmosis.formats.words import Boundary as Boundary
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.text.chat_messages import AnswerFault, answer_fault
@@ -25,7 +26,6 @@ from pytest_osmosis.text.chat_messages import AnswerFault, answer_fault
 T = TypeVar("T")
 
 Event = Mapping[str, Any]
-Boundary = Literal["provider", "host", "model", "agent", "timeout", "reward"]
 Status = Literal["pending", "finished", "failed", "skipped"]
 
 INFRASTRUCTURE: frozenset[str] = frozenset({"provider", "host"})

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-BoundName = Literal["max_errors", "max_tokens", "max_cost_usd", "max_duration_s"]
-StopReason = Literal[
-    "systemic", "decided", BoundName, "maxfail", "interrupt", "requested", "journal", "closed", "killed"
-]
-"""`killed` is found later: the process of the eval run ended without a stop."""
-
+from pytest_osmosis.formats.words import Ending as Ending
+from pytest_osmosis.formats.words import StopReason as StopReason
 
 REQUESTED = "stopped with pytest-osmosis runs stop"
 """The text of a stop that the file `stop` in the run directory requests."""
@@ -22,7 +18,6 @@ class Stop(NamedTuple):
     text: str
 
 
-Ending = Literal["finished", "stopped", "failed"]
 _FAILURES = frozenset({"systemic", "journal", "max_errors", "killed"})
 
 
