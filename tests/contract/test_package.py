@@ -128,6 +128,7 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
         "anthropic",
         "aiohttp",
         "jsonschema",
+        "msgspec",
         "tomli",
     }
     assert set(project["optional-dependencies"]) == {

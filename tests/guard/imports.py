@@ -17,7 +17,7 @@ from tests.guard.workspace import SECRETS, write_workspace
 
 HEAVY = (
     "aiohttp", "anthropic", "asyncio", "concurrent.futures", "fastmcp", "httpx", "huggingface_hub", "jsonschema",
-    "litellm", "multiprocessing", "openai", "pyarrow", "ray", "tomli", "verifiers",
+    "litellm", "msgspec", "multiprocessing", "openai", "pyarrow", "ray", "tomli", "verifiers",
 )  # fmt: skip
 """Modules that take long to import."""
 

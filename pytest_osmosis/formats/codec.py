@@ -1,0 +1,105 @@
+"""The codec of what is stored and published: values of JSON become structs, and are checked by their types.
+
+Bytes are read by `files.strict_json`, because msgspec's own parser refuses lone surrogates, which models and user code
+produce, and takes the last of repeated keys. Structs take what a later version adds: members that they do not declare
+are passed over. Values of type `Any` are neither checked nor copied.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import ValidationError, convert
+
+from pytest_osmosis.files.shapes import ShapeFault, quoted
+from pytest_osmosis.formats.kinds import PATTERNS
+
+T = TypeVar("T")
+
+
+def decode(value: object, kind: type[T]) -> T:
+    """Return a value of JSON as a struct. Raises `ShapeFault` with the place of the first part that does not fit."""
+    try:
+        return convert(value, kind, str_keys=True)
+    except ValidationError as error:
+        raise _placed(str(error), value, kind) from None
+    except UnicodeEncodeError:  # a lone surrogate where only a word of ours can be
+        decode(json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")), kind)
+        raise ShapeFault("the name of a member holds a lone surrogate") from None
+
+
+def _placed(error: str, whole: object, kind: type) -> ShapeFault:
+    """Return an error of msgspec as a fault. It names no key of a mapping, so these are looked for."""
+    told = _ERROR.fullmatch(error)
+    assert told is not None  # it matches any text
+    text, is_key, place = told.groups()
+    steps: list[str | int] = []
+    value: Any = whole
+    for step in _STEP.finditer((place or "") + ("[...]" if is_key else "")):
+        if step[0] == "[...]":
+            steps.append(_faulty_key(value, lambda some: _error(_with(whole, steps, some), kind) == error))
+        else:
+            steps.append(step[1] or int(step[2]))
+        value = value[steps[-1]]
+    fault = ShapeFault(_worded(text, steps[-1] if is_key else value))
+    for key in reversed(steps):
+        fault = fault.within(key)
+    return fault
+
+
+_ERROR = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.([^.[]+)|\[([0-9]+)\]|\[\.\.\.\]")
+
+
+def _faulty_key(mapping: Mapping[str, Any], fails: Callable[[Mapping[str, Any]], bool]) -> str:
+    """Return the first key of a mapping that makes it fail; each step halves the keys that it can be."""
+    keys = list(mapping)
+    while len(keys) > 1:
+        half = keys[: len(keys) // 2]
+        keys = half if fails({key: mapping[key] for key in half}) else keys[len(half) :]
+    return keys[0]
+
+
+def _error(value: object, kind: type) -> str | None:
+    try:
+        convert(value, kind, str_keys=True)
+    except (ValidationError, UnicodeEncodeError) as error:
+        return str(error)
+    return None
+
+
+def _with(value: Any, steps: Sequence[str | int], new: object) -> object:
+    """Return a value of JSON with another one in the place to which the steps lead."""
+    if not steps:
+        return new
+    copy = value.copy()
+    copy[steps[0]] = _with(value[steps[0]], steps[1:], new)
+    return copy
+
+
+def _worded(error: str, value: object) -> str:
+    """Return an error of msgspec about a value in our words."""
+    if (missing := re.fullmatch("Object missing required field `(.*)`", error)) is not None:
+        return f"lacks {missing[1]}"
+    if (expected := re.fullmatch("Expected `(.*?)`(.*?)(?:, got .*)?", error)) is not None:
+        kinds = " or ".join(_KINDS.get(kind, kind) for kind in expected[1].split(" | "))
+        bound = expected[2].replace(">=", "of at least").replace("<=", "of at most").removesuffix(".0")
+        if bound.startswith(" matching regex"):
+            kinds, bound = PATTERNS[bound.removeprefix(" matching regex ")], ""
+        return f"must be {kinds}{bound}, got {quoted(value)}"
+    if error == "Number out of range":
+        return f"must be a smaller number, got {quoted(value)}"
+    return f"cannot be {quoted(value)}" if error.startswith("Invalid ") else error
+
+
+_KINDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "an integer",
+    "object": "an object",
+    "str": "text",
+}

@@ -1,0 +1,23 @@
+"""The kinds of values in what is stored and published, each with the bounds in which it is believed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+LARGEST = 10**15
+"""No count, time or price of ours comes near it."""
+DAY = (
+    "(?!0000)[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+    "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[2468][048]|0[48]|[13579][26])00)-02-29"
+)
+TIME_OF_DAY = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+MOMENT = rf"^(?:{DAY})T{TIME_OF_DAY}:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-]{TIME_OF_DAY})$(?!\n)"
+PATTERNS = {repr(MOMENT): "a time in ISO 8601 with its zone"}
+"""The texts that fit each pattern, in words."""
+
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Ms = Annotated[float, Meta(ge=0, le=LARGEST)]
+Moment = Annotated[str, Meta(pattern=MOMENT)]
+"""A time, as text that `datetime.fromisoformat` reads. It has a zone."""
