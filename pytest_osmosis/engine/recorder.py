@@ -14,9 +14,7 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.host.secret_values import secrets_of
-from pytest_osmosis.record.events import (
+from pytest_osmosis.formats.events import (
     ROLLOUT,
     EndedEvent,
     HandedOutEvent,
@@ -26,6 +24,8 @@ from pytest_osmosis.record.events import (
     ScoringError,
     score_event,
 )
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.record.journal import Journal, with_checksum
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
@@ -145,7 +145,7 @@ class Recorder:
             events.append(
                 {
                     "ev": "rows",
-                    "rows": {str(row): list(content) for row, content in rows.items()},
+                    "rows": {str(row): content for row, content in rows.items()},
                     "digests": {str(row): digest for row, digest in published.items() if row in rows},
                 }
             )
@@ -175,7 +175,7 @@ class Recorder:
                 status, reason = before or "stopped", "only a part of the plan was resumed"
         event: EndedEvent = {"ev": "ended", "at": _now(), "status": status, "reason": reason}
         if stop is not None:
-            event["stop"] = stop._asdict()
+            event["stop"] = {"reason": stop.reason, "text": stop.text}
         if baseline_stopped is not None:
             event["baseline_stopped"] = baseline_stopped
         self._enter_own(event)

@@ -17,6 +17,7 @@ from pytest_osmosis.engine.host_connection import EndedBy
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.runs import Runs
+from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_record import ENDED_TWICE, LOST_OFTEN, UNINTERRUPTIBLE
 from pytest_osmosis.record.stop import Stop
@@ -62,7 +63,7 @@ class Recovery:
                 self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
         host.connection.kill()
 
-    def broken(self, host: Host, state: RunState, boundary: str, error: str) -> None:
+    def broken(self, host: Host, state: RunState, boundary: Boundary, error: str) -> None:
         """Fail what a host did for a run: user code cancelled it or damaged the host, or the host has a bug.
 
         Of a damaged host nothing more is expected. It ends, and as after a crash the run that ends two was the culprit.

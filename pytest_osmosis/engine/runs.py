@@ -15,8 +15,8 @@ from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.systemic import Systemic
+from pytest_osmosis.formats.events import RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
-from pytest_osmosis.record.events import RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.record.stop import Stop
@@ -370,7 +370,7 @@ class Runs:
         for state in group.members:
             self.fail_scores(state, self.recorder.unscored_grouped(state.run), error, details, boundary=boundary)
 
-    def fail_rollout(self, state: RunState, boundary: str, error: str, details: str = "") -> None:
+    def fail_rollout(self, state: RunState, boundary: Boundary, error: str, details: str = "") -> None:
         """Enter the `rollout` event of a run whose host cannot write it."""
         event: RolloutEvent = {
             "ev": "rollout",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pytest_osmosis.record.events import RolloutEvent
+from pytest_osmosis.formats.events import RolloutEvent
 from pytest_osmosis.text.patterns import pattern_of
 
 MIN_SAME = 10

@@ -14,10 +14,20 @@ DAY = (
 )
 TIME_OF_DAY = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 MOMENT = rf"^(?:{DAY})T{TIME_OF_DAY}:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-]{TIME_OF_DAY})$(?!\n)"
-PATTERNS = {repr(MOMENT): "a time in ISO 8601 with its zone"}
+ROW_KEY = r"^[0-9]{1,15}$(?!\n)"
+MODEL = r"^(?:primary|baseline|judge)$(?!\n)"
+PATTERNS = {
+    repr(MOMENT): "a time in ISO 8601 with its zone",
+    repr(ROW_KEY): "the index of a row",
+    repr(MODEL): "primary, baseline or judge",
+}
 """The texts that fit each pattern, in words."""
 
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Ms = Annotated[float, Meta(ge=0, le=LARGEST)]
 Moment = Annotated[str, Meta(pattern=MOMENT)]
 """A time, as text that `datetime.fromisoformat` reads. It has a zone."""
+RowKey = Annotated[str, Meta(pattern=ROW_KEY)]
+"""The index of a row as the name of a member."""
+AnyModel = Annotated[str, Meta(pattern=MODEL)]
+"""The tag of one of the models of an eval, or of its judge."""

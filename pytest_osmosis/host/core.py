@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.environments.faults import EnvironmentFault
 from pytest_osmosis.environments.state import STATE
+from pytest_osmosis.formats.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host import output
 from pytest_osmosis.host.artifacts import NO_FILES, ArtifactSender, Stamps
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
@@ -49,7 +50,6 @@ from pytest_osmosis.judges.requests import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, own_copy
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.models.replicas import uses_to_json
-from pytest_osmosis.record.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of

@@ -34,11 +34,11 @@ from pytest_osmosis.cassettes.exchange import (
 )
 from pytest_osmosis.cassettes.reader import AskerAnswers, CassetteReader, Stored, answer_of
 from pytest_osmosis.errors import CassetteError, CodeError, ModelError
+from pytest_osmosis.formats.events import StoredFields
 from pytest_osmosis.host.protocol import CassetteFields, Emit, EventSink, ExchangeEvent, HostEvent, Key, Setup
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.providers import Api
 from pytest_osmosis.models.targets import asks_responses
-from pytest_osmosis.record.events import StoredFields
 from pytest_osmosis.text.paths import shown
 
 

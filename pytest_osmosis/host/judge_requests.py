@@ -13,6 +13,7 @@ from functools import partial
 from threading import Lock
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.formats.events import JudgeFields
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.exchanges import AskedModel, HostExchanges, StoreTotals
 from pytest_osmosis.host.limits import HostLimits
@@ -22,7 +23,6 @@ from pytest_osmosis.host.slots import RolloutSlot, StandbySlot
 from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
 from pytest_osmosis.models.own_loop import OWN_LOOP
-from pytest_osmosis.record.events import JudgeFields
 
 OVER = "the function that asks its judge has ended already"
 

@@ -11,23 +11,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NamedTuple,
-    NotRequired,
-    Protocol,
-    TypedDict,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
+from pytest_osmosis.formats.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent, check_event, kinds_of
+from pytest_osmosis.formats.kinds import AnyModel
+from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.host.bounds import RolloutBounds
-from pytest_osmosis.record.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.json_line import dumps
 
@@ -305,7 +294,7 @@ ProbedEvent = TypedDict(
     "ProbedEvent",
     {
         "ev": Literal["probed"],
-        "model_tag": str,
+        "model_tag": AnyModel,
         "error": str | None,
         "is_systemic": bool,
         "shutdown_date": NotRequired[str],
@@ -313,7 +302,7 @@ ProbedEvent = TypedDict(
 )
 """The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet.
 The model's service ends it on `shutdown_date`, like 2026-12-11."""
-DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": str, "error": str})
+DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": AnyModel, "error": str})
 """A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
 LimitedEvent = TypedDict("LimitedEvent", {"ev": Literal["limited"]})
 """The answer to `limit`: what begins from now on keeps it."""
@@ -401,7 +390,7 @@ class BrokenEvent(AttemptFields):
     """A request ended without its own event: user code cancelled it, or the host has a bug."""
 
     ev: Literal["broken"]
-    boundary: str
+    boundary: Boundary
     error: str
 
 
@@ -441,40 +430,14 @@ class EventSink(Protocol):
 def read_event(line: bytes) -> HostEvent:
     """Return the event on a line. Raises `ValueError` if it is none: user code can write to the pipe too."""
     event = json.loads(line)
-    fields = _event_fields().get(str(event.get("ev"))) if isinstance(event, dict) else None
-    if fields is None or not all(name in event and isinstance(event[name], kinds) for name, kinds in fields.items()):
+    if not isinstance(event, dict) or not check_event(event, _kinds()):
         raise ValueError("not an event of a host")
-    if event.get("model_tag") != JUDGE or event["ev"] not in ("probed", "denied"):
-        ModelTag(event.get("model_tag", ModelTag.PRIMARY))  # a ValueError for any other
-    return event  # type: ignore[no-any-return]
+    return event  # type: ignore[return-value]  # it was checked
 
 
 @functools.cache
-def _event_fields() -> Mapping[str, Mapping[str, tuple[type, ...]]]:
-    """Return the fields that events must have, and their types in JSON."""
-    events = {}
-    for declared in get_args(HostEvent):
-        hints = get_type_hints(declared, include_extras=True)
-        required = {name: _json_types(hint) for name, hint in hints.items() if get_origin(hint) is not NotRequired}
-        events[get_args(hints["ev"])[0]] = required
-    return events
-
-
-def _json_types(hint: Any) -> tuple[type, ...]:
-    """Return the types of values that JSON has for a type.
-
-    >>> _json_types(float), _json_types(Mapping[str, int] | None)
-    ((<class 'int'>, <class 'float'>), (<class 'dict'>, <class 'NoneType'>))
-    """
-    origin = get_origin(hint) or hint
-    if origin in (UnionType, Union):
-        return tuple(kind for member in get_args(hint) for kind in _json_types(member))
-    if origin is Literal:
-        return tuple({type(value) for value in get_args(hint)})
-    return JSON_TYPES.get(origin, (origin,))
-
-
-JSON_TYPES: Mapping[Any, tuple[type, ...]] = {float: (int, float), Mapping: (dict,), Sequence: (list,), Any: (object,)}
+def _kinds() -> Mapping[object, type]:
+    return kinds_of(HostEvent)
 
 
 def become(log: Path, environ: Mapping[str, str] | None, cwd: str) -> BecomeRequest:

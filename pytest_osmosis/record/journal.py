@@ -26,7 +26,7 @@ from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.files.shapes import ShapeFault
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.record.event_shapes import check_event
+from pytest_osmosis.formats.events import check_event
 from pytest_osmosis.record.last_lines import end_of_lines
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock

@@ -19,7 +19,7 @@ from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.shapes import ShapeFault, moment
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.record.event_shapes import check_event
+from pytest_osmosis.formats.events import check_event
 from pytest_osmosis.record.journal import checked
 from pytest_osmosis.record.last_lines import last_line, last_line_with
 from pytest_osmosis.record.lock_holder import Holder

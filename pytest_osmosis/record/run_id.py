@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pytest_osmosis.formats.events import RunFields
 from pytest_osmosis.formats.words import ModelTag as ModelTag
-from pytest_osmosis.record.events import RunFields
 
 
 class RunId(NamedTuple):
@@ -53,7 +53,7 @@ class RunId(NamedTuple):
         ({'row': 12, 'run': 3}, {'row': 12, 'run': 3, 'model_tag': 'baseline'})
         """
         fields: RunFields = {"row": self.row, "run": self.index}
-        return {**fields, "model_tag": str(self.model)} if self.is_baseline else fields
+        return {**fields, "model_tag": "baseline"} if self.is_baseline else fields
 
 
 class RowId(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pytest_osmosis.record.events import ROLLOUT, NoteFields
+from pytest_osmosis.formats.events import ROLLOUT, NoteFields
 from pytest_osmosis.text.json_line import dumps
 
 NONE: Mapping[str, Any] = MappingProxyType({})

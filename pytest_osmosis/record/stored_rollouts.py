@@ -128,8 +128,6 @@ class StoredRollouts:
         self._scores.pop(run, None)
         self._positions.pop(run, None)
         if record.rolled:
-            if not {"messages", "n_prompt"} <= event.keys():
-                raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its conversation")
             self._positions[run] = position
 
     def _keep_scores(self, event: Event, codes: Mapping[str, str], rows: Mapping[str, tuple[str, str]]) -> None:

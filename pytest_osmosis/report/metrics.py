@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pytest_osmosis.record.events import ROLLOUT
+from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.report.columns import fitted_tables
 from pytest_osmosis.report.statistics import model_names
 from pytest_osmosis.results.metrics import MetricSummaries

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from pytest_osmosis.record.events import ROLLOUT
+from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_notes import RunNotes
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import titled

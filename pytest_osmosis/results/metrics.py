@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pytest_osmosis import stats
-from pytest_osmosis.record.events import ROLLOUT
+from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_record import RunRecord
 
 

@@ -27,8 +27,9 @@ from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.shapes import LARGEST, ShapeFault, check_version, quoted
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.events import NoteFields
 from pytest_osmosis.models.prices import Price
-from pytest_osmosis.record.event_shapes import NOTES
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
@@ -546,11 +547,10 @@ def _run(row: int, run: Mapping[str, Any]) -> PublishedRun:
 
 
 def _notes(run: Mapping[str, Any]) -> RunNotes:
-    for name, check in NOTES.items():
-        try:
-            check(run.get(name, {}))
-        except ShapeFault as fault:
-            raise TypeError(str(fault.within(name))) from None
+    try:
+        decode(run, NoteFields)
+    except ShapeFault as fault:
+        raise TypeError(str(fault)) from None
     return NO_NOTES.add(run)
 
 

@@ -17,6 +17,7 @@ from pytest_osmosis.config import Override
 from pytest_osmosis.config.selection import merged
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, begin
+from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
@@ -28,7 +29,6 @@ from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_comma
 from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, file_and_entry
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.session_eval import SessionEval
-from pytest_osmosis.record.events import ROLLOUT
 from pytest_osmosis.record.manifest import TEST_EVAL
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId

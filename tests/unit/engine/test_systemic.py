@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.engine.systemic import Systemic
-from pytest_osmosis.record.events import RolloutEvent
+from pytest_osmosis.formats.events import RolloutEvent
+from pytest_osmosis.formats.words import Boundary
 
 SUCCESS: RolloutEvent = {"ev": "rollout", "row": 0, "run": 0, "attempt": 1, "ms": 1.0, "messages": [], "n_prompt": 0}
 
 
-def failed(error: str, boundary: str = "provider", systemic: str = "no", row: int = 0) -> RolloutEvent:
+def failed(error: str, boundary: Boundary = "provider", systemic: str = "no", row: int = 0) -> RolloutEvent:
     return {**SUCCESS, "boundary": boundary, "error": error, "systemic": systemic, "row": row}
 
 

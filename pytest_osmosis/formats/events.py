@@ -1,24 +1,30 @@
-"""The events of the journal, one JSON object a line: `run_record` folds them into records.
+"""The events of the journal, one JSON object a line, told apart by `ev`: `record.run_record` folds them into records.
 
-The types are those of the writers. Readers of a stored journal take `Event`s, of which `event_shapes` checks the shape.
+Writers make them and readers take them as dicts of these types, by which they are checked, too, when they are read.
+Events of an unknown kind are of a later version; readers pass over them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, get_args, get_type_hints
+
+from pytest_osmosis.files.shapes import ShapeFault
+from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.kinds import Count, Moment, Ms, RowKey
+from pytest_osmosis.formats.words import Boundary, Ending, StopReason
 
 
 class RunFields(TypedDict):
     """The identity of a run. `model_tag` is left out of runs of the primary model."""
 
-    row: int
-    run: int
-    model_tag: NotRequired[str]
+    row: Count
+    run: Count
+    model_tag: NotRequired[Literal["primary", "baseline"]]
 
 
 class AttemptFields(RunFields):
-    attempt: int
+    attempt: Count
 
 
 class BeganEvent(TypedDict):
@@ -29,10 +35,15 @@ class BeganEvent(TypedDict):
     """
 
     ev: Literal["began"]
-    at: str
-    pid: int
+    at: Moment
+    pid: Count
     machine: str
     resumed: bool
+
+
+class StopFields(TypedDict):
+    reason: StopReason
+    text: str
 
 
 class EndedEvent(TypedDict):
@@ -43,10 +54,10 @@ class EndedEvent(TypedDict):
     """
 
     ev: Literal["ended"]
-    at: str
-    status: Literal["finished", "stopped", "failed"]
+    at: Moment
+    status: Ending
     reason: str | None
-    stop: NotRequired[Mapping[str, str]]
+    stop: NotRequired[StopFields]
     baseline_stopped: NotRequired[str]
 
 
@@ -71,8 +82,8 @@ class RowsEvent(TypedDict):
     """
 
     ev: Literal["rows"]
-    rows: Mapping[str, Sequence[str]]
-    digests: Mapping[str, str]
+    rows: Mapping[RowKey, tuple[str, str]]
+    digests: Mapping[RowKey, str]
 
 
 class HandedOutEvent(TypedDict):
@@ -82,14 +93,14 @@ class HandedOutEvent(TypedDict):
     """
 
     ev: Literal["handed_out"]
-    n: int
+    n: Count
 
 
 class StartEvent(AttemptFields):
     """A host began the run, which it writes before user code may ask a model."""
 
     ev: Literal["start"]
-    at: str
+    at: NotRequired[Moment]
 
 
 class NoteFields(TypedDict):
@@ -110,8 +121,8 @@ ROLLOUT = "rollout"
 class StoredFields(TypedDict):
     """The answers that came from a cassette or a cache: their number, and the sum of their tokens, None if unknown."""
 
-    requests: int
-    usage: Mapping[str, int] | None
+    requests: Count
+    usage: Mapping[str, Count] | None
 
 
 class ImportedFields(TypedDict):
@@ -121,17 +132,21 @@ class ImportedFields(TypedDict):
     scores: Sequence[str]
 
 
+class FailureFields(TypedDict):
+    at: Moment
+    error: str
+
+
 class ReplicaFields(TypedDict):
     """The requests of a rollout to one replica of the model, of which `errors` failed.
 
-    `left_out` are the failures after which the replica was left out (`at`, `error`), `back` the times at which an
-    answer ended that.
+    `left_out` are the failures after which the replica was left out, `back` the times at which an answer ended that.
     """
 
-    requests: int
-    errors: int
-    left_out: NotRequired[Sequence[Mapping[str, str]]]
-    back: NotRequired[Sequence[str]]
+    requests: Count
+    errors: Count
+    left_out: NotRequired[Sequence[FailureFields]]
+    back: NotRequired[Sequence[Moment]]
 
 
 class RolloutEvent(AttemptFields, NoteFields):
@@ -155,16 +170,16 @@ class RolloutEvent(AttemptFields, NoteFields):
     """
 
     ev: Literal["rollout"]
-    ms: float
-    messages: list[dict[str, Any]]
-    n_prompt: int
-    at: NotRequired[str]
+    ms: Ms
+    messages: list[Any]
+    n_prompt: Count
+    at: NotRequired[Moment]
     finish_reason: NotRequired[str | None]
-    usage: NotRequired[Mapping[str, int] | None]
+    usage: NotRequired[Mapping[str, Count] | None]
     model: NotRequired[str | None]
-    retries: NotRequired[int]
+    retries: NotRequired[Count]
     bound: NotRequired[str]
-    boundary: NotRequired[str]
+    boundary: NotRequired[Boundary]
     error: NotRequired[str]
     details: NotRequired[str]
     systemic: NotRequired[str]
@@ -186,10 +201,10 @@ class JudgeFields(TypedDict):
 
     model: str
     base_url: str | None
-    calls: int
-    retries: int
-    uncounted: int
-    usage: Mapping[str, int] | None
+    calls: Count
+    retries: Count
+    uncounted: Count
+    usage: Mapping[str, Count] | None
     stored: NotRequired[StoredFields]
 
 
@@ -201,7 +216,7 @@ class ScoringError(TypedDict):
 
     message: str
     details: str
-    boundary: NotRequired[str]
+    boundary: NotRequired[Boundary]
 
 
 class ScoreEvent(AttemptFields, NoteFields):
@@ -212,7 +227,7 @@ class ScoreEvent(AttemptFields, NoteFields):
     """
 
     ev: Literal["score"]
-    ms: float
+    ms: Ms
     scores: Mapping[str, float]
     errors: Mapping[str, ScoringError]
     output: Mapping[str, str]
@@ -242,7 +257,7 @@ def score_event(
 class RemovalEvent(ScoreEvent):
     """The Grader `name` takes the run out of the statistics."""
 
-    removed: Literal[True]
+    removed: bool
     name: str
 
 
@@ -271,3 +286,22 @@ JournalEvent = (
     | RescoredEvent
     | EndedEvent
 )
+
+
+def kinds_of(events: Any) -> Mapping[object, type]:
+    """Return the types of a union of events by their `ev`."""
+    return {get_args(get_type_hints(event)["ev"])[0]: event for event in get_args(events)}
+
+
+def check_event(event: Mapping[str, Any], kinds: Mapping[object, type] | None = None) -> bool:
+    """Return False for an event of another kind. Raises `ShapeFault` for one that is not of its type."""
+    kind = event.get("ev")
+    if not isinstance(kind, str):
+        raise ShapeFault("lacks ev, the kind of the event")
+    known = (JOURNAL if kinds is None else kinds).get(kind)
+    if known is not None:
+        decode(event, RemovalEvent if kind == "score" and event.get("removed") else known)
+    return known is not None
+
+
+JOURNAL = kinds_of(JournalEvent)
