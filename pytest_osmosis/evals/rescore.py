@@ -9,9 +9,9 @@ a judge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_eval_config
 from pytest_osmosis.config.environment_module import name_of
@@ -40,22 +40,9 @@ from pytest_osmosis.evals.request import EvalRequest, Surroundings
 from pytest_osmosis.evals.rollout_inputs import rows_text
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.files.shapes import (
-    Check,
-    ShapeFault,
-    anything,
-    flag,
-    listing,
-    members,
-    nullable,
-    number,
-    one_of,
-    table,
-    text,
-    whole,
-)
-from pytest_osmosis.models.providers import Api, Client, MaxTokensKey
-from pytest_osmosis.models.targets import KNOWN, ModelTarget, Sticky
+from pytest_osmosis.files.shapes import ShapeFault, quoted
+from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.models.targets import KNOWN, ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.plan import Plan, spans_of
@@ -67,45 +54,6 @@ from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.stored_results import description_of
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.recorded import RECORDED
-
-
-def _replica(value: Any) -> None:
-    TARGET(value)
-
-
-TARGET: Check = members(
-    {"provider": one_of("server", RECORDED, *KNOWN), "model": text},
-    {
-        "base_url": nullable(text),
-        "api_key_env": nullable(text),
-        "timeout_s": number(0),
-        "max_retries": whole(),
-        "max_response_mb": whole(1),
-        "client": one_of(*get_args(Client)),
-        "max_tokens_key": one_of(*get_args(MaxTokensKey)),
-        "seed_key": nullable(text),
-        "headers_from_state": table(text),
-        "endpoint": nullable(text),
-        "sticky": one_of(*get_args(Sticky)),
-        "api": one_of(*get_args(Api)),
-        "replicas": listing(_replica),
-    },
-)
-"""The shape of a stored target."""
-
-ENVIRONMENT = members(
-    {
-        "framework": nullable(text),
-        "n_rows": whole(1),
-        "pass_threshold": number(),
-        "grouped": flag,
-        "functions": listing(text),
-        "sampling": table(anything),
-        "tools": listing(anything),
-        "notes": listing(text),
-    }
-)
-"""The shape of the stored facts about an environment."""
 
 _NOT_STORED = "no rollout is stored"
 _PROMPT_CHANGED = "its prompt has changed since it was rolled out"
@@ -201,10 +149,6 @@ def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | N
         )
     if module is None or not told:
         return None
-    try:
-        ENVIRONMENT(told)
-    except ShapeFault as fault:
-        raise ProblemsError([Problem(shown(run.directory.manifest), str(fault.within("environment")))]) from None
     return facts_of(told, module, run.directory.rows)
 
 
@@ -239,13 +183,15 @@ def _results(run: StoredEvalRun) -> PublishedResults | None:
 
 
 def _target(run: StoredEvalRun, stored: Mapping[str, Any]) -> ModelTarget:
+    """Return a stored target, without headers, of which the manifest holds the names alone."""
+    replicas = [{**each, "headers": {}} for each in stored.get("replicas", ())]
     try:
-        TARGET(stored)
+        target = decode({**stored, "headers": {}, "replicas": replicas}, ModelTarget)
+        if target.provider not in ("server", RECORDED, *KNOWN):
+            raise ShapeFault(f"cannot be {quoted(target.provider)}", ".provider")
     except ShapeFault as fault:
         raise ProblemsError([Problem(shown(run.directory.manifest), str(fault.within("target")))]) from None
-    kept = {each.name: stored[each.name] for each in fields(ModelTarget) if each.name in stored}
-    replicas = tuple(_target(run, each) for each in stored.get("replicas", ()))
-    return ModelTarget(**{**kept, "headers": {}, "replicas": replicas})  # the manifest holds the names of headers only
+    return target
 
 
 def _baseline_model(run: StoredEvalRun) -> BaselineModel | None:

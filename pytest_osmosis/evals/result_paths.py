@@ -33,7 +33,7 @@ def partial_path(path: Path) -> Path:
 
 def shard_path(path: Path, shard: Shard) -> Path:
     """Return the path of a shard's results next to those of others: x.shard-2-of-8.json for x.json."""
-    return path.with_name(f"{path.stem}.shard-{shard.number}-of-{shard.of}{path.suffix}")
+    return path.with_name(f"{path.stem}.shard-{shard.index}-of-{shard.of}{path.suffix}")
 
 
 def comparison_path(entries: Sequence[EvalConfig], *, alone: bool) -> Path | None:

@@ -235,7 +235,7 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
         raise _problem(name, f"{text}; choose another name")
     if not _is_of_shard(run, prepared):
         then = run.manifest.shard
-        fix = "leave out --osmosis-shard" if then is None else f"add --osmosis-shard={then.number}/{then.of}"
+        fix = "leave out --osmosis-shard" if then is None else f"add --osmosis-shard={then.index}/{then.of}"
         text = f"is {_of_shard(then)}, and not {_of_shard(prepared.shard)}; {fix} to go on with it"
         raise _problem(name, f"{text}, or choose another name")
     if changes := changed_inputs(run, prepared, progress):

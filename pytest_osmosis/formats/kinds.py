@@ -16,15 +16,19 @@ TIME_OF_DAY = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 MOMENT = rf"^(?:{DAY})T{TIME_OF_DAY}:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-]{TIME_OF_DAY})$(?!\n)"
 ROW_KEY = r"^[0-9]{1,15}$(?!\n)"
 MODEL = r"^(?:primary|baseline|judge)$(?!\n)"
+HEXADECIMAL = r"^(?:[0-9a-f]{2})*$(?!\n)"
 PATTERNS = {
     repr(MOMENT): "a time in ISO 8601 with its zone",
+    repr(HEXADECIMAL): "hexadecimal digits",
     repr(ROW_KEY): "the index of a row",
     repr(MODEL): "primary, baseline or judge",
 }
 """The texts that fit each pattern, in words."""
 
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
-Ms = Annotated[float, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
+Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
+Ms = Amount
 Moment = Annotated[str, Meta(pattern=MOMENT)]
 """A time, as text that `datetime.fromisoformat` reads. It has a zone."""
 RowKey = Annotated[str, Meta(pattern=ROW_KEY)]

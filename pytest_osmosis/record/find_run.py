@@ -42,7 +42,7 @@ class StoredEvalRun:
     @property
     def workspace(self) -> Path:
         """The workspace of its eval: the recorded one, or the one that now surrounds a run directory that was moved."""
-        return self._here(self.manifest.workspace)
+        return self._here(Path(self.manifest.workspace))
 
     @property
     def config(self) -> Path | None:

@@ -1,198 +1,191 @@
-"""The manifest of an eval run, `manifest.json`: what was asked for. It is read back to rescore or list the run."""
+"""The manifest of an eval run, `manifest.json`: the request for it. It is read back to rescore or list the run.
+
+Parts that are settings of other rooms stay dicts.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
+
+from msgspec import Meta, Struct, structs
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, read_text
-from pytest_osmosis.files.shapes import (
-    ShapeFault,
-    anything,
-    check_version,
-    flag,
-    listing,
-    members,
-    moment,
-    nullable,
-    number,
-    one_of,
-    quoted,
-    table,
-    text,
-    whole,
-)
+from pytest_osmosis.files.shapes import ShapeFault, check_version
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.record.plan import MOST_RUNS, Granularity, Plan, Shard
+from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.kinds import HEXADECIMAL, Amount, Moment, Positive
+from pytest_osmosis.record.plan import MOST_RUNS, Plan, Shard
 from pytest_osmosis.text.paths import shown
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION: Final = 1
 MOST_BYTES = 1 << 26
-
-
-def _check_salt(value: object) -> None:
-    text(value)
-    if not re.fullmatch("([0-9a-f]{2})*", str(value)):
-        raise ShapeFault(f"must be hexadecimal digits, got {quoted(value)}")
-
-
-SPANS = listing(listing(whole(), length=3))
-PLAN = members(
-    {
-        "name": text,
-        "path": text,
-        "dataset": text,
-        "spans": SPANS,
-        "n": whole(1),
-        "selection": text,
-        "named": SPANS,
-        "granularity": one_of(*get_args(Granularity)),
-        "baseline": flag,
-    }
-)
-PASS_RULE = members(
-    {"pass_threshold": number(), "thresholds": table(number()), "decide": text},
-    {"score_ranges": table(listing(number(), length=2))},
-)
-EXTRA = members(
-    {
-        "path": text,
-        "dataset": text,
-        "selection": text,
-        "batch_size": whole(1),
-        "sampling": table(anything),
-        "overridden": listing(text),
-    },
-    {"judge": table(anything), "system_prompt": text},
-)
-PRICE = members({"source": text, **dict.fromkeys(("input", "output", "cached_input", "cache_write"), number(0))})
-SERVER = {"provider": text, "base_url": nullable(text)}
-TARGET = members({}, {**SERVER, "replicas": listing(members({}, SERVER))})
-ENVIRONMENT = members(
-    {},
-    {
-        "env_id": text,
-        "env_args": table(anything),
-        "version": nullable(text),
-        "framework": nullable(text),
-        "state_columns": listing(text),
-        "tools": listing(table(anything)),
-    },
-)
-SHAPE = members(
-    {
-        "schema_version": one_of(MANIFEST_VERSION),
-        "eval": text,
-        "started_at": moment,
-        "folder": text,
-        "workspace": text,
-        "config_text": nullable(text),
-        "typed": listing(
-            members({"table": text, "key": text, "value": anything, "below": listing(text), "as_toml": flag})
-        ),
-        "plan": PLAN,
-        "subject": members({"model": text, "n": whole(1), "extra": EXTRA}),
-        "target": TARGET,
-        "baseline": nullable(members({"model": text, "target": TARGET})),
-        "pass_rule": PASS_RULE,
-        "gates": listing(text),
-        "prices": table(nullable(PRICE)),
-        "smoke": flag,
-        "shard": nullable(members({"index": whole(1), "of": whole(1)})),
-        "inputs": table(table(anything)),
-        "cassette": nullable(members({"mode": one_of("record", "new", "replay", "cache"), "path": text})),
-        "input_salt": _check_salt,
-        "dataset_sha256": text,
-        "columns": table(text),
-        "timeouts": table(number(0)),
-        "versions": table(nullable(text)),
-        "entry": nullable(text),
-        "plan_digest": text,
-    },
-    {
-        "code": members({"rollouts": nullable(text), "rewards": table(text)}),
-        "git": members({"git_commit": nullable(text), "git_dirty": nullable(flag)}),
-        "environment": ENVIRONMENT,
-        "imported": table(anything),
-        "result_facts": table(anything),
-    },
-)
 TEST_EVAL = "-tests"
 """The end of the name of an eval that tests over rollouts need."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSubject:
+class TypedFields(TypedDict):
+    """An override of the command."""
+
+    table: str
+    key: str
+    value: Any
+    below: Sequence[str]
+    as_toml: bool
+
+
+class ExtraFields(TypedDict):
+    path: str
+    dataset: str
+    selection: str
+    batch_size: Positive
+    sampling: Mapping[str, Any]
+    overridden: Sequence[str]
+    recorded: NotRequired[bool]
+    system_prompt: NotRequired[str]
+    judge: NotRequired[Mapping[str, Any]]
+
+
+class StoredSubject(Struct, frozen=True):
     """The model that an eval run asked, its runs per row, and what else described it."""
 
     model: str
-    n: int
-    extra: Mapping[str, Any]
+    n: Positive
+    extra: ExtraFields
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBaseline:
+class TargetFields(TypedDict, total=False):
+    """The members of a target (`models.targets.ModelTarget`) that are read besides the whole of it."""
+
+    provider: str
+    base_url: str | None
+    replicas: Sequence[TargetFields]
+
+
+class StoredBaseline(Struct, frozen=True):
     """The second model of an eval run, and its target."""
 
     model: str
-    target: Mapping[str, Any]
+    target: TargetFields
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The request for an eval run. `typed` are the overrides of its command, `target` is that of its model.
+class PassRuleFields(TypedDict):
+    """The thresholds, without the functions."""
 
-    `folder` is where its run directory was, `config_text` is None for an eval that options alone described.
+    pass_threshold: float
+    thresholds: Mapping[str, float]
+    decide: str
+    score_ranges: NotRequired[Mapping[str, tuple[float, float]]]
 
-    `pass_rule` holds the thresholds, without the functions. `shard` is the shard to which the eval run was limited; the
-    plan is that of the whole all the same.
-    `gates` are the gates in words, `prices` those of each model's tokens, None if unknown.
 
-    `inputs` are those of the rollouts, by table and key; `input_salt` is that of digests among them, in hexadecimal
-    digits. `timeouts` are in seconds, by their keys, and `versions` those of Python and of the packages that matter,
-    None if one is not installed. `code` holds digests: that of all code of `rollouts`, None if there is none, and those
-    of `rewards`, by function. `git` is the state of the workspace when the eval run began. Both are None if no code was
-    loaded. `cassette` is the `mode` and the `path` of the cassette or the cache that the eval run used, None without.
-    `environment` describes that of the eval, if it has one: its `env_id`, `env_args`, `version`, `framework`,
-    `state_columns`, and the facts that it told about itself. `imported` says from which files of `prime eval` it began.
-    `result_facts` are what only the end of the last session could tell. `entry` is the name of the eval in a config
-    with several, None in others. `columns` are the dataset's own names of columns,
-    by ours. `plan_digest` identifies the question that it asks (`results.previous_run`).
-    """
+class PriceFields(TypedDict):
+    source: str
+    input: Amount
+    output: Amount
+    cached_input: Amount
+    cache_write: Amount
 
+
+class StoredEnvironment(TypedDict):
+    """An environment (`environments.facts`), with its settings; empty without one."""
+
+    env_id: str
+    env_args: Mapping[str, Any]
+    extra_env_kwargs: Mapping[str, Any]
+    state_columns: Sequence[str]
+    module: str
+    version: str | None
+    code: str
+    framework: str | None
+    n_rows: Positive
+    pass_threshold: float
+    grouped: bool
+    functions: Sequence[str]
+    sampling: Mapping[str, Any]
+    tools: Sequence[Mapping[str, Any]]
+    notes: Sequence[str]
+
+
+class CodeFields(TypedDict):
+    """The digest of all code of rollouts, None if there is none, and those of the reward functions."""
+
+    rollouts: str | None
+    rewards: Mapping[str, str]
+
+
+class GitFields(TypedDict):
+    git_commit: str | None
+    git_dirty: bool | None
+
+
+class StoredCassette(TypedDict):
+    mode: Literal["record", "new", "replay", "cache"]
+    path: str
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """The request for an eval run."""
+
+    schema_version: Literal[1]
     eval: str
-    started_at: str
+    entry: str | None
+    """The name of the eval in a config with several, None in others."""
+    started_at: Moment
     folder: str
-    workspace: Path
+    """The run directory, where it was."""
     config_text: str | None
-    typed: Sequence[Mapping[str, Any]]
+    """None for an eval that options alone described."""
+    typed: Sequence[TypedFields]
+    """The overrides of its command."""
     plan: Plan
     subject: StoredSubject
-    target: Mapping[str, Any]
+    target: TargetFields
+    """With the names of its headers alone."""
     baseline: StoredBaseline | None
-    pass_rule: Mapping[str, Any]
+    pass_rule: PassRuleFields
     gates: Sequence[str]
-    prices: Mapping[str, Any]
+    """The gates in words."""
+    prices: Mapping[str, PriceFields | None]
+    """The price of each model's tokens, None if it is unknown."""
     smoke: bool
     shard: Shard | None
-    cassette: Mapping[str, Any] | None
+    """The shard to which it was limited; the plan is that of the whole all the same."""
     inputs: Mapping[str, Mapping[str, Any]]
-    input_salt: str
+    """The inputs of rollouts, by table and key."""
+    input_salt: Annotated[str, Meta(pattern=HEXADECIMAL)]
+    """The salt of digests among the inputs."""
     dataset_sha256: str
-    timeouts: Mapping[str, float]
-    versions: Mapping[str, str | None]
-    entry: str | None
     columns: Mapping[str, str]
+    """The dataset's own names of columns, by ours."""
+    timeouts: Mapping[str, Amount]
+    """Seconds, by their keys."""
+    versions: Mapping[str, str | None]
+    """The versions of Python and of the packages that matter, None if one is not installed."""
+    environment: StoredEnvironment = {}  # type: ignore[typeddict-item]  # it is whole or empty
+    cassette: StoredCassette | None
+    """The cassette or the cache that it used."""
     plan_digest: str
-    code: Mapping[str, Any] | None = None
-    git: Mapping[str, Any] | None = None
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    imported: Mapping[str, Any] = field(default_factory=dict)
-    result_facts: Mapping[str, Any] = field(default_factory=dict)
+    """It identifies the question that the eval run asks (`results.previous_run`)."""
+    workspace: str
+    code: CodeFields | None = None
+    """The digests of the code, None if none was loaded."""
+    git: GitFields | None = None
+    """The state of the workspace when it first began, None if no code was loaded."""
+    imported: Mapping[str, Any] = {}
+    """The files of `prime eval` from which it began."""
+    result_facts: Mapping[str, Any] = {}
+    """Facts that only the end of the last session could tell."""
+
+    def __post_init__(self) -> None:
+        runs = self.plan.n * sum(span.n_rows for span in (*self.plan.spans, *self.plan.named))
+        if runs > MOST_RUNS:
+            raise ValueError(f"plan: holds {runs:,} runs; at most {MOST_RUNS:,} are read")
+        if "\0" in self.plan.path + self.plan.dataset:
+            raise ValueError("plan: path, dataset: must be paths, got the character \\x00")
+        if self.shard is not None and self.shard.index > self.shard.of:
+            raise ValueError(f"shard: there is no {self.shard}")
 
     @property
     def named(self) -> str:
@@ -228,34 +221,18 @@ def read_manifest(path: Path) -> Manifest:
         data = parsed(read_text(path, most_bytes=MOST_BYTES))
         if isinstance(data, dict):
             check_version(data, MANIFEST_VERSION)
-        SHAPE(data)
-        plan, shard = _plan(data["plan"]), _shard(data["shard"])
+        found = decode(data, Manifest)
     except ShapeFault as fault:
         raise OsmosisError(f"{where}: {fault}") from None
     except FileFault as fault:
         raise OsmosisError(f"{where}{'' if fault.line is None else f':{fault.line}'}: {fault}") from None
     except ValueError as error:
         raise OsmosisError(f"{where}: is not JSON: {error}") from None
-    subject, baseline = data["subject"], data["baseline"]
-    known = {each.name: data[each.name] for each in fields(Manifest) if each.name in data}
-    known |= {"workspace": Path(data["workspace"]), "plan": plan, "shard": shard}
-    known["subject"] = StoredSubject(subject["model"], subject["n"], subject["extra"])
-    known["baseline"] = None if baseline is None else StoredBaseline(baseline["model"], baseline["target"])
-    return Manifest(**known)
-
-
-def _shard(data: Mapping[str, Any] | None) -> Shard | None:
-    if data is None:
-        return None
-    if data["index"] > data["of"]:
-        raise ShapeFault(f"there is no shard {data['index']} of {data['of']}", ".shard")
-    return Shard(data["index"], data["of"])
-
-
-def _plan(data: Mapping[str, Any]) -> Plan:
-    runs = data["n"] * sum(n_rows for _, n_rows, _ in (*data["spans"], *data["named"]))
-    if runs > MOST_RUNS:
-        raise ShapeFault(f"holds {runs:,} runs; at most {MOST_RUNS:,} are read", ".plan")
-    if "\0" in data["path"] + data["dataset"]:
-        raise ShapeFault("path, dataset: must be paths, got the character \\x00", ".plan")
-    return Plan.from_json(data)
+    subject, baseline = found.subject, found.baseline  # dicts lose the members that are not declared
+    return structs.replace(
+        found,
+        subject=structs.replace(subject, extra=data["subject"]["extra"]),
+        target=data["target"],
+        baseline=None if baseline is None else structs.replace(baseline, target=data["baseline"]["target"]),
+        environment=data.get("environment", {}),
+    )

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
+from pytest_osmosis.formats.kinds import Count, Positive
 from pytest_osmosis.formats.words import Granularity as Granularity
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, Unit
 
@@ -22,9 +23,9 @@ MOST_RUNS = 10_000_000
 class Span(NamedTuple):
     """`n_rows` rows from row `first`, which is on `line` of the dataset; each following row is a line further down."""
 
-    first: int
-    n_rows: int
-    line: int
+    first: Count
+    n_rows: Count
+    line: Count
 
     @property
     def rows(self) -> range:
@@ -39,14 +40,14 @@ class Shard:
     'shard 2 of 8'
     """
 
-    number: int
-    of: int
+    index: Positive
+    of: Positive
 
     def __str__(self) -> str:
-        return f"shard {self.number} of {self.of}"
+        return f"shard {self.index} of {self.of}"
 
     def to_json(self) -> dict[str, int]:
-        return {"index": self.number, "of": self.of}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,12 @@ class Plan:
     path: str
     dataset: str
     spans: tuple[Span, ...]
-    n: int
+    n: Positive
     selection: str = ""
     named: tuple[Span, ...] = ()
     granularity: Granularity = "run"
     baseline: bool = False
-    line: int = 1
+    line: Count = 1
 
     @property
     def n_rows(self) -> int:
@@ -145,7 +146,7 @@ class Plan:
         [1, 7]
         """
         named = {row for span in self.named for row in span.rows}
-        chosen = dict(islice(self.rows(), shard.number - 1, None, shard.of))
+        chosen = dict(islice(self.rows(), shard.index - 1, None, shard.of))
         spans, others = ([row for row in chosen if (row in named) == is_named] for is_named in (False, True))
         return replace(self, spans=spans_of(spans, chosen.__getitem__), named=spans_of(others, chosen.__getitem__))
 

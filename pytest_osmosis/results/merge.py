@@ -160,9 +160,9 @@ class _MeasuredEval(NamedTuple):
             whole = results_of(files[0])
             decides = not whole.partial and any(verdict.state not in UNDECIDED for verdict in whole.verdicts)
             return cls(whole, None, sources, decides, (), ())
-        files = sorted(files, key=lambda each: facts_of(each).shard.number)
+        files = sorted(files, key=lambda each: facts_of(each).shard.index)
         facts = list(map(facts_of, files))
-        there = {each.shard.number for each in facts}
+        there = {each.shard.index for each in facts}
         missing = [number for number in range(1, facts[0].shard.of + 1) if number not in there]
         measured = _measured(files, facts, missing)
         rules = _rules(measured, files, facts, missing, baseline)
@@ -291,7 +291,7 @@ def _provenance(files: Sequence[PublishedResults], facts: Sequence[ShardFacts]) 
         ),
         "shards": [
             {
-                "index": fact.shard.number,
+                "index": fact.shard.index,
                 "of": fact.shard.of,
                 "run_dir": read.document["provenance"]["run_dir"],
                 "started_at": read.document["provenance"]["started_at"],

@@ -507,7 +507,7 @@ def _metadata(run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Tota
             "vf_version": environment.get("framework") or "",
             "vf_commit": None,
             "env_version": environment.get("version"),
-            "env_commit": (manifest.git or {}).get("git_commit"),
+            "env_commit": manifest.git["git_commit"] if manifest.git is not None else None,
         },
         "state_columns": list(environment.get("state_columns", ())),
         "tools": (tools[0] or None) if len(tools) == 1 else None,

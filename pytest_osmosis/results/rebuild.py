@@ -11,27 +11,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.shapes import (
-    ShapeFault,
-    anything,
-    flag,
-    listing,
-    members,
-    nullable,
-    number,
-    table,
-    text,
-    whole,
-)
+from pytest_osmosis.files.shapes import ShapeFault
+from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.kinds import Amount, Count, Positive
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import WAS_KILLED, Lifecycle, lifecycle_of
-from pytest_osmosis.record.manifest import PASS_RULE
+from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.plan import selected_runs
 from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.record.run_record import RunRecord, left_out
@@ -54,42 +45,65 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import verdict_without_value
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
-FACTS = members(
-    {
-        "session": text,
-        "description": members({"name": text, "model": text, "n": whole(1), "extra": table(anything)}),
-        "pass_rule": PASS_RULE,
-        "gates": listing(
-            members(
-                {
-                    "metric": text,
-                    "minimum": number(),
-                    "rule": text,
-                    "k": nullable(whole(1)),
-                    "function": nullable(text),
-                }
-            )
-        ),
-        "provenance": table(anything),
-        "prices": table(nullable(table(anything))),
-        "baseline": nullable(text),
-        "baseline_results": nullable(members({"path": text, "sha256": text})),
-        "selected": listing(listing(anything, length=4)),
-        "partial": flag,
-        "part": nullable(text),
-        "baseline_part": nullable(text),
-        "new_baseline": flag,
-        "smoke": flag,
-        "n_planned": whole(),
-        "human": nullable(members({"column": text, "tolerance": nullable(number()), "by_row": table(number())})),
-        "previous": nullable(text),
-        "shard": nullable(table(anything)),
-        "max_errors": text,
-        "took_ms": number(0),
-        "status_before": nullable(members({"status": text, "reason": nullable(text), "stopped_by": nullable(text)})),
-    }
-)
-"""The shape of the facts in a `loaded` event."""
+
+class DescriptionFields(TypedDict):
+    name: str
+    model: str
+    n: Positive
+    extra: Mapping[str, Any]
+
+
+class GateFields(TypedDict):
+    metric: str
+    minimum: float
+    rule: str
+    k: Positive | None
+    function: str | None
+
+
+class FileFields(TypedDict):
+    path: str
+    sha256: str
+
+
+class HumanFields(TypedDict):
+    column: str
+    tolerance: float | None
+    by_row: Mapping[str, float]
+
+
+class StatusFields(TypedDict):
+    status: str
+    reason: str | None
+    stopped_by: str | None
+
+
+class FactsFields(TypedDict):
+    """The facts in a `loaded` event."""
+
+    session: str
+    description: DescriptionFields
+    pass_rule: PassRuleFields
+    gates: Sequence[GateFields]
+    provenance: Mapping[str, Any]
+    prices: Mapping[str, Mapping[str, Any] | None]
+    baseline: str | None
+    baseline_results: FileFields | None
+    selected: Sequence[tuple[Any, Any, Any, Any]]
+    partial: bool
+    part: str | None
+    baseline_part: str | None
+    new_baseline: bool
+    smoke: bool
+    n_planned: Count
+    human: HumanFields | None
+    previous: str | None
+    shard: Mapping[str, Any] | None
+    max_errors: str
+    took_ms: Amount
+    status_before: StatusFields | None
+
+
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 TIMES = frozenset(
     {"total_duration_ms", "finished_at", "duration_ms", "scoring_ms", "paused_s", "held_s", "least_in_flight", "pauses"}
@@ -114,7 +128,7 @@ def rebuild(run: StoredEvalRun) -> RebuiltResults:
         )
     where = shown(run.directory.journal)
     try:
-        FACTS(found.facts)
+        decode(found.facts, FactsFields)
         return _Rebuilding(run, found).results()
     except ShapeFault as fault:
         raise ResultsError(f"{where}: {fault.within('result_facts')}") from None

@@ -46,7 +46,7 @@ def _missing_rows(shards: Sequence[PublishedResults]) -> Iterator[Problem]:
     """Yield the files that lack rows of their shard, so that a whole made of them would be a part."""
     for each in shards:
         facts, n_rows = facts_of(each), len(_rows_of(each))
-        if facts.shard.number > facts.shard.of:
+        if facts.shard.index > facts.shard.of:
             yield Problem(shown(each.path), f"there is no {facts.shard}")
         elif facts.whole and n_rows < facts.rows:
             text = f"holds {plural(n_rows, 'row')}, but {facts.shard} has {count(facts.rows)}"

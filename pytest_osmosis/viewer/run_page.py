@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from pytest_osmosis.files.shapes import ShapeFault
+from pytest_osmosis.formats.codec import decode
 from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
@@ -16,7 +17,7 @@ from pytest_osmosis.report.run_page import circumstances, remarks
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.publish import MANY
-from pytest_osmosis.results.rebuild import FACTS
+from pytest_osmosis.results.rebuild import FactsFields
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
@@ -90,7 +91,7 @@ def _planned(stored: StoredResults) -> Iterable[RunId]:
     """Return the runs that the last whole session selected, else those that are planned."""
     facts = stored.replayed.facts
     try:
-        FACTS(facts)
+        decode(facts, FactsFields)
         if sum(n_rows for _, _, _, n_rows in facts["selected"]) <= MOST_RUNS:
             return set(selected_runs(facts["selected"]))
     except (ShapeFault, ValueError, TypeError):  # a damaged journal, or no code was loaded

@@ -228,7 +228,7 @@ class EvalPreparer:
                 else (str(then), f"name a run of {shard}, or leave out")
             )
             text = f"contradicts {FROM.flag}: {name} is {it}, and all its rollouts are scored; {fix} {SHARD.flag}"
-            return [Problem(f"{SHARD.flag}={shard.number}/{shard.of}", text)]
+            return [Problem(f"{SHARD.flag}={shard.index}/{shard.of}", text)]
         text = f"contradicts {FROM.flag}, which does not change rollouts; leave out one of them"
         typed = [override for override in self._options.overrides if override.level == "command"]
         origins = [override.origin for override in typed if concerns_rollouts(override)]

@@ -288,7 +288,7 @@ def _shard(value: OptionValue, problems: list[Problem]) -> Shard | None:
         return None
     parts = _SHARD.fullmatch(value.text.strip())
     shard = None if parts is None else Shard(int(parts[1]), int(parts[2]))
-    if shard is None or not 1 <= shard.number <= shard.of <= MOST_SHARDS:
+    if shard is None or not 1 <= shard.index <= shard.of <= MOST_SHARDS:
         text = f"must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most {MOST_SHARDS}), got {toml(value.text)}"
         problems.append(Problem(value.origin, text))
     return shard

@@ -109,7 +109,7 @@ def concluded(whole: Results, rules: Rules) -> Results:
 
 def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Results:
     """Return the results of the job that ran this shard, as a session would make them."""
-    rows = sorted({record.run.row for record in whole.records})[shard.number - 1 :: shard.of]
+    rows = sorted({record.run.row for record in whole.records})[shard.index - 1 :: shard.of]
     own = [record for record in whole.records if record.run.row in rows]
     by_function, overall = results.summarize(own, whole.pass_rule, whole.description.n)
     baseline = None
