@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.events import JudgeFields
+from pytest_osmosis.formats.events import JudgeFields
 from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
