@@ -17,8 +17,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from pytest_osmosis.stats import compare, gaffke, mean, pass_at_k, pass_hat_k
-from pytest_osmosis.stats.intervals import LEVEL, lower_tail
-from pytest_osmosis.stats.random_weights import RowGroup
+from pytest_osmosis.stats.intervals import LEVEL, RowGroup, lower_tail
 
 Spread = Literal["even", "some never pass"]
 

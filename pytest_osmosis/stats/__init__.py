@@ -5,15 +5,21 @@ docstring says that it returns None. Scores are finite floats. Nothing here know
 """
 
 from pytest_osmosis.stats.agreement import Agreement, Figure, RatedRow, VoteAgreement, agreement, vote_agreement
-from pytest_osmosis.stats.clusters import Clusters, clusters, effective_n
-from pytest_osmosis.stats.distributions import normal_quantile
-from pytest_osmosis.stats.intervals import Interval, gaffke, score_range
-from pytest_osmosis.stats.moments import mean, percentile, sample_variance, std
-from pytest_osmosis.stats.paired import Paired, PairedTest, compare, holm, mcnemar, paired_test, sign_flip
-from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
-from pytest_osmosis.stats.power import ALPHA, POWER, chance_below
-from pytest_osmosis.stats.summary import PERCENTILES, RunScore, Summary, summarize
-from pytest_osmosis.stats.unpaired import Unpaired, compare_unpaired, fisher
+from pytest_osmosis.stats.comparison import (
+    Paired,
+    PairedTest,
+    Unpaired,
+    compare,
+    compare_unpaired,
+    fisher,
+    holm,
+    mcnemar,
+    paired_test,
+    sign_flip,
+)
+from pytest_osmosis.stats.intervals import ALPHA, POWER, Interval, chance_below, gaffke, normal_quantile, score_range
+from pytest_osmosis.stats.moments import Clusters, clusters, effective_n, mean, percentile, sample_variance, std
+from pytest_osmosis.stats.summary import PERCENTILES, RunScore, Summary, ks_for, pass_at_k, pass_hat_k, summarize
 
 __all__ = [
     "ALPHA", "PERCENTILES", "POWER", "Agreement", "Clusters", "Figure", "Interval", "Paired", "PairedTest",

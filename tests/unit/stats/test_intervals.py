@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks import coverage
 from benchmarks.coverage import Kind
 from pytest_osmosis.stats import gaffke, intervals, mean, pass_at_k, pass_hat_k, score_range
-from pytest_osmosis.stats.random_weights import RowGroup, chance_at_most
+from pytest_osmosis.stats.intervals import RowGroup, chance_at_most
 
 ragged_rows = st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.9, 1.0]), min_size=1, max_size=4), min_size=1, max_size=9)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_osmosis.stats import ALPHA, Paired, compare, gaffke, holm, mcnemar, paired, sign_flip
+from pytest_osmosis.stats import ALPHA, Paired, compare, comparison, gaffke, holm, mcnemar, sign_flip
 
 NEW = [1, 1, 0, 1, 0, 1, 1, 0, 1, 1]
 OLD = [1, 0, 0, 1, 0, 0, 1, 1, 0, 1]
@@ -117,8 +117,8 @@ def test_permutations_too_many_to_count_are_drawn_and_the_test_is_named_after_it
     random = Random(1)
     differences = [(random.randint(0, 5) - random.randint(0, 5)) / 5 for _ in range(40)]
     exact, _ = sign_flip(differences)
-    monkeypatch.setattr(paired, "MAX_EXACT_BITS", 0)
-    monkeypatch.setattr(paired, "SEED", 7)
+    monkeypatch.setattr(comparison, "MAX_EXACT_BITS", 0)
+    monkeypatch.setattr(comparison, "SEED", 7)
 
     drawn, test = sign_flip(differences)
 
@@ -126,7 +126,7 @@ def test_permutations_too_many_to_count_are_drawn_and_the_test_is_named_after_it
     assert 0.01 < exact < 0.99
     assert drawn == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 20_000))
     assert drawn == sign_flip(differences)[0]
-    monkeypatch.setattr(paired, "SEED", 8)
+    monkeypatch.setattr(comparison, "SEED", 8)
     assert drawn != sign_flip(differences)[0]
 
 
@@ -191,10 +191,10 @@ def test_p_is_below_5_percent_exactly_if_0_lies_outside_the_interval(pairs: list
     assert -1 <= result.interval.low <= result.difference <= result.interval.high <= 1
 
 
-@pytest.mark.parametrize("limit", [0, paired.MAX_EXACT_BITS])
+@pytest.mark.parametrize("limit", [0, comparison.MAX_EXACT_BITS])
 @pytest.mark.parametrize("n_better", range(45, 95, 5))
 def test_they_agree_if_permutations_are_drawn(monkeypatch: pytest.MonkeyPatch, limit: int, n_better: int) -> None:
-    monkeypatch.setattr(paired, "MAX_EXACT_BITS", limit)
+    monkeypatch.setattr(comparison, "MAX_EXACT_BITS", limit)
     changes = [0.05] * n_better + [-0.05] * 50 + [0.1] * 10 + [-0.1] * 8
 
     assert agrees(compare([0.5 + change for change in changes], [0.5] * len(changes)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.stats.random_weights import RowGroup, chance_at_most
+from pytest_osmosis.stats.intervals import RowGroup, chance_at_most
 
 PROBABILITIES = [Fraction(1, 10**6), *(Fraction(i, 100) for i in (1, 5, 20, 40, 50, 60, 80, 95, 99))]
 
