@@ -4,10 +4,8 @@
 rows of an eval, and `check_rows` checks them. Problems are `DatasetError`s that name file, line, row and column.
 """
 
-from pytest_osmosis.datasets.dataset import Checked, Dataset, check_rows, open_dataset
-from pytest_osmosis.datasets.location import locate
+from pytest_osmosis.datasets.dataset import SAMPLE, Checked, Dataset, Selected, check_rows, locate, open_dataset, select
 from pytest_osmosis.datasets.rows import Content, Row
-from pytest_osmosis.datasets.selection import SAMPLE, Selected, select
 from pytest_osmosis.text.recorded import SOLUTION
 
 __all__ = [

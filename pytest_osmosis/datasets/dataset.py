@@ -1,12 +1,16 @@
-"""A dataset on disk: an index of its rows, which are read one at a time.
+"""A dataset on disk: its file, an index of its rows, which are read one at a time, and the rows that an eval uses.
 
-The content of rows is not kept. A file that changes after it was indexed raises a `DatasetError`.
+The file is a path, or the name of one file under `datasets/` or `data/`. After resolving symlinks, it must be inside
+the workspace; only an absolute `path` can be anywhere. The content of rows is not kept. A file that changes after it
+was indexed raises a `DatasetError`. Samples of rows depend only on their seed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import random
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,19 +19,117 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pytest_osmosis.config.tables import EMPTY
-from pytest_osmosis.datasets.columns import BadRow, Columns, Damaged, Unscannable, fold
-from pytest_osmosis.datasets.human_scores import NO_HUMAN_SCORE, without_human_score
-from pytest_osmosis.datasets.location import check_suffix
-from pytest_osmosis.datasets.parquet import ParquetReader, scan_parquet
-from pytest_osmosis.datasets.parsing import shown_json
-from pytest_osmosis.datasets.row_warnings import notes_of
-from pytest_osmosis.datasets.rows import Content, Row, make_row
-from pytest_osmosis.datasets.text_rows import TextRows, scan_csv, scan_json, scan_jsonl
+from pytest_osmosis.config.selection import Ranges, merged
+from pytest_osmosis.config.tables import DATASET_SUFFIXES, EMPTY, RowSelection
+from pytest_osmosis.datasets.columns import (
+    NO_HUMAN_SCORE,
+    BadRow,
+    Columns,
+    Damaged,
+    Unscannable,
+    fold,
+    shown_json,
+    without_human_score,
+)
+from pytest_osmosis.datasets.readers import ParquetReader, TextRows, scan_csv, scan_json, scan_jsonl, scan_parquet
+from pytest_osmosis.datasets.rows import Content, Row, make_row, notes_of
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.files.formats import HEAD_BYTES, foreign_format, is_parquet
-from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.files.reading import FileFault, fault_of, open_file, something_at
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.suggest import suggestion
+
+FOLDERS = ("datasets", "data")
+_MOST_LISTED = 10
+
+
+def locate(workspace: Path, name: str | None, path: str | None) -> Path:
+    """Return the file of a dataset. `path` (absolute, or relative to the workspace) takes precedence over `name`.
+
+    A name is a file inside the workspace, or the stem of one file in `datasets/` or `data/`. Raises DatasetError if
+    there is no such file or more than one, if it is outside the workspace, or if its format is not supported.
+    """
+    if path is not None:
+        file, where = workspace / path, path
+    elif name is not None:
+        file = _named(workspace, name)
+        where = _short(workspace, file)
+    else:
+        raise _error("dataset", 'missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
+    if path is None or not Path(path).is_absolute():
+        _check_inside(workspace, file, where)
+    _check_file(workspace, file, where)
+    check_suffix(file, where)
+    return file
+
+
+def check_suffix(path: Path, where: str) -> None:
+    """Raise DatasetError unless the file has the suffix of a supported format."""
+    suffix = path.suffix.lower()
+    if suffix not in DATASET_SUFFIXES:
+        got = f'got "{suffix}"' if suffix else "got none"
+        valid = f"{', '.join(DATASET_SUFFIXES[:-1])} or {DATASET_SUFFIXES[-1]}"
+        raise _error(where, f"the suffix must be {valid}, {got}")
+
+
+def _named(workspace: Path, name: str) -> Path:
+    candidates = _candidates(workspace, name)
+    if not candidates:
+        looked = f"looked for {' and '.join(f'{folder}/{name}.*' for folder in FOLDERS)} in {workspace}"
+        raise _error(f'dataset "{name}"', f"not found; {looked}; {_available(workspace)}")
+    if len(candidates) > 1:
+        paths = " and ".join(_short(workspace, candidate) for candidate in candidates)
+        fix = f'set [data] path = "{_short(workspace, candidates[0])}" or remove the others'
+        raise _error(f'dataset "{name}"', f"matches {len(candidates)} files, {paths}; {fix}")
+    return candidates[0]
+
+
+def _candidates(workspace: Path, name: str) -> list[Path]:
+    """Return the files that a name can mean, or else what is there in their places, which can be no dataset."""
+    as_path = workspace / name
+    if as_path.suffix.lower() in DATASET_SUFFIXES and something_at(as_path):
+        return [as_path]
+    places = (workspace / folder / (name + suffix) for folder in FOLDERS for suffix in DATASET_SUFFIXES)
+    present = [place for place in places if something_at(place)]
+    return [place for place in present if fault_of(place) is None] or present
+
+
+def _check_inside(workspace: Path, path: Path, where: str) -> None:
+    try:
+        outside = not path.resolve().is_relative_to(workspace.resolve())
+    except RuntimeError:  # a loop of links, which is nowhere
+        return
+    if outside:
+        fix = f"copy it in, or use --osmosis-dataset={shlex.quote(shown(path))}"
+        raise _error(where, f"lies outside the workspace {workspace} (symlinks resolved); {fix}")
+
+
+def _check_file(workspace: Path, path: Path, where: str) -> None:
+    fault = fault_of(path)
+    if fault is not None:
+        folder = "" if Path(where).is_absolute() or not fault.missing else f" in {workspace}"
+        raise _error(where, f"{fault}{folder}; {_available(workspace)}" if fault.missing else str(fault))
+
+
+def _available(workspace: Path) -> str:
+    folders = [workspace / folder for folder in FOLDERS if (workspace / folder).is_dir()]
+    if not folders:
+        return "the workspace has neither datasets/ nor data/"
+    files = sorted(p for folder in folders for p in folder.iterdir() if p.suffix.lower() in DATASET_SUFFIXES)
+    if not files:
+        return f"there is no dataset in {' or '.join(f'{folder.name}/' for folder in folders)}"
+    return f"available: {listed((_short(workspace, path) for path in files), _MOST_LISTED)}"
+
+
+def _short(workspace: Path, path: Path) -> str:
+    return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else str(path)
+
+
+def _error(where: str, text: str) -> DatasetError:
+    return DatasetError([Problem(where, text)])
+
 
 _MOST_PROBLEMS = 20
 NOTHING_ASKED = (
@@ -281,3 +383,84 @@ def _open(path: Path, display: str) -> BufferedReader:
 def _stamp(file: BufferedReader) -> Stamp:
     status = os.fstat(file.fileno())
     return status.st_size, status.st_mtime_ns
+
+
+SAMPLE = "sample "
+"""Begins the description of a sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The selected rows: their ranges, their number, and a description like "first 100 of 1,000"."""
+
+    ranges: Ranges
+    count: int
+    text: str
+
+    def __iter__(self) -> Iterator[int]:
+        for first, last in self.ranges:
+            yield from range(first, last + 1)
+
+
+def select(total: int, selection: RowSelection, seed: int) -> Selected:
+    """Return the rows that `selection` selects of `total` rows: its `rows`, or else offset and limit, or else a sample.
+
+    The sample is 10% of all rows, rounded up, drawn with `seed`. A limit beyond the end selects the remaining rows.
+    Raises DatasetError if `rows` or `offset` is beyond the end.
+
+    >>> select(1000, RowSelection(offset=10, limit=10), seed=0)
+    Selected(ranges=((10, 19),), count=10, text='rows 10 to 19 of 1,000')
+    >>> select(1000, RowSelection(), seed=0).text
+    'sample 100 of 1,000 rows (10% by default)'
+    """
+    if selection.rows is not None:
+        return _named_rows(total, selection)
+    if selection.offset is not None or selection.limit is not None:
+        return _slice(total, selection)
+    return _sample(total, seed)
+
+
+def _named_rows(total: int, selection: RowSelection) -> Selected:
+    if selection.rows == "all" or selection.rows is None:
+        return _all(total)
+    beyond = [(first, last) for first, last in selection.rows if last >= total]
+    if beyond:
+        raise DatasetError(Problem("[data] rows", _beyond(_span(*pair), total)) for pair in beyond)
+    ranges = merged(selection.rows)
+    count = sum(last - first + 1 for first, last in ranges)
+    return Selected(ranges, count, f"{plural(count, 'row')} of {total:,}")
+
+
+def _slice(total: int, selection: RowSelection) -> Selected:
+    offset = selection.offset or 0
+    if offset >= total:
+        raise DatasetError([Problem("[data] offset", _beyond(f"{offset}", total))])
+    limit = total if selection.limit in (None, "all") else int(selection.limit)
+    last = min(offset + limit, total) - 1
+    if (offset, last) == (0, total - 1):
+        return _all(total)
+    count = last - offset + 1
+    rows = f"{'row' if count == 1 else 'rows'} {_span(offset, last)}"
+    return Selected(((offset, last),), count, f"{f'first {count:,}' if offset == 0 else rows} of {total:,}")
+
+
+def _sample(total: int, seed: int) -> Selected:
+    if total == 1:
+        return _all(total)
+    count = -(-total // 10)
+    drawn = random.Random(seed).sample(range(total), count)
+    why = ["10% by default", *(["rounded up"] if total % 10 else []), *([f"seed {seed}"] if seed else [])]
+    text = f"{SAMPLE}{count:,} of {total:,} rows ({', '.join(why)})"
+    return Selected(merged((row, row) for row in drawn), count, text)
+
+
+def _all(total: int) -> Selected:
+    return Selected(((0, total - 1),), total, f"all {total:,}")
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _beyond(got: str, total: int) -> str:
+    return f"must be within the dataset's {plural(total, 'row')} ({_span(0, total - 1)}), got {got}"

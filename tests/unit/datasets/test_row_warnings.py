@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.datasets import Row, check_rows, open_dataset, row_warnings
+from pytest_osmosis.datasets import Row, check_rows, open_dataset
+from pytest_osmosis.datasets import rows as row_warnings
 
 TOLD = "a model can copy the answer; remove it from the prompt"
 
