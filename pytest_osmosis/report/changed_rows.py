@@ -10,8 +10,7 @@ from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.verdicts.comparison import RowComparison
-from pytest_osmosis.verdicts.matching import ChangedRow, Passes
+from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, RowComparison
 
 MOST_NAMED = 10
 

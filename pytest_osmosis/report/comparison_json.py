@@ -10,7 +10,7 @@ from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Sid
 from pytest_osmosis.results.run_differences import config_diff, run_differences
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
-from pytest_osmosis.verdicts.matching import ChangedRow, Passes
+from pytest_osmosis.verdicts.comparison import ChangedRow, Passes
 from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
 
 SCHEMA_VERSION = 1

@@ -27,9 +27,8 @@ from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts import comparison, matching
-from pytest_osmosis.verdicts.comparison import RowComparison
-from pytest_osmosis.verdicts.matching import ChangedRow, RowRuns, shares
+from pytest_osmosis.verdicts import comparison
+from pytest_osmosis.verdicts.comparison import ChangedRow, RowComparison, RowRuns, shares
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
@@ -179,7 +178,7 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
     """Compare B with A. Raises `OsmosisError` if nothing can be compared, and says why."""
     if a.path.resolve() == b.path.resolve():
         raise OsmosisError(f"{a.name} and {b.name}: are the same eval run; name two")
-    matched = matching.matched(*reversed(comparable_rows(a, b)))
+    matched = comparison.matched(*reversed(comparable_rows(a, b)))
     if not matched.pairs:
         raise NothingInCommon(
             f"nothing can be compared: no row of A has the content of a row of B ({_rows_text(a)}; {_rows_text(b)})"

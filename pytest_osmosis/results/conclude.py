@@ -17,7 +17,7 @@ from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_ea
 from pytest_osmosis.results.results import Results, range_for, runs_for
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts import comparison, gates, matching
+from pytest_osmosis.verdicts import comparison, gates
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict, verdict_without_value
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -94,14 +94,14 @@ def compared_with_baseline(measured: Results, rules: Rules) -> RowComparison | N
         return comparison.compare(
             "baseline",
             shown(stored.path),
-            matching.matched(measured.row_runs(), stored.row_runs()),
+            comparison.matched(measured.row_runs(), stored.row_runs()),
             started_at=stored.started_at,
             allowed=allowed,
             differs=rules.differs,
         )
     if baseline is None or rules.baseline_part is not None:
         return None
-    rows = matching.matched_by_index(measured.row_runs(), measured.row_runs(baseline))
+    rows = comparison.matched_by_index(measured.row_runs(), measured.row_runs(baseline))
     return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=rules.baseline_stopped)
 
 
@@ -155,6 +155,6 @@ def since_previous(measured: Results, last: PublishedHead | None) -> RowComparis
     """
     if last is None or not measured.whole:
         return None
-    rows = matching.matched(measured.row_runs(), read_earlier_results(last.path).row_runs())
+    rows = comparison.matched(measured.row_runs(), read_earlier_results(last.path).row_runs())
     compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
     return compared if compared.n_rows else None

@@ -27,9 +27,8 @@ from pytest_osmosis.results.results import (
     tokens_of,
 )
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.comparison import ChangedRow, RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
-from pytest_osmosis.verdicts.matching import ChangedRow
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 SCHEMA_VERSION = 1

@@ -39,7 +39,7 @@ from pytest_osmosis.results.read_back import price_of
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
-from pytest_osmosis.verdicts.matching import ChangedRow, Passes, RowRuns
+from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, RowRuns
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.judge_totals import PriceOf
 from pytest_osmosis.results.results import Rescored
 from pytest_osmosis.stats import Interval, Paired
-from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.comparison import ChangedRow, Matched, Pair, RowComparison
 from pytest_osmosis.verdicts.gates import Power, Verdict
-from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair
 
 _METRIC = re.compile(r"(?P<metric>[a-z_]+?)(?:_(?P<k>[0-9]+))?")
 _NO_PAIR = Pair(0, 0, (), ())

@@ -29,9 +29,8 @@ from pytest_osmosis.results.replica_totals import replica_totals
 from pytest_osmosis.results.shards import ShardFacts
 from pytest_osmosis.results.sums import sum_of_known, summed
 from pytest_osmosis.results.votes import vote_agreements
-from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.comparison import RowComparison, RowRuns
 from pytest_osmosis.verdicts.gates import NORMAL_RANGE, Runs, Verdict
-from pytest_osmosis.verdicts.matching import RowRuns
 from pytest_osmosis.verdicts.pass_rule import PassRule, reason_of
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pytest_osmosis import stats
 from pytest_osmosis.stats import ALPHA, Interval
-from pytest_osmosis.verdicts.matching import RowRuns, matched, share, shares
+from pytest_osmosis.verdicts.comparison import RowRuns, matched, share, shares
 
 LEAST_COMMON = 0.5
 """The share of the smaller entry's rows that the other one must have too, for them to be compared row by row."""

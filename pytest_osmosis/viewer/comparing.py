@@ -23,7 +23,7 @@ from pytest_osmosis.results.compared_runs import (
 )
 from pytest_osmosis.results.run_differences import config_diff, run_differences
 from pytest_osmosis.results.stored_results import StoredResults
-from pytest_osmosis.verdicts.matching import Pair, passes
+from pytest_osmosis.verdicts.comparison import Pair, passes
 from pytest_osmosis.viewer.shapes import ComparedRow, ComparisonPage, DifferenceShape, RunRow
 
 

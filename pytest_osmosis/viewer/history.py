@@ -17,7 +17,7 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results.read import read_earlier_results
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
-from pytest_osmosis.verdicts.matching import Passes, RowRuns, by_content, matched, passes
+from pytest_osmosis.verdicts.comparison import Passes, RowRuns, by_content, matched, passes
 from pytest_osmosis.viewer.shapes import (
     FlippingRow,
     HistoryChange,

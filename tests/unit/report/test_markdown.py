@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_osmosis.report.markdown import MOST_CHANGED, MOST_LISTED, markdown
-from pytest_osmosis.verdicts.comparison import compare
+from pytest_osmosis.verdicts.comparison import Matched, Pair, compare
 from pytest_osmosis.verdicts.gates import Verdict
-from pytest_osmosis.verdicts.matching import Matched, Pair
 from tests.unit.made import A, failed, finished, pending, results_of
 
 

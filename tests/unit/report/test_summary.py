@@ -22,8 +22,7 @@ from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.safe import width
-from pytest_osmosis.verdicts.comparison import RowComparison, compare, decide
-from pytest_osmosis.verdicts.matching import Matched, Pair
+from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of
 
 Golden = Callable[[str], str]

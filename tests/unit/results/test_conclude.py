@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.results.conclude import corrected
-from pytest_osmosis.verdicts.comparison import RowComparison, compare
-from pytest_osmosis.verdicts.matching import Matched, Pair
+from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare
 
 
 def comparison(n_worse: int) -> RowComparison:

@@ -29,8 +29,7 @@ from pytest_osmosis.results.read import (
     read_results,
     read_settings,
 )
-from pytest_osmosis.verdicts.comparison import compare
-from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair, Passes, RowRuns
+from pytest_osmosis.verdicts.comparison import ChangedRow, Matched, Pair, Passes, RowRuns, compare
 from tests.unit.made import (
     BROKE,
     CONFIG,

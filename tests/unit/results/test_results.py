@@ -19,8 +19,7 @@ from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.conclude import Rules, judged
 from pytest_osmosis.results.results import Rescored, Results, records_of, runs_for
 from pytest_osmosis.stats import gaffke
-from pytest_osmosis.verdicts.comparison import compare
-from pytest_osmosis.verdicts.matching import Matched, Pair
+from pytest_osmosis.verdicts.comparison import Matched, Pair, compare
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 

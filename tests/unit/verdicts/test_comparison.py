@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.stats import holm
-from pytest_osmosis.verdicts.comparison import RowComparison, compare, decide
-from pytest_osmosis.verdicts.matching import Matched, Pair
+from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide
 
 RULE = GateRule("max_regression", -0.02)
 Runs = Sequence[bool | None]

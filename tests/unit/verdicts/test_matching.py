@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.verdicts.comparison import compare
-from pytest_osmosis.verdicts.matching import (
+from pytest_osmosis.verdicts.comparison import (
     ChangedRow,
     Matched,
     Pair,
     Passes,
     RowRuns,
     changed_rows,
+    compare,
     matched,
     matched_by_index,
     matched_by_run,
