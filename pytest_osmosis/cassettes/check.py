@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_osmosis.cassettes.continuations import Digests
-from pytest_osmosis.cassettes.exchange import API, ROLLOUT, Asker, Run
-from pytest_osmosis.cassettes.lines import (
+from pytest_osmosis.cassettes.exchange import API, ROLLOUT, Asker, Digests, Run
+from pytest_osmosis.cassettes.reader import (
     CASSETTE,
     MOST_LINE_BYTES,
     Head,

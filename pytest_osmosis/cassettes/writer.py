@@ -1,24 +1,24 @@
-"""Writes the cassette of an eval from the exchange log of a run.
+"""Appends to exchange logs, and writes the cassette of an eval from the log of a run.
 
 The exchanges of one asker are put into an order that does not depend on which of them ended first: those that were in
 flight together are sorted by their messages. Turns are numbered anew in that order, and each request is stored as the
-continuation of an earlier one of the same asker (`continuations`).
+continuation of an earlier one of the same asker.
 """
 
 from __future__ import annotations
 
 import filecmp
 import os
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_osmosis.cassettes.continuations import Continuations, whole
-from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Body, Exchange, Fingerprint, Run
-from pytest_osmosis.cassettes.lines import CASSETTE, Head, encoded, header
-from pytest_osmosis.cassettes.reader import CassetteFile, Stored, answer_of
+from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Body, Continuations, Exchange, Fingerprint, Run, whole
+from pytest_osmosis.cassettes.reader import CASSETTE, LOG, CassetteFile, Head, Stored, answer_of, encoded, header
 from pytest_osmosis.errors import CassetteError, Problem
 from pytest_osmosis.files.reading import FileFault
 from pytest_osmosis.text.paths import shown
@@ -175,3 +175,94 @@ def _in_order(exchanges: Iterable[_Recorded]) -> Iterator[_Recorded]:
 
 def _sorted(together: list[_Recorded]) -> list[_Recorded]:
     return sorted(together, key=lambda each: (len(each.request["messages"]), each.head.digest, each.head.turn))
+
+
+SYNC_INTERVAL_S = 1.0
+READ_BYTES = 1 << 16
+
+
+class ExchangeLog:
+    """A log at `path`, which is made, for its owner alone, with the first lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: FileIO | None = None
+        self._synced = 0.0
+
+    def append(self, lines: bytes) -> None:
+        """Append whole lines, each ending in a newline. Raises `CassetteError` if the disk takes no more."""
+        try:
+            file = self._file = self._file or self._opened()
+            _lock(file)
+            try:
+                end = _end_of_lines(file)
+                file.truncate(end)
+                file.seek(end)
+                _write_all(file, lines if end else header(LOG) + lines)
+            finally:
+                _unlock(file)
+            if time.monotonic() - self._synced > SYNC_INTERVAL_S:
+                self._sync(file)
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def close(self) -> None:
+        """Force the lines to the disk. Raises `CassetteError` if it takes no more."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            self._sync(file)
+        except OSError as error:
+            raise self._fault(error) from error
+        finally:
+            file.close()
+
+    def _opened(self) -> FileIO:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        return FileIO(descriptor, "r+b")
+
+    def _sync(self, file: FileIO) -> None:
+        os.fsync(file.fileno())
+        self._synced = time.monotonic()
+
+    def _fault(self, error: OSError) -> CassetteError:
+        return CassetteError([Problem(shown(self.path), f"cannot be written: {error.strerror}")])
+
+
+def _write_all(file: FileIO, lines: bytes) -> None:
+    view = memoryview(lines)
+    while view:
+        view = view[file.write(view) :]
+
+
+def _lock(file: FileIO) -> None:
+    """Wait until no other process appends to a file. A file system without locks is used without."""
+    try:
+        import fcntl
+
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        return
+
+
+def _unlock(file: FileIO) -> None:
+    try:
+        import fcntl
+
+        fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+    except (ImportError, OSError):
+        return
+
+
+def _end_of_lines(file: FileIO) -> int:
+    """Return the position after the last whole line."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        begin = max(0, end - READ_BYTES)
+        file.seek(begin)
+        if (at := file.read(end - begin).rfind(b"\n")) >= 0:
+            return begin + at + 1
+        end = begin
+    return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from pytest_osmosis.cassettes.exchange_log import ExchangeLog
+from pytest_osmosis.cassettes.writer import ExchangeLog
 from pytest_osmosis.errors import CassetteError
 
 

@@ -17,8 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.cassettes.check import RECORD, check_cassette
 from pytest_osmosis.cassettes.exchange import Run
-from pytest_osmosis.cassettes.lines import CASSETTE, MOST_LINE_BYTES, read_header
-from pytest_osmosis.cassettes.reader import CassetteReader
+from pytest_osmosis.cassettes.reader import CASSETTE, MOST_LINE_BYTES, CassetteReader, read_header
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import CassetteError, Problem

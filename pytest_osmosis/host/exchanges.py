@@ -18,10 +18,10 @@ from socket import gethostname
 from threading import Lock
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
-from pytest_osmosis.cassettes.continuations import Continuations
 from pytest_osmosis.cassettes.exchange import (
     Asker,
     Body,
+    Continuations,
     Fingerprint,
     Redact,
     Run,

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.demo.disturbances import Disturbances, Latency
-from pytest_osmosis.demo.server import application
+from pytest_osmosis.demo.server import Disturbances, Latency, application
 from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, held, reply
 

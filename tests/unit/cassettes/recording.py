@@ -9,10 +9,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cassettes.continuations import Continuations
-from pytest_osmosis.cassettes.exchange import PRIMARY, ROLLOUT, Fingerprint, Run, reply_to_json, stored_request
-from pytest_osmosis.cassettes.exchange_log import ExchangeLog
-from pytest_osmosis.cassettes.lines import CASSETTE, header
+from pytest_osmosis.cassettes.exchange import (
+    PRIMARY,
+    ROLLOUT,
+    Continuations,
+    Fingerprint,
+    Run,
+    reply_to_json,
+    stored_request,
+)
+from pytest_osmosis.cassettes.reader import CASSETTE, header
+from pytest_osmosis.cassettes.writer import ExchangeLog
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.text.json_line import dumps
 

@@ -22,7 +22,7 @@ from pytest_osmosis.cassettes.exchange import (
     reply_to_json,
     stored_request,
 )
-from pytest_osmosis.cassettes.lines import check_exchange, encoded, head_in, head_of, read_line
+from pytest_osmosis.cassettes.reader import check_exchange, encoded, head_in, head_of, read_line
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.text.json_line import dumps
