@@ -14,8 +14,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from pytest_osmosis.demo.disturbances import Disturbances, Fates, Latency, RateLimiter, RequestRate
-from pytest_osmosis.demo.server import application
+from pytest_osmosis.demo.server import Disturbances, Fates, Latency, RateLimiter, RequestRate, application
 
 BODIES = [f"body {number}".encode() for number in range(1000)]
 
