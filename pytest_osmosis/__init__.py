@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pytest_osmosis.errors import ModelError as ModelError
     from pytest_osmosis.errors import OsmosisError as OsmosisError
     from pytest_osmosis.errors import ScoreError as ScoreError
-    from pytest_osmosis.judges.decorator import osmosis_rubric as osmosis_rubric
+    from pytest_osmosis.judges.evaluate_rubric import MissingAPIKeyError as MissingAPIKeyError
+    from pytest_osmosis.judges.evaluate_rubric import ModelNotFoundError as ModelNotFoundError
+    from pytest_osmosis.judges.evaluate_rubric import ProviderRequestError as ProviderRequestError
     from pytest_osmosis.judges.evaluate_rubric import RubricResult as RubricResult
     from pytest_osmosis.judges.evaluate_rubric import evaluate_rubric as evaluate_rubric
-    from pytest_osmosis.judges.rubric_errors import MissingAPIKeyError as MissingAPIKeyError
-    from pytest_osmosis.judges.rubric_errors import ModelNotFoundError as ModelNotFoundError
-    from pytest_osmosis.judges.rubric_errors import ProviderRequestError as ProviderRequestError
+    from pytest_osmosis.judges.evaluate_rubric import osmosis_rubric as osmosis_rubric
     from pytest_osmosis.models.base import ChatReply as ChatReply
     from pytest_osmosis.models.base import Usage as Usage
     from pytest_osmosis.plugin.rollout_tests.rollout import Rollout as Rollout
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from pytest_osmosis.rewards.graders import GraderConfig as GraderConfig
     from pytest_osmosis.rewards.graders import GraderContext as GraderContext
     from pytest_osmosis.rewards.graders import RolloutSample as RolloutSample
+    from pytest_osmosis.rollouts.agents import AgentWorkflow as AgentWorkflow
+    from pytest_osmosis.rollouts.agents import AgentWorkflowConfig as AgentWorkflowConfig
+    from pytest_osmosis.rollouts.agents import AgentWorkflowContext as AgentWorkflowContext
+    from pytest_osmosis.rollouts.agents import AgentWorkflowOutput as AgentWorkflowOutput
+    from pytest_osmosis.rollouts.agents import ConcurrencyConfig as ConcurrencyConfig
     from pytest_osmosis.rollouts.context import ChatContext as ChatContext
-    from pytest_osmosis.rollouts.workflow import AgentWorkflow as AgentWorkflow
-    from pytest_osmosis.rollouts.workflow import AgentWorkflowConfig as AgentWorkflowConfig
-    from pytest_osmosis.rollouts.workflow import AgentWorkflowContext as AgentWorkflowContext
-    from pytest_osmosis.rollouts.workflow import AgentWorkflowOutput as AgentWorkflowOutput
-    from pytest_osmosis.rollouts.workflow import ConcurrencyConfig as ConcurrencyConfig
     from pytest_osmosis.stats.intervals import Interval as Interval
     from pytest_osmosis.stats.summary import Summary as Summary
     from pytest_osmosis.verdicts.gates import Verdict as Verdict
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 HOMES = {
-    "AgentWorkflow": "pytest_osmosis.rollouts.workflow",
-    "AgentWorkflowConfig": "pytest_osmosis.rollouts.workflow",
-    "AgentWorkflowContext": "pytest_osmosis.rollouts.workflow",
-    "AgentWorkflowOutput": "pytest_osmosis.rollouts.workflow",
+    "AgentWorkflow": "pytest_osmosis.rollouts.agents",
+    "AgentWorkflowConfig": "pytest_osmosis.rollouts.agents",
+    "AgentWorkflowContext": "pytest_osmosis.rollouts.agents",
+    "AgentWorkflowOutput": "pytest_osmosis.rollouts.agents",
     "BoundError": "pytest_osmosis.errors",
     "ChatContext": "pytest_osmosis.rollouts.context",
     "ChatReply": "pytest_osmosis.models.base",
-    "ConcurrencyConfig": "pytest_osmosis.rollouts.workflow",
+    "ConcurrencyConfig": "pytest_osmosis.rollouts.agents",
     "Grader": "pytest_osmosis.rewards.graders",
     "GraderConfig": "pytest_osmosis.rewards.graders",
     "GraderContext": "pytest_osmosis.rewards.graders",
     "Interval": "pytest_osmosis.stats.intervals",
     "JudgeError": "pytest_osmosis.errors",
-    "MissingAPIKeyError": "pytest_osmosis.judges.rubric_errors",
+    "MissingAPIKeyError": "pytest_osmosis.judges.evaluate_rubric",
     "ModelError": "pytest_osmosis.errors",
-    "ModelNotFoundError": "pytest_osmosis.judges.rubric_errors",
+    "ModelNotFoundError": "pytest_osmosis.judges.evaluate_rubric",
     "OsmosisError": "pytest_osmosis.errors",
-    "ProviderRequestError": "pytest_osmosis.judges.rubric_errors",
+    "ProviderRequestError": "pytest_osmosis.judges.evaluate_rubric",
     "Results": "pytest_osmosis.results.results",
     "RewardError": "pytest_osmosis.record.run_record",
     "RewardWarning": "pytest_osmosis.rewards.decorator",
@@ -77,7 +77,7 @@ HOMES = {
     "Verdict": "pytest_osmosis.verdicts.gates",
     "evaluate_rubric": "pytest_osmosis.judges.evaluate_rubric",
     "osmosis_reward": "pytest_osmosis.rewards.decorator",
-    "osmosis_rubric": "pytest_osmosis.judges.decorator",
+    "osmosis_rubric": "pytest_osmosis.judges.evaluate_rubric",
 }
 
 __all__ = [

@@ -53,8 +53,7 @@ from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of
-from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.output import RolloutOutput
+from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
 from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.user_frames import suspended_stack

@@ -37,12 +37,9 @@ from pytest_osmosis.host.workflow_classes import (
     workflow_agent,
     workflow_in,
 )
-from pytest_osmosis.rewards.functions import EvalFunction, eval_function
-from pytest_osmosis.rewards.graders import REWARD, GraderCode
+from pytest_osmosis.rewards.graders import REWARD, EvalFunction, GraderCode, eval_function
 from pytest_osmosis.rollouts import Agent
-from pytest_osmosis.rollouts.chat import SingleTurn
-from pytest_osmosis.rollouts.function import FunctionAgent, ThreadedFunctionAgent
-from pytest_osmosis.rollouts.recorded import RecordedAgent
+from pytest_osmosis.rollouts.agents import FunctionAgent, RecordedAgent, SingleTurn, ThreadedFunctionAgent
 from pytest_osmosis.text.foreign_code import AGENT_LOOP, module_advice
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural

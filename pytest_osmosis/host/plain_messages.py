@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_osmosis.models.base import Message, copied
-from pytest_osmosis.rollouts.output import NotAConversation
+from pytest_osmosis.rollouts.context import NotAConversation
 from pytest_osmosis.text.json_line import dumps, loads
 from pytest_osmosis.text.user_objects import error_in_words
 

@@ -15,7 +15,7 @@ from pytest_osmosis.host.interrupt import Interrupted, MonitoredCode
 from pytest_osmosis.host.judge_requests import JudgeCounts
 from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
-from pytest_osmosis.rollouts.output import NotAConversation
+from pytest_osmosis.rollouts.context import NotAConversation
 from pytest_osmosis.text.user_frames import passed_user_code, user_traceback
 from pytest_osmosis.text.user_objects import error_in_words, type_name
 from pytest_osmosis.text.user_values import UserValueFault

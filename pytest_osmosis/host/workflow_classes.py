@@ -14,7 +14,7 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.signatures import check_class
 from pytest_osmosis.rewards.graders import GraderCode
 from pytest_osmosis.rollouts import Agent
-from pytest_osmosis.rollouts.workflow import WorkflowAgent
+from pytest_osmosis.rollouts.agents import WorkflowAgent
 from pytest_osmosis.text.foreign_code import sdk_package
 from pytest_osmosis.text.user_objects import described, error_in_words
 

@@ -1,28 +1,55 @@
-"""`evaluate_rubric`: reward functions let a model judge an answer. It has the signatures of both Osmosis SDKs.
+"""`evaluate_rubric` and `@osmosis_rubric`: reward functions let a model judge an answer, as with both Osmosis SDKs.
 
 - up to 0.2.17: `evaluate_rubric(rubric, solution_str, model_info, ...)` returns the score, or a dict with details
 - since 0.2.18: `await evaluate_rubric(solution_str=..., rubric=..., model="openai/...", ...)` returns a `RubricResult`
 
 In an eval the requests are retried, limited and counted like those of `[scoring] rubric`. Elsewhere they are just sent.
+Errors have the names that they have in the SDK.
+
+`@osmosis_rubric` checks the signature of a function that lets a model judge, when it is defined, and returns the
+function. It is no test of its own: the probes of reward functions call a function hundreds of times, and each call of
+this one costs money. The rules are those of 0.2.17, for functions whose first parameter is `solution_str`; annotations
+may be strings.
 Source: osmosis_ai/rubric_eval.py of 0.2.17, osmosis_ai/eval/rubric/ of 0.3.
 """
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
-from collections.abc import Awaitable, Mapping
+import types
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, overload
+from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin, overload
 
 from pytest_osmosis.errors import ConfigError, JudgeError, ModelError
-from pytest_osmosis.judges.judge import Judge, Judgement
-from pytest_osmosis.judges.prompt import Rubric, Submission
+from pytest_osmosis.judges.judge import Judge, Judgement, Rubric, Submission
 from pytest_osmosis.judges.requests import JudgeModel, current_requests
-from pytest_osmosis.judges.rubric_errors import MissingAPIKeyError, ModelNotFoundError, ProviderRequestError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import LITELLM_LOGINS, SERVICES
 from pytest_osmosis.models.targets import ModelTarget, resolve
+from pytest_osmosis.rewards.decorator import RUBRIC_MARK, annotation_of
+
+
+class MissingAPIKeyError(RuntimeError):
+    """The key of the judge's provider is neither passed nor set in the environment."""
+
+
+class ProviderRequestError(RuntimeError):
+    """The judge gave no score: its provider did not answer, or the answer holds none. `detail` says why."""
+
+    def __init__(self, provider: str, model: str, detail: str) -> None:
+        self.provider = provider
+        self.model = model
+        self.detail = detail.strip() or "It gave no reason."
+        super().__init__(f"Provider '{provider}' request for model '{model}' failed. {self.detail}")
+
+
+class ModelNotFoundError(ProviderRequestError):
+    """The provider knows no model of that name."""
+
 
 TIMEOUT_S = 30.0
 TIMEOUTS_S: Mapping[str, float] = {"xai": 45.0, "gemini": 45.0, "cerebras": 60.0, "openrouter": 60.0}
@@ -278,3 +305,54 @@ def _text_in(model_info: Any, key: str) -> str:
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+RubricFunction = TypeVar("RubricFunction", bound=Callable[..., Any])
+
+
+def osmosis_rubric(function: RubricFunction) -> RubricFunction:
+    """Check the signature of a rubric function, sync or async, and return the function itself.
+
+    A function whose first parameter is `solution_str` must have the signature
+    `(solution_str: str, ground_truth: str | None, extra_info: dict)`, without defaults for the first two; more
+    parameters may follow. Raises `TypeError` if it does not. Other signatures are not checked.
+    """
+    if not callable(function) or inspect.isclass(function):
+        raise TypeError(f"osmosis_rubric: must decorate a function, got {type(function).__name__}")
+    with contextlib.suppress(AttributeError, TypeError):  # objects without attributes of their own
+        setattr(function, RUBRIC_MARK, True)
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].name != "solution_str":
+        return function
+    if len(parameters) < 3:
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(f"Function {name} must have at least 3 parameters, got {len(parameters)}")
+    solution, truth, extra = parameters[:3]
+    if not _is_text(got := annotation_of(function, solution)):
+        raise TypeError(f"First parameter 'solution_str' must be annotated as str, got {got}")
+    if solution.default is not solution.empty:
+        raise TypeError("First parameter 'solution_str' cannot have a default value")
+    if truth.name != "ground_truth":
+        raise TypeError(f"Second parameter must be named 'ground_truth', got '{truth.name}'")
+    if not _is_text_or_none(got := annotation_of(function, truth)):
+        raise TypeError(f"Second parameter 'ground_truth' must be annotated as str or Optional[str], got {got}")
+    if truth.default is not truth.empty:
+        raise TypeError("Second parameter 'ground_truth' cannot have a default value")
+    if extra.name != "extra_info":
+        raise TypeError(f"Third parameter must be named 'extra_info', got '{extra.name}'")
+    return function
+
+
+def _is_text(annotation: object) -> bool:
+    if isinstance(annotation, type):
+        return issubclass(annotation, str)
+    return annotation in ("str", "builtins.str")
+
+
+def _is_text_or_none(annotation: object) -> bool:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [_is_text(member) for member in get_args(annotation) if member is not type(None)] == [True]
+    if isinstance(annotation, str):  # its names could not be looked up
+        bare = annotation.replace(" ", "").removesuffix("|None").removeprefix("None|").removeprefix("typing.")
+        return _is_text(bare.removeprefix("Optional[").removesuffix("]"))
+    return _is_text(annotation)

@@ -16,7 +16,7 @@ from pytest_osmosis.rewards.decorator import (
     is_rubric_function,
     take_definitions,
 )
-from pytest_osmosis.rewards.functions import MODES, Mode
+from pytest_osmosis.rewards.graders import MODES, Mode
 
 ARGUMENTS: Mapping[Mode, tuple[str, str, str]] = {
     "simple": ("solution_str", "ground_truth", "extra_info"),

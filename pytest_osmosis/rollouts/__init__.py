@@ -1,5 +1,4 @@
-"""Agents, which produce rollouts, in a module per contract: `chat` (built-in single turn), `recorded` (of its row),
-`function`, `workflow`, `agent_loop`.
+"""Agents, which produce rollouts: `agents` has the built-in ones, functions and workflows; the others have modules.
 
 An `Agent` is created once per host and used for all of its runs. Everything that belongs to one run is in the
 `ChatContext` that it receives.
@@ -9,8 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.output import RolloutOutput
+from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 
 
 class Agent(Protocol):

@@ -20,8 +20,7 @@ from typing import Any
 
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import Message, Usage
-from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.output import NotAConversation, RolloutOutput, output_of
+from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput, output_of
 from pytest_osmosis.text.foreign_code import AGENT_LOOP
 from pytest_osmosis.text.user_objects import described, type_name
 from pytest_osmosis.text.user_values import UserValueFault, number_of

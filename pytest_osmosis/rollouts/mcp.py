@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_osmosis.models.base import Message
-from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.output import RolloutOutput
+from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.text.user_objects import described
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

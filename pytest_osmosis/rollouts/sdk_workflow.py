@@ -20,8 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_osmosis.models.base import Message
-from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.output import NotAConversation, RolloutOutput
+from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput
 from pytest_osmosis.text.foreign_code import only_taken
 from pytest_osmosis.text.json_line import dumps
 from pytest_osmosis.text.row_metadata import metadata_of

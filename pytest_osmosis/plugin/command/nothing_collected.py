@@ -21,7 +21,7 @@ from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.plugin.command.eval_files import is_skipped_folder, tomls_in
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
-from pytest_osmosis.rewards.functions import MODES
+from pytest_osmosis.rewards.graders import MODES
 from pytest_osmosis.text.foreign_code import library_of, module_advice, reward_advice
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural

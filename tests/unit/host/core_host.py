@@ -26,10 +26,9 @@ from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.protocol import HostCode, RunRequest, Setup
 from pytest_osmosis.host.rubric_scorer import RubricScorer
 from pytest_osmosis.models.targets import resolve
-from pytest_osmosis.rewards.functions import EvalFunction
-from pytest_osmosis.rewards.graders import GraderCode
+from pytest_osmosis.rewards.graders import EvalFunction, GraderCode
+from pytest_osmosis.rollouts.agents import FunctionAgent, ThreadedFunctionAgent
 from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.function import FunctionAgent, ThreadedFunctionAgent
 from tests.clocks import LoopClock
 from tests.servers import Behaviour, ChatServer, Exchange
 

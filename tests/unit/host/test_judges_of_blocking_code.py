@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis import evaluate_rubric
-from pytest_osmosis.rewards.functions import eval_function
+from pytest_osmosis.rewards.graders import eval_function
 from tests.servers import ChatServer, reply, slow
 from tests.unit.host.core_host import core_host
 

@@ -20,8 +20,7 @@ from pytest_osmosis.host.environment_code import EnvironmentCode
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.models.targets import resolve
-from pytest_osmosis.rewards.functions import eval_function
-from pytest_osmosis.rewards.graders import GraderCode
+from pytest_osmosis.rewards.graders import GraderCode, eval_function
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.rewards.sdk_graders import SdkGraderCode
 from pytest_osmosis.rollouts.context import ChatContext

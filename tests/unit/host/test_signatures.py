@@ -10,8 +10,7 @@ import pytest
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.signatures import check_class, check_function
-from pytest_osmosis.rewards.functions import eval_function
-from pytest_osmosis.rewards.graders import Grader
+from pytest_osmosis.rewards.graders import Grader, eval_function
 
 
 class Plain:

@@ -20,9 +20,9 @@ from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
 from pytest_osmosis.host.permits import grant
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.targets import resolve
-from pytest_osmosis.rewards.functions import eval_function
+from pytest_osmosis.rewards.graders import eval_function
+from pytest_osmosis.rollouts.agents import ThreadedFunctionAgent
 from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.function import ThreadedFunctionAgent
 from tests.clocks import settled
 from tests.servers import ChatServer, Exchange, by_row, never, reply, status
 from tests.unit.host.core_host import after, core_host

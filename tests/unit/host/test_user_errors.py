@@ -9,7 +9,7 @@ import pytest
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.rewards.functions import eval_function
+from pytest_osmosis.rewards.graders import eval_function
 from pytest_osmosis.rollouts.context import ChatContext
 from tests.servers import ChatServer, reply
 from tests.unit.host.core_host import core_host

@@ -11,8 +11,16 @@ import pytest
 
 from pytest_osmosis.errors import JudgeError, ModelError
 from pytest_osmosis.judges.evaluate_rubric import evaluate_rubric
-from pytest_osmosis.judges.judge import Judge, Judgement
-from pytest_osmosis.judges.prompt import Rubric, Submission, conversation_text, judge_messages, prompt_text, value_text
+from pytest_osmosis.judges.judge import (
+    Judge,
+    Judgement,
+    Rubric,
+    Submission,
+    conversation_text,
+    judge_messages,
+    prompt_text,
+    value_text,
+)
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.embedded import reply_to
 from pytest_osmosis.text.quoted_blocks import blocks_in

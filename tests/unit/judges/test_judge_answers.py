@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.judges.answer import Opinion, UnreadableAnswer, read_opinion
+from pytest_osmosis.judges.judge import Opinion, UnreadableAnswer, read_opinion
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis import osmosis_reward
-from pytest_osmosis.rewards.functions import eval_function
+from pytest_osmosis.rewards.graders import eval_function
 
 ROW = {"system_prompt": "Be brief.", "user_prompt": "6 * 7?", "ground_truth": " 42", "level": 3}
 CONVERSATION: list[dict[str, Any]] = [
