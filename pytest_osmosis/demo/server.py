@@ -35,8 +35,15 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, Usage
 from pytest_osmosis.models.embedded import JUDGE, NAME, reply_to
 from pytest_osmosis.models.served import completions, messages, responses
-from pytest_osmosis.models.served.errors import ApiError, api_error
-from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, ServedRequest, read_body, write_answer
+from pytest_osmosis.models.served.shapes import (
+    AnswerLabel,
+    ApiError,
+    ApiShape,
+    ServedRequest,
+    api_error,
+    read_body,
+    write_answer,
+)
 from pytest_osmosis.text.arguments import CommandParser, filled
 from pytest_osmosis.text.safe import escaped
 

@@ -29,8 +29,15 @@ from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.json_bodies import encoded
 from pytest_osmosis.models.served import completions, messages, responses
-from pytest_osmosis.models.served.errors import ApiError, api_error
-from pytest_osmosis.models.served.shapes import JSON, AnswerLabel, ApiShape, read_body, write_answer
+from pytest_osmosis.models.served.shapes import (
+    JSON,
+    AnswerLabel,
+    ApiError,
+    ApiShape,
+    api_error,
+    read_body,
+    write_answer,
+)
 
 SHAPES: Mapping[str, ApiShape] = {"chat/completions": completions, "messages": messages, "responses": responses}
 SERVED = "POST chat/completions, POST messages, POST responses, GET models"

@@ -24,7 +24,7 @@ from pytest_osmosis.environments.rubric import clean_up
 from pytest_osmosis.environments.state import error_facts, finished
 from pytest_osmosis.environments.tasksets import Groups, rolls_groups
 from pytest_osmosis.models.base import ChatReply, Message
-from pytest_osmosis.models.headers import state_headers
+from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.text.user_frames import user_traceback
 from pytest_osmosis.text.user_objects import error_in_words, type_name

@@ -17,8 +17,7 @@ from pytest_osmosis.config.endpoints import DEFAULT_PATH, FILE_NAME
 from pytest_osmosis.config.secrets import SecretsSource, parse_dotenv
 from pytest_osmosis.config.workspace import workspace_of
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.models.headers import secret_headers
-from pytest_osmosis.models.providers import password_in, provider_secrets
+from pytest_osmosis.models.providers import password_in, provider_secrets, secret_headers
 
 KEY_NAME, KEY_NAMES = "api_key_env", ("api_key_env", "api_key_var")
 """The keys of ours and of `prime eval` that name the variable with a model's key."""

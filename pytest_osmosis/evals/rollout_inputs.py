@@ -17,7 +17,7 @@ from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.request_settings import request_sampling
-from pytest_osmosis.models.headers import secret_headers
+from pytest_osmosis.models.providers import secret_headers
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import Plan

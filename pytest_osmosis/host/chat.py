@@ -20,8 +20,8 @@ from pytest_osmosis.host.protocol import EventSink, Key, Setup
 from pytest_osmosis.host.sender import Gateway, Sender, SentRequest
 from pytest_osmosis.host.slots import RolloutSlot, StandbySlot
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
-from pytest_osmosis.models.headers import state_headers
 from pytest_osmosis.models.own_loop import OWN_LOOP
+from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.models.replicas import USES, ReplicaUse
 from pytest_osmosis.text.header_names import merged_headers
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_osmosis.host.protocol import HostCode
-from pytest_osmosis.models.headers import secret_headers
-from pytest_osmosis.models.providers import provider_secrets
+from pytest_osmosis.models.providers import provider_secrets, secret_headers
 
 
 def secrets_of(code: HostCode, environ: Mapping[str, str]) -> dict[str, str]:

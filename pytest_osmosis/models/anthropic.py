@@ -1,6 +1,6 @@
 """Anthropic's Messages through the official anthropic client, for Anthropic and for compatible servers.
 
-The client contributes headers and authentication; see `official_clients`. The headers that it
+The client contributes headers and authentication; see `connections`. The headers that it
 takes from ANTHROPIC_* variables go to provider "anthropic" alone, and it looks for no other way to log in.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Omit
 
-from pytest_osmosis.models import official_clients
+from pytest_osmosis.models import connections
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.messages import read_reply, write_request
@@ -30,7 +30,7 @@ class AnthropicModel:
         assert target.base_url is not None
         self._target = target
         self._failures = Failures(target.base_url, _root(target.base_url) + PATH, api_key, target.address_key)
-        self._transport = official_clients.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
+        self._transport = connections.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
         self._client = AsyncAnthropic(
             api_key=api_key or "none",  # without a key, the client would look for others; `_headers` omits it
             base_url=_root(target.base_url),
@@ -39,15 +39,15 @@ class AnthropicModel:
         )
         self._client.auth_token = None  # older releases take it from the environment beside the key, and send both
         key_headers = _key_headers(target.base_url, api_key, self._client.auth_headers)
-        self._headers = official_clients.added_headers(target, "anthropic", key_headers, Omit())
-        self._sampled_headers = official_clients.merged({"anthropic-version": SAMPLED_VERSION}, self._headers)
+        self._headers = connections.added_headers(target, "anthropic", key_headers, Omit())
+        self._sampled_headers = connections.merged({"anthropic-version": SAMPLED_VERSION}, self._headers)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that the API cannot represent."""
         sampled = any(name in request.sampling for name in SAMPLED)
         headers = self._sampled_headers if sampled else self._headers
         body = write_request(request, self._target)
-        headers = official_clients.merged(headers, request.headers)
+        headers = connections.merged(headers, request.headers)
         status, text = await self._transport.request(self._client.post, PATH, body, headers)
         return read_reply(status, text, self._target, self._failures)
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pytest_osmosis import __version__
 from pytest_osmosis.models import completions
 from pytest_osmosis.models.base import ChatReply, ChatRequest, HttpApi
-from pytest_osmosis.models.connections import Connections
+from pytest_osmosis.models.connections import Connections, merged
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.official_clients import merged
 from pytest_osmosis.models.targets import ModelTarget
 
 

@@ -1,6 +1,6 @@
 """Chat completions and Responses through the official openai client, for OpenAI and every compatible server.
 
-The client contributes headers and authentication; see `official_clients`. The key, organization
+The client contributes headers and authentication; see `connections`. The key, organization
 and headers that it takes from OPENAI_* variables go to provider "openai" alone.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
 
-from pytest_osmosis.models import completions, official_clients
+from pytest_osmosis.models import completions, connections
 from pytest_osmosis.models.base import ChatReply, ChatRequest, HttpApi
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.targets import ModelTarget
@@ -25,7 +25,7 @@ class OpenAIModel:
         self._api = api
         url = f"{target.base_url.rstrip('/')}{api.PATH}"
         self._failures = Failures(target.base_url, url, api_key, target.address_key, target.responses_advice)
-        self._transport = official_clients.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
+        self._transport = connections.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
         self._client = AsyncOpenAI(
             api_key=api_key or "none",  # the client requires a key; `_headers` omits it
             base_url=target.base_url,
@@ -36,12 +36,12 @@ class OpenAIModel:
             self._client.organization = None
             self._client.project = None
         authorization = Omit() if api_key is None else f"Bearer {api_key}"
-        self._headers = official_clients.added_headers(target, "openai", {"Authorization": authorization}, Omit())
+        self._headers = connections.added_headers(target, "openai", {"Authorization": authorization}, Omit())
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         body = self._api.write_request(request, self.target)
-        headers = official_clients.merged(self._headers, request.headers)
+        headers = connections.merged(self._headers, request.headers)
         status, text = await self._transport.request(self._client.post, self._api.PATH, body, headers)
         return self._api.read_reply(status, text, self.target, self._failures)
 

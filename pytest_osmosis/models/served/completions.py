@@ -11,9 +11,8 @@ from typing import Any
 
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, usage_fields
 from pytest_osmosis.models.json_bodies import shape
-from pytest_osmosis.models.served import fields
-from pytest_osmosis.models.served.errors import ApiError
-from pytest_osmosis.models.served.shapes import AnswerLabel, ServedRequest, event, pieces
+from pytest_osmosis.models.served import shapes
+from pytest_osmosis.models.served.shapes import AnswerLabel, ApiError, ServedRequest, event, pieces
 from pytest_osmosis.text.chat_messages import text_of
 
 FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
@@ -30,15 +29,15 @@ STREAMED = ("reasoning_content", "content", "refusal", "tool_calls")
 def read_request(body: Mapping[str, Any]) -> ServedRequest:
     """Return the request in a body. Raises `ApiError` for one that the API would refuse, or with `n` above 1."""
     rest = dict(body)
-    fields.drop_model(rest)
-    messages = fields.take_messages(rest)
+    shapes.drop_model(rest)
+    messages = shapes.take_messages(rest)
     for position, message in enumerate(messages):
         _check_calls(message, position)
-    tools = fields.take_tools(rest, '{"type": "function", "function": {...}}')
-    seed, n = fields.take_seed(rest), rest.pop("n", None)
+    tools = shapes.take_tools(rest, '{"type": "function", "function": {...}}')
+    seed, n = shapes.take_seed(rest), rest.pop("n", None)
     if n not in (None, 1) or isinstance(n, bool):
-        raise fields.refuse(f"{fields.ONE_ANSWER}, got {n!r}")
-    stream, options = fields.take_flag(rest, "stream"), fields.take_object(rest, "stream_options")
+        raise shapes.refuse(f"{shapes.ONE_ANSWER}, got {n!r}")
+    stream, options = shapes.take_flag(rest, "stream"), shapes.take_object(rest, "stream_options")
     chat = ChatRequest(messages, tools, _sampling(rest), seed)
     return ServedRequest(chat, stream, include_usage=options.get("include_usage") is True)
 
@@ -46,12 +45,12 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
 def _check_calls(message: Message, position: int) -> None:
     calls = message.get("tool_calls")
     if calls is not None and not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
-        raise fields.refuse(f"messages[{position}].tool_calls must be a list of objects, got {shape(calls)}")
+        raise shapes.refuse(f"messages[{position}].tool_calls must be a list of objects, got {shape(calls)}")
 
 
 def _sampling(rest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the other keys. The bound on tokens has two names, of which each server knows one (`max_tokens_key`)."""
-    sampling = fields.given(rest)
+    sampling = shapes.given(rest)
     if "max_completion_tokens" in sampling:
         sampling["max_tokens"] = sampling.pop("max_completion_tokens")
     return sampling

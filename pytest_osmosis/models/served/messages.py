@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.messages import Block, assistant_message, block_fault
-from pytest_osmosis.models.served import fields
-from pytest_osmosis.models.served.errors import ApiError
-from pytest_osmosis.models.served.shapes import AnswerLabel, ServedRequest, event, pieces
+from pytest_osmosis.models.served import shapes
+from pytest_osmosis.models.served.shapes import AnswerLabel, ApiError, ServedRequest, event, pieces
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
 
 STOP_REASONS: Mapping[str, str] = {
@@ -57,11 +56,11 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
     """Return the request in a body. Raises `ApiError` for one that the API would refuse."""
     rest = dict(body)
     if rest.get("max_tokens") is None:
-        raise fields.refuse("max_tokens: field required")
-    fields.drop_model(rest)
-    turns = fields.take_messages(rest)
-    tools = fields.take_tools(rest, '{"name": ..., "input_schema": {...}}')
-    seed, stream = fields.take_seed(rest), fields.take_flag(rest, "stream")
+        raise shapes.refuse("max_tokens: field required")
+    shapes.drop_model(rest)
+    turns = shapes.take_messages(rest)
+    tools = shapes.take_tools(rest, '{"name": ..., "input_schema": {...}}')
+    seed, stream = shapes.take_seed(rest), shapes.take_flag(rest, "stream")
     conversation = [
         *_system_messages(rest.pop("system", None)),
         *(message for position, turn in enumerate(turns) for message in _chat_messages(turn, position)),
@@ -71,16 +70,16 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
 
 def _sampling(rest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the other keys under the names of chat completions. Unknown names stay."""
-    sampling = fields.given(rest)
+    sampling = shapes.given(rest)
     if "stop_sequences" in sampling:
         sampling["stop"] = sampling.pop("stop_sequences")
-    metadata = fields.take_object(sampling, "metadata")
+    metadata = shapes.take_object(sampling, "metadata")
     if metadata.keys() == {"user_id"} and metadata["user_id"] is not None:
         sampling["user"] = metadata["user_id"]
-    elif fields.given(metadata):
+    elif shapes.given(metadata):
         sampling["metadata"] = metadata
     sampling |= _output(sampling)
-    choice = fields.take_object(sampling, "tool_choice")
+    choice = shapes.take_object(sampling, "tool_choice")
     if choice:
         sampling["tool_choice"] = _tool_choice(choice)
         if choice.get("disable_parallel_tool_use"):
@@ -90,7 +89,7 @@ def _sampling(rest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _output(sampling: dict[str, Any]) -> dict[str, Any]:
     """Remove the effort and the schema of an answer, and return them as chat completions have them."""
-    output = dict(fields.take_object(sampling, "output_config"))
+    output = dict(shapes.take_object(sampling, "output_config"))
     found: dict[str, Any] = {}
     effort, wanted = output.pop("effort", None), output.get("format")
     if effort is not None:
@@ -99,7 +98,7 @@ def _output(sampling: dict[str, Any]) -> dict[str, Any]:
         del output["format"]
         schema = {"name": "answer", "schema": wanted.get("schema"), "strict": True}
         found["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return {**found, "output_config": output} if fields.given(output) else found
+    return {**found, "output_config": output} if shapes.given(output) else found
 
 
 def _tool_choice(choice: Mapping[str, Any]) -> Any:
@@ -107,7 +106,7 @@ def _tool_choice(choice: Mapping[str, Any]) -> Any:
     if kind == "tool":
         return {"type": "function", "function": {"name": choice.get("name")}}
     if not isinstance(kind, str) or kind not in TOOL_CHOICES:
-        raise fields.refuse(f'tool_choice must have a type: "auto", "any", "tool" or "none", got {kind!r}')
+        raise shapes.refuse(f'tool_choice must have a type: "auto", "any", "tool" or "none", got {kind!r}')
     return TOOL_CHOICES[kind]
 
 
@@ -118,11 +117,11 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
     names = {"name": "name", "description": "description", "input_schema": "parameters", "strict": "strict"}
     function = {ours: tool[name] for name, ours in names.items() if tool.get(name) is not None}
     rest = {name: value for name, value in tool.items() if name not in names and name != "type"}
-    return {"type": "function", "function": function, **fields.given(rest)}
+    return {"type": "function", "function": function, **shapes.given(rest)}
 
 
 def _system_messages(system: object) -> list[Message]:
-    fields.check_content(system, "system")
+    shapes.check_content(system, "system")
     blocks = system if isinstance(system, list) else [system] if system else []
     return [{"role": "system", "content": _content([block])} for block in blocks]
 
@@ -131,7 +130,7 @@ def _chat_messages(turn: Message, position: int) -> list[Message]:
     """Return one turn as chat messages: tool results first, then the turn itself, if it holds anything else."""
     content, name = turn.get("content"), f"messages[{position}].content"
     if content is None:
-        raise fields.refuse(f"{name}: field required")
+        raise shapes.refuse(f"{name}: field required")
     if isinstance(content, str):
         return [{"role": turn["role"], "content": content}]
     blocks = [_block(block, f"{name}[{index}]") for index, block in enumerate(content)]
@@ -147,9 +146,9 @@ def _block(block: object, name: str) -> Block:
         return {"type": "text", "text": block}
     fault = block_fault(block)
     if fault is not None or not isinstance(block, dict):
-        raise fields.refuse(f"{name}: {fault}")
+        raise shapes.refuse(f"{name}: {fault}")
     if block["type"] == "tool_result":
-        fields.check_content(block.get("content"), f"{name}.content")
+        shapes.check_content(block.get("content"), f"{name}.content")
     return block
 
 
@@ -187,7 +186,7 @@ def _part(block: Any) -> dict[str, Any]:
     if url is None:
         return dict(block)
     rest = {name: value for name, value in block.items() if name not in ("type", "source")}
-    return {"type": "image_url", "image_url": {"url": url}, **fields.given(rest)}
+    return {"type": "image_url", "image_url": {"url": url}, **shapes.given(rest)}
 
 
 def _image_url(source: object) -> str | None:
@@ -330,7 +329,7 @@ def _usage(usage: Usage | None) -> dict[str, Any]:
     }
     thought = known.reasoning_tokens
     return {
-        **fields.given(counts),
+        **shapes.given(counts),
         **({} if thought is None else {"output_tokens_details": {"thinking_tokens": thought}}),
     }
 

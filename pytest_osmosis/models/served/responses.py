@@ -28,7 +28,7 @@ from pytest_osmosis.models.responses import (
     item_fault,
     thought_of,
 )
-from pytest_osmosis.models.served import completions, fields
+from pytest_osmosis.models.served import completions, shapes
 from pytest_osmosis.models.served.shapes import AnswerLabel, ServedRequest, event, pieces
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
 
@@ -51,33 +51,33 @@ WHY_INCOMPLETE: Mapping[str, str] = {finish: reason for reason, finish in INCOMP
 
 def read_request(body: Mapping[str, Any]) -> ServedRequest:
     """Return the request in a body. Raises `ApiError` for one that the API would refuse, or that needs its storage."""
-    rest = fields.given(body)
+    rest = shapes.given(body)
     for name in STORED:
         if name in rest:
-            raise fields.refuse(f"{name}: nothing is stored here; send the whole conversation as input")
+            raise shapes.refuse(f"{name}: nothing is stored here; send the whole conversation as input")
     if rest.pop("background", False):
-        raise fields.refuse("background: the answer has to be awaited")
+        raise shapes.refuse("background: the answer has to be awaited")
     native = {name: value for name, value in rest.items() if name not in OF_DELIVERY}
     for name in WITHOUT_EFFECT:
         rest.pop(name, None)
-    fields.drop_model(rest)
-    stream, seed = fields.take_flag(rest, "stream"), fields.take_seed(rest)
+    shapes.drop_model(rest)
+    stream, seed = shapes.take_flag(rest, "stream"), shapes.take_seed(rest)
     instructions = rest.pop("instructions", None)
-    fields.check_content(instructions, "instructions")
+    shapes.check_content(instructions, "instructions")
     prompts = [{"role": "system", "content": _content(instructions, "instructions")}] if instructions else []
     conversation = [*prompts, *_messages(rest.pop("input", None))]
-    tools = fields.take_tools(rest, '{"type": "function", "name": ..., "parameters": {...}}')
+    tools = shapes.take_tools(rest, '{"type": "function", "name": ..., "parameters": {...}}')
     functions = [_function(tool, position) for position, tool in enumerate(tools)]
     return ServedRequest(ChatRequest(conversation, functions, _sampling(rest), seed, native=native), stream)
 
 
 def _sampling(rest: dict[str, Any]) -> dict[str, Any]:
     """Return the other keys under the names of chat completions. Unknown names stay."""
-    objects = {place: fields.take_object(rest, place) for place in OBJECTS}
+    objects = {place: shapes.take_object(rest, place) for place in OBJECTS}
     wanted = {name: objects[place].get(key) for name, (place, key) in NESTED.items()}
     wanted["response_format"] = _response_format(objects["text"].get("format"))
     wanted["tool_choice"] = _tool_choice(rest.pop("tool_choice", None))
-    return {**{RENAMED.get(name, name): value for name, value in rest.items()}, **fields.given(wanted)}
+    return {**{RENAMED.get(name, name): value for name, value in rest.items()}, **shapes.given(wanted)}
 
 
 def _response_format(wanted: object) -> Any:
@@ -96,12 +96,12 @@ def _tool_choice(choice: object) -> Any:
     if choice.get("type") == "allowed_tools" and isinstance(choice.get("tools"), list):
         tools = [_tool_choice(tool) for tool in choice["tools"]]
         return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode"), "tools": tools}}
-    raise fields.refuse(f"tool_choice: only functions can be called here, got {choice.get('type')!r}")
+    raise shapes.refuse(f"tool_choice: only functions can be called here, got {choice.get('type')!r}")
 
 
 def _function(tool: Mapping[str, Any], position: int) -> dict[str, Any]:
     if tool.get("type") != "function":
-        raise fields.refuse(
+        raise shapes.refuse(
             f"tools[{position}]: a tool of type {tool.get('type')!r} runs at OpenAI; only functions can be called here"
         )
     return {"type": "function", "function": function_fields(tool)}
@@ -111,11 +111,11 @@ def _messages(items: object) -> list[Message]:
     if isinstance(items, str):
         return [{"role": "user", "content": items}]
     if not isinstance(items, list) or not items:
-        raise fields.refuse("input must be a string or a list of at least one item")
+        raise shapes.refuse("input must be a string or a list of at least one item")
     conversation = _Conversation()
     for position, item in enumerate(items):
         if not isinstance(item, dict):
-            raise fields.refuse(f"input[{position}] must be an object, got {shape(item)}")
+            raise shapes.refuse(f"input[{position}] must be an object, got {shape(item)}")
         conversation.add(item, f"input[{position}]")
     return conversation.messages
 
@@ -139,16 +139,16 @@ class _Conversation:
                 answer["tool_calls"] = [*answer.get("tool_calls", ()), call]
             case "function_call_output":
                 output = item.get("output")
-                fields.check_content(output, f"{name}.output")
+                shapes.check_content(output, f"{name}.output")
                 self._add({"role": "tool", "tool_call_id": item.get("call_id"), "content": _content(output, name)})
             case other:
-                raise fields.refuse(f"{name}: items of type {other!r} are not served; valid: {', '.join(SERVED_ITEMS)}")
+                raise shapes.refuse(f"{name}: items of type {other!r} are not served; valid: {', '.join(SERVED_ITEMS)}")
 
     def _add_message(self, item: Item, name: str) -> None:
         role, content = item.get("role"), item.get("content")
         if not isinstance(role, str):
-            raise fields.refuse(f"{name} must have a role")
-        fields.check_content(content, f"{name}.content")
+            raise shapes.refuse(f"{name} must have a role")
+        shapes.check_content(content, f"{name}.content")
         if role != "assistant":
             self._add({"role": role, "content": _content(content, name)})
             return
@@ -174,7 +174,7 @@ SERVED_ITEMS = ("message", "reasoning", "function_call", "function_call_output")
 
 def _call(item: Item, name: str) -> dict[str, Any]:
     if item_fault(item) is not None:
-        raise fields.refuse(f"{name}: a function_call needs call_id, name and arguments")
+        raise shapes.refuse(f"{name}: a function_call needs call_id, name and arguments")
     return call_of(item)
 
 
@@ -213,7 +213,7 @@ def _part(part: Any, name: str) -> dict[str, Any]:
         case "input_audio":
             return dict(part)
         case other:
-            raise fields.refuse(f"{name}: content of type {other!r} is not served")
+            raise shapes.refuse(f"{name}: content of type {other!r} is not served")
 
 
 # -- replies ----------------------------------------------------------------------------------------------

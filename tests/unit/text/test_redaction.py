@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.models.headers import secret_headers
+from pytest_osmosis.models.providers import secret_headers
 from pytest_osmosis.text.redaction import Redaction
 
 

@@ -17,8 +17,7 @@ from pytest_osmosis.models import messages as written_messages
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.served import completions, messages, responses
-from pytest_osmosis.models.served.errors import ApiError
-from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape
+from pytest_osmosis.models.served.shapes import AnswerLabel, ApiError, ApiShape
 from pytest_osmosis.models.targets import resolve
 
 SHAPES = [completions, messages, responses]

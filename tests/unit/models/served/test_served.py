@@ -11,8 +11,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, Usage
 from pytest_osmosis.models.refusal import refusal_error
 from pytest_osmosis.models.served import completions, messages, responses
-from pytest_osmosis.models.served.errors import ApiError, api_error
-from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, read_body, write_answer
+from pytest_osmosis.models.served.shapes import AnswerLabel, ApiError, ApiShape, api_error, read_body, write_answer
 
 LABEL = AnswerLabel("1", 1_700_000_000, "asked")
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "17 * 23"}]
