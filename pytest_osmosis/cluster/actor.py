@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_osmosis.cluster.frames import Kind
-from pytest_osmosis.engine.host_connection import exit_text
+from pytest_osmosis.engine.host_connection import exit_text, room_in
 from pytest_osmosis.engine.host_process import HOST
-from pytest_osmosis.engine.pipe import room_in
 from pytest_osmosis.processes.child import JOIN_S, Child
 
 Said = tuple[int, int, bytes, bytes]

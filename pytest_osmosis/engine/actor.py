@@ -16,23 +16,19 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pytest_osmosis.engine.artifacts import Artifacts
-from pytest_osmosis.engine.exchanges import Exchanges
+from pytest_osmosis.engine.artifacts import Artifacts, Exchanges, HostLog
 from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard
-from pytest_osmosis.engine.host_log import HostLog
 from pytest_osmosis.engine.host_starts import Host, start_failure
 from pytest_osmosis.engine.hosts import Hosts, Most
 from pytest_osmosis.engine.job import Job
-from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.engine.notices import Notices, StallNotice, WaitNotice
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.probing import Probing
 from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.recovery import Recovery
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
-from pytest_osmosis.engine.stall_notice import StallNotice
-from pytest_osmosis.engine.wait_notice import WaitNotice
 from pytest_osmosis.errors import CassetteError, CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.record.journal import Journal

@@ -1,17 +1,24 @@
-"""Stores the artifacts that hosts on other machines send, in the run directory.
+"""Files that hosts cause to be written: artifacts that those on other machines send, exchanges, and their log.
 
 Hosts run user code, so whatever they send is checked: a file lies in the folder of its own run, or nowhere.
+The log has output that belongs to no run. Hosts, and all processes that they start, append to it directly, so that it
+has the last words of a process that dies. The engine checks its size every turn, and removes the middle of a log that
+is too large.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from base64 import b64decode
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_osmosis.cassettes.writer import ExchangeLog
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, ArtifactEvent, Key, LeftOutEvent
 from pytest_osmosis.text.numbers import plural
@@ -139,3 +146,73 @@ class Artifacts:
 
 def _runs(keys: set[Key]) -> str:
     return plural(len({key.run for key in keys}), "run")
+
+
+class Exchanges:
+    """The exchanges of an eval run. Without a `path` they are dropped.
+
+    `n_sent` counts those whose answers did not come from a store.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._log = None if path is None else ExchangeLog(path)
+        self._lines: list[bytes] = []
+        self.n_sent = 0
+
+    def add(self, raw: bytes, *, sent: bool) -> None:
+        """Take the line of an event, which is written at the end of the turn."""
+        self.n_sent += sent
+        if self._log is not None:
+            self._lines.append(raw)
+
+    def write(self) -> None:
+        """Write what was added. Raises `CassetteError`, once, if that fails."""
+        lines, self._lines = self._lines, []
+        if lines and self._log is not None:
+            try:
+                self._log.append(b"".join(lines))
+            except CassetteError:
+                with contextlib.suppress(CassetteError):
+                    self.close()
+                raise
+
+    def close(self) -> None:
+        """Close the log. Raises `CassetteError` if the disk does not take it."""
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
+
+
+MOST_LOG_BYTES = 8 << 20
+"""The largest log."""
+HEAD_BYTES = 2 << 20
+TAIL_BYTES = 2 << 20
+"""The parts of a larger log that are kept."""
+
+
+class HostLog:
+    """A file that others append to. `left_out` counts the bytes that were removed."""
+
+    def __init__(self, path: Path) -> None:
+        self.left_out = 0
+        self._path = path
+        self._marked = 0
+
+    def bound(self) -> None:
+        """Remove the middle of a log that is too large. Do nothing if there is no log, or the disk does not take it."""
+        with contextlib.suppress(OSError):
+            if self._path.stat().st_size > MOST_LOG_BYTES:
+                self._cut()
+
+    def _cut(self) -> None:
+        """Replace the middle by a note. Bytes that other processes append during this call may be lost."""
+        with self._path.open("r+b") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(end - TAIL_BYTES)
+            tail = file.read()
+            file.truncate(HEAD_BYTES)
+        self.left_out += end - HEAD_BYTES - TAIL_BYTES - self._marked
+        mark = f"\n[... {self.left_out:,} bytes left out ...]\n".encode()
+        self._marked = len(mark)
+        with self._path.open("ab") as file:
+            file.write(mark + tail)

@@ -1,22 +1,27 @@
-"""The budget of an eval run: what its rollouts used so far, and which runs may begin without exceeding its bounds.
+"""Reasons to stop an eval run early: its bounds are used up, or every further run would fail alike.
 
 A run begins only if what is used, and the mean of a run so far for each run in flight and for itself, stay within the
 bound. Nothing is taken back, so the excess is at most what was in flight. Before the first rollout, and the first score
 of a judge if there are judges, the mean is unknown, and a run begins only while fewer runs are in flight than there are
 hosts. Who counts the runs in flight counts those that a judge scores too. Answers from a cassette or a cache cost
 nothing.
+
+An error that the probe and a run met alike, before anything succeeded, says nothing about the run's row, and neither
+does one that all runs met.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pytest_osmosis.engine.job import Bounds
+from pytest_osmosis.formats.events import RolloutEvent
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.text.numbers import count, money, plural
+from pytest_osmosis.text.patterns import pattern_of
 
 ROUNDING = 1 + 1e-9
 """Sums of equal amounts that reach the bound exactly may be a little above it in floats."""
@@ -164,3 +169,66 @@ def _spendings(bounds: Bounds) -> Iterator[Spending]:
             lambda mean: f"about {money(mean)} a run",
             bounds.judged,
         )
+
+
+MIN_SAME = 10
+"""An eval stops if its first runs, this many or `batch_size` if that is more, all fail for the same cause."""
+MIN_ROWS = 2
+"""All runs of fewer rows may have failed because of the row."""
+
+OF_REQUESTS = ("model", "provider")
+"""The boundaries of errors that a request met."""
+
+
+@dataclass(slots=True)
+class Systemic:
+    """Looks at each rollout of one model as it ends. `probe_error` is the probe's error, if it was not systemic."""
+
+    batch_size: int
+    succeeded: bool = False
+    probe_error: str | None = None
+    _same: int = 0
+    _cause: str | None = None
+    _error: str = ""
+    _boundary: str = ""
+    _rows: set[int] = field(default_factory=set)
+    _differed: bool = False
+
+    def is_of_probe(self, rollout: RolloutEvent) -> bool:
+        """Return True for an error that the probe met too, before anything succeeded."""
+        error = rollout.get("error")
+        if error is None or self.probe_error is None or self.succeeded or rollout["boundary"] not in OF_REQUESTS:
+            return False
+        return pattern_of(error) == pattern_of(self.probe_error)
+
+    def saw(self, rollout: RolloutEvent) -> str | None:
+        """Return the cause that stops the eval, None to continue."""
+        error, systemic = rollout.get("error"), rollout.get("systemic", "no")
+        if error is None or systemic == "never":
+            self.succeeded = True
+            return None
+        if self.is_of_probe(rollout):
+            return f"the test request (probe) and a run failed the same way: {error}"
+        if systemic == "always" or (systemic == "until_success" and not self.succeeded):
+            return str(error)
+        if self.succeeded:
+            return None
+        self._count(rollout)
+        if self._same >= max(MIN_SAME, self.batch_size):
+            return f"the first {self._same} runs all failed the same way: {self._boundary}: {error}"
+        return None
+
+    def met_by_all(self) -> str | None:
+        """Return the error of requests that all runs met, None if they met several, or too few rows were asked."""
+        if self.succeeded or self._differed or len(self._rows) < MIN_ROWS or self._boundary not in OF_REQUESTS:
+            return None
+        return f"all {self._same} runs failed the same way: {self._boundary}: {self._error}"
+
+    def _count(self, rollout: RolloutEvent) -> None:
+        """Count an error, and how many were the same in a row."""
+        self._error, self._boundary = str(rollout["error"]), rollout["boundary"]
+        cause = f"{self._boundary}: {pattern_of(self._error)}"
+        self._differed = self._differed or self._cause not in (None, cause)
+        self._same = self._same + 1 if cause == self._cause else 1
+        self._cause = cause
+        self._rows.add(rollout["row"])

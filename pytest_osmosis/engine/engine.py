@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pytest_osmosis.engine.actor import Actor, Close, Command, LoadedCode, MoreHosts, MostInFlight, Submit
 from pytest_osmosis.engine.job import Job
-from pytest_osmosis.engine.throttle import Throttle
+from pytest_osmosis.engine.limits import Throttle
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_counts import RunCounts

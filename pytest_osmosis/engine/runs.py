@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
 
-from pytest_osmosis.engine.budget import Budget
-from pytest_osmosis.engine.groups import ScoringGroup
+from pytest_osmosis.engine.budget import Budget, Systemic
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.recorder import Recorder
-from pytest_osmosis.engine.run_state import RunState, Stage
-from pytest_osmosis.engine.run_table import RunTable
-from pytest_osmosis.engine.systemic import Systemic
+from pytest_osmosis.engine.run_table import RunState, RunTable, ScoringGroup, Stage
 from pytest_osmosis.formats.events import RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId

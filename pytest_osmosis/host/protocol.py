@@ -336,7 +336,7 @@ class AskEvent(AttemptFields):
 
 
 class ExchangeEvent(AttemptFields):
-    """A request was answered or refused, and is kept in the exchange log (`cassettes.lines` describes the members)."""
+    """A request was answered or refused, and is kept in the exchange log (`cassettes.reader` describes the members)."""
 
     ev: Literal["exchange"]
     asker: str

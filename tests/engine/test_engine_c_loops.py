@@ -14,7 +14,7 @@ import pytest
 from pytest_osmosis.engine.host_connection import Connection
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import SILENCE_SLACK_S
-from pytest_osmosis.engine.run_state import Stage
+from pytest_osmosis.engine.run_table import Stage
 from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, running
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.engine import pipe as pipes
+from pytest_osmosis.engine import host_connection as pipes
 from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection, HostEnviron
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.processes.child import Child

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.engine import host_log
-from pytest_osmosis.engine.host_log import HEAD_BYTES, MOST_BYTES, TAIL_BYTES, HostLog
+from pytest_osmosis.engine import artifacts
+from pytest_osmosis.engine.artifacts import HEAD_BYTES, MOST_LOG_BYTES, TAIL_BYTES, HostLog
 from tests.engine.evaluating import Workspace, evaluated
 from tests.servers import ChatServer
 
@@ -35,16 +35,16 @@ def test_a_large_log_keeps_its_head_and_tail_and_says_how_much_is_missing(tmp_pa
 
 def test_a_log_that_is_not_too_large_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "host.log"
-    path.write_bytes(b"x" * MOST_BYTES)
+    path.write_bytes(b"x" * MOST_LOG_BYTES)
     HostLog(path).bound()
-    assert path.stat().st_size == MOST_BYTES
+    assert path.stat().st_size == MOST_LOG_BYTES
 
 
 def test_a_flood_on_the_raw_descriptors_is_bounded(workspace: Workspace, server: ChatServer) -> None:
     """User code writes it, and so does a process that it left behind."""
     workspace.agent(
         f"""
-        MOST, KEPT = {MOST_BYTES}, {HEAD_BYTES + TAIL_BYTES}
+        MOST, KEPT = {MOST_LOG_BYTES}, {HEAD_BYTES + TAIL_BYTES}
 
         async def rollout(ctx):
             os.write(1, b"the begin\\n")
@@ -71,9 +71,9 @@ def test_a_fatal_error_after_the_log_was_cut_is_still_reported(
     workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The quarantine began to write far behind the end of the shortened log."""
-    monkeypatch.setattr(host_log, "MOST_BYTES", 100_000)
-    monkeypatch.setattr(host_log, "HEAD_BYTES", 1_000)
-    monkeypatch.setattr(host_log, "TAIL_BYTES", 9_000)
+    monkeypatch.setattr(artifacts, "MOST_LOG_BYTES", 100_000)
+    monkeypatch.setattr(artifacts, "HEAD_BYTES", 1_000)
+    monkeypatch.setattr(artifacts, "TAIL_BYTES", 9_000)
     workspace.agent(
         """
         import ctypes

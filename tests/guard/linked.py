@@ -38,9 +38,8 @@ if __name__ == "__main__":  # before modules of ours take them
     vars(time).update(monotonic=monotonic, perf_counter=monotonic, sleep=sleep)
 
 from pytest_osmosis.engine.actor import Close  # noqa: E402
-from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post, events_on  # noqa: E402
+from pytest_osmosis.engine.host_connection import SIZE_BYTES, Heard, HostEnviron, Post, events_on, room_in, waiting_in  # noqa: E402
 from pytest_osmosis.engine.inline_host import InlineConnection  # noqa: E402
-from pytest_osmosis.engine.pipe import SIZE_BYTES, room_in, waiting_in  # noqa: E402
 from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish  # noqa: E402
 from pytest_osmosis.host import output  # noqa: E402
 from pytest_osmosis.host.clients import clients_of  # noqa: E402

@@ -9,7 +9,7 @@ from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_starts import Host, Share
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.permits import Permits
-from pytest_osmosis.engine.run_state import RunState
+from pytest_osmosis.engine.run_table import RunState
 from pytest_osmosis.host.protocol import AskEvent
 from pytest_osmosis.record.run_id import RunId
 

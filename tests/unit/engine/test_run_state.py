@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.run_state import NEXT_STAGES, RunState, Stage
-from pytest_osmosis.engine.run_table import RunTable
-from pytest_osmosis.engine.tally import Tally
+from pytest_osmosis.engine.run_table import NEXT_STAGES, RunState, RunTable, Stage, Tally
 from pytest_osmosis.record.run_id import RunId
 from tests.clocks import SteppedClock
 

@@ -7,8 +7,8 @@ from typing import Any
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_connection import Connection
 from pytest_osmosis.engine.host_starts import Host, Share
-from pytest_osmosis.engine.run_state import RunState, Stage
-from pytest_osmosis.engine.stall_notice import StallNotice, waiting_for
+from pytest_osmosis.engine.notices import StallNotice, waiting_for
+from pytest_osmosis.engine.run_table import RunState, Stage
 from pytest_osmosis.record.run_id import RunId
 
 ROW = Row(0, [], None, {}, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.engine.systemic import Systemic
+from pytest_osmosis.engine.budget import Systemic
 from pytest_osmosis.formats.events import RolloutEvent
 from pytest_osmosis.formats.words import Boundary
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_osmosis.engine.throttle import Throttle
+from pytest_osmosis.engine.limits import Throttle
 
 
 def test_each_pause_halves_the_runs_in_flight_down_to_one() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_osmosis.engine.wait_notice import Waiting, WaitNotice
+from pytest_osmosis.engine.notices import Waiting, WaitNotice
 
 LACKS = "a host needs 2 CPUs"
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.engine.inline_host import ProcessState
 from pytest_osmosis.host.loading import UserCode, load
-from pytest_osmosis.host.process_state import ProcessState
 from pytest_osmosis.host.protocol import HostCode, Setup
 
 RIGHT = "def score(solution_str):\n    return 1.0\n"
