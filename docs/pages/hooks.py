@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from docs.pages import markdown
-from pytest_osmosis.plugin.hooks import specs
+from pytest_osmosis.plugin import hooks as specs
 
 HEAD = """\
 # Hooks

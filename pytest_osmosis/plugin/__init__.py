@@ -27,9 +27,9 @@ DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    from pytest_osmosis.plugin.hooks import specs
+    from pytest_osmosis.plugin import hooks
 
-    pluginmanager.add_hookspecs(specs)
+    pluginmanager.add_hookspecs(hooks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,20 +81,20 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 
 
 def _set_arguments(config: pytest.Config, arguments: Iterable[str]) -> None:
-    from pytest_osmosis.plugin.command.arguments import set_arguments
+    from pytest_osmosis.plugin.command.named_evals import set_arguments
 
     set_arguments(config, arguments)
 
 
 def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> None:
-    from pytest_osmosis.plugin.compat.no_assert_rewrite import without_assert_rewriting
+    from pytest_osmosis.plugin.compat import without_assert_rewriting
 
     with without_assert_rewriting():
         begin(config)
 
 
 def _serve(config: pytest.Config) -> None:
-    from pytest_osmosis.plugin.xdist.worker import WorkerPlugin
+    from pytest_osmosis.plugin.xdist_worker import WorkerPlugin
 
     config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
 
@@ -104,8 +104,12 @@ def _control(config: pytest.Config) -> None:
     options.refuse_blanks(config)
     on_cluster = options.names_a_cluster(config, os.environ)
     prestarted = _prestarted(config) if options.seems_to_run(config) and not on_cluster else None
-    from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
-    from pytest_osmosis.plugin.command.named_evals import NotStartedNotice, named_evals
+    from pytest_osmosis.plugin.command.named_evals import (
+        NotStartedNotice,
+        named_evals,
+        session_arguments,
+        set_arguments,
+    )
 
     named = named_evals(config)
     if named.evals or named.source == "model":

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import atexit
 import gc
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+import queue
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pytest
 
 from pytest_osmosis.plugin.command.named_evals import NamedEvals, not_started_lines
-from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
-from pytest_osmosis.plugin.compat.sigterm import sigterm_as_interrupt
-from pytest_osmosis.plugin.debug.debugger import DebuggerHooks
-from pytest_osmosis.plugin.items.collect import EvalFiles
-from pytest_osmosis.plugin.items.item import EvalItem
-from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
-from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
-from pytest_osmosis.plugin.output.continuation import Continuation
+from pytest_osmosis.plugin.command.options import plans_setup
+from pytest_osmosis.plugin.compat import sigterm_as_interrupt
+from pytest_osmosis.plugin.debugger import DebuggerHooks
+from pytest_osmosis.plugin.items import EvalFiles, EvalItem, Sentinel, UnitKey, eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
@@ -34,9 +31,10 @@ from pytest_osmosis.plugin.session import EvalSession
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.command.session_options import SessionOptions
-    from pytest_osmosis.plugin.xdist.controller_ticks import Ticks
-    from pytest_osmosis.plugin.xdist.crashed_workers import UnreportedTests
-    from pytest_osmosis.plugin.xdist.server import OutcomeServer
+    from pytest_osmosis.plugin.xdist_controller import OutcomeServer, Ticks, UnreportedTests
+
+
+IDLE_S = 0.2
 
 
 class ControllerPlugin:
@@ -51,11 +49,11 @@ class ControllerPlugin:
         self.unreported: UnreportedTests | None = None
         self.ticks: Ticks | None = None
         self.progress = ProgressLine(config, self.evals)
+        self._n_failures = 0
 
     def register(self) -> None:
         manager = self.config.pluginmanager
         manager.register(DebuggerHooks(self.config, self.evals), "osmosis-debugger")
-        manager.register(OtherPlugins(), "osmosis-other-plugins")
         if self.naming.source == "model":
             self.config.stash[SOURCE] = ModelSource(self.evals)
             if self.evals.inline is None:
@@ -67,7 +65,6 @@ class ControllerPlugin:
         manager.register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
         manager.register(self, "osmosis-controller")
         manager.register(TerminalSummary(self.config, self.evals), "osmosis-summary")
-        manager.register(Continuation(self.config, self.evals), "osmosis-continuation")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -98,7 +95,7 @@ class ControllerPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        from pytest_osmosis.plugin.xdist.server import OutcomeServer
+        from pytest_osmosis.plugin.xdist_controller import OutcomeServer
 
         self.distributed = True
         if self.server is None:
@@ -120,8 +117,7 @@ class ControllerPlugin:
 
     def _expect_reports(self, ids: Sequence[str]) -> None:
         """Expect reports from workers, which may die, and update the live line while the controller waits for them."""
-        from pytest_osmosis.plugin.xdist.controller_ticks import Ticks
-        from pytest_osmosis.plugin.xdist.crashed_workers import UnreportedTests
+        from pytest_osmosis.plugin.xdist_controller import Ticks, UnreportedTests
 
         self.unreported = UnreportedTests(self.evals, self.progress)
         self.unreported.expect(ids)
@@ -163,8 +159,9 @@ class ControllerPlugin:
             self.progress.forget(report)
             if report.failed or (report.passed and report.when == "call") or hasattr(report, "wasxfail"):
                 self.evals.end.reported.add(eval_id_of(report.nodeid))
-        if self.evals.reaches_maxfail(report):
-            maxfail = self.config.getoption("maxfail")
+        self._n_failures += report.failed
+        maxfail = self.config.getoption("maxfail")
+        if report.failed and self._n_failures == maxfail:
             self.evals.queue.stop("maxfail", f"stopped by {ungrouped(report.nodeid)} (--maxfail={maxfail})")
             if self.distributed:  # xdist waits for the tests that its workers have begun
                 self.evals.queue.end_early()
@@ -220,3 +217,99 @@ def _has_line(entry: Any) -> bool:
         return bool(entry.lineno >= 0)
     except TypeError:
         return False
+
+
+class CompletionLoop:
+    """The test loop of one process: tests that wait for nothing first, then tests of evals as their units are done.
+
+    So a slow run delays nothing: failures, `-x`, the live line and the journal see results as they arrive.
+    """
+
+    def __init__(self, evals: EvalSession, progress: ProgressLine) -> None:
+        self._evals = evals
+        self._progress = progress
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run all items as pytest's own loop does, but in another order."""
+        self._evals.start()
+        sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
+        others = [item for item in session.items if not self._waits(item)]
+        after = [*others[1:], sentinel if len(others) < len(session.items) else None]
+        for item, nextitem in zip(others, after, strict=False):
+            self._run(session, item, nextitem)
+        if len(others) == len(session.items):
+            return True
+        self._progress.begin(alone=not others, undisturbed=True)
+        in_order = self._evals.inline is not None or session.config.getoption("stepwise", False)
+        for item, last in self._in_order(session) if in_order else self._as_completed(session):
+            self._run(session, item, None if last else sentinel)
+        return True
+
+    def _run(self, session: pytest.Session, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        hooks = item.ihook if isinstance(item, EvalItem) else item.config.hook
+        hooks.pytest_runtest_protocol(item=item, nextitem=nextitem)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+
+    def _waits(self, item: pytest.Item) -> TypeGuard[EvalItem]:
+        """Return True for a test that waits for its unit: one of an eval that nothing keeps from running."""
+        return isinstance(item, EvalItem) and item.key not in self._evals.kept_back
+
+    def _in_order(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
+        """Yield our items as they were collected, and True with the last one.
+
+        `--stepwise` assumes that all items before a failure passed; inline, an item performs its own runs.
+        """
+        ours = list(filter(self._waits, session.items))
+        done: set[UnitKey] = set()
+        for item in ours:
+            while self._evals.inline is None and item.key not in done:
+                if (key := self._next_completed()) is not None:
+                    done.add(key)
+            yield item, item is ours[-1]
+
+    def _as_completed(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
+        """Yield our items as their units are done, and True with the last one."""
+        waiting = {item.key: item for item in filter(self._waits, session.items)}
+        while waiting:
+            key = self._next_completed()
+            if key in waiting:  # units of test evals have no item
+                yield waiting.pop(key), not waiting
+
+    def _next_completed(self) -> UnitKey | None:
+        """Return the next unit that is done, None if no unit is done within a moment."""
+        try:
+            return self._evals.outcomes.completed.get(timeout=IDLE_S)
+        except queue.Empty:
+            self._progress.update()
+            return None
+
+
+class DryRun:
+    """The loop of `--osmosis-dry-run`, which runs nothing."""
+
+    CATEGORY = "not run (dry run)"
+
+    def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
+        self._config = config
+        self._evals = evals
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run nothing. pytest's last line counts what was collected instead of saying that no tests ran."""
+        if session.testsfailed or plans_setup(self._config):
+            return None  # pytest reports the errors, or shows which fixtures tests would use
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None and session.items:
+            # Private in pytest. If it changes, a dry run ends with an error; test_options.py notices.
+            terminal._add_stats(self.CATEGORY, session.items)
+        return True
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        loads = any(each.prepared.environment is not None for each in self._evals.named.values())
+        code = "only environments were loaded, for their rows" if loads else "no code was loaded"
+        text = f"{code}, no model asked, no test run, nothing written"
+        terminalreporter.write_line(f"osmosis: dry run: {text}")

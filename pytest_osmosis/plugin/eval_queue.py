@@ -6,21 +6,26 @@ Entries of one config run together, some at a time, and share one cap on rollout
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import pytest
 
 from pytest_osmosis.errors import CodeError, HostError
 from pytest_osmosis.evals import EvalRun, FinishedEval, finish
-from pytest_osmosis.plugin.shared_cap import Need, SharedCap
+from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stop import StopReason
 
 if TYPE_CHECKING:
-    from pytest_osmosis.plugin.debug.inline import InlineHosts
+    from pytest_osmosis.plugin.debugger import InlineHosts
 
+
+T = TypeVar("T")
+TICK_S = 0.02
+"""Shares move at most this often, and are looked at this often until they have moved."""
 INTERRUPT_GRACE_S = 2.0
 LOG_CHARS = 2000
 """The last characters of a host's log that are shown if it does not start."""
@@ -106,16 +111,16 @@ class EvalQueue:
         Raise `pytest.UsageError` if code does not load, unless it is only that of some environments.
         """
         started = {eval_id: run for eval_id, run in self.runs.items() if eval_id not in self._later}
-        for eval_id in started:
-            if self._inline is not None:
-                self._inline.host(eval_id).load()
         errors: dict[str, list[str]] = {}
         for eval_id, run in started.items():
+            if self._inline is not None:
+                self._inline.host(eval_id).load()
             if error := load_error(run):
                 errors.setdefault(error, []).append(eval_id)
         failed = {eval_id for eval_ids in errors.values() for eval_id in eval_ids}
         if failed and not self._are_left_out(failed):
-            texts = [f"{', '.join(map(self._name, eval_ids))}: {error}" for error, eval_ids in errors.items()]
+            names = {eval_id: self.runs[eval_id].prepared.config.name for eval_id in failed}
+            texts = [f"{', '.join(map(names.__getitem__, eval_ids))}: {error}" for error, eval_ids in errors.items()]
             self.discard()
             raise pytest.UsageError(*texts)
         self._later |= failed  # they are not measured, as those that do not load when it is their turn
@@ -126,9 +131,6 @@ class EvalQueue:
         for eval_id, run in self.runs.items():
             if not self._n_left[eval_id]:  # no test will perform anything
                 run.go()
-
-    def _name(self, eval_id: str) -> str:
-        return self.runs[eval_id].prepared.config.name
 
     def _are_left_out(self, failed: Collection[str]) -> bool:
         """Return True if the others run without the evals that failed to load, because these are environments."""
@@ -302,3 +304,116 @@ def load_error(run: EvalRun) -> str:
     except HostError as error:
         return f"{error}\n{run.host_log_text()[-LOG_CHARS:]}".rstrip()
     return ""
+
+
+class Shared(Protocol):
+    """An engine that has a share of a cap."""
+
+    @property
+    def progress(self) -> RunCounts: ...
+
+    @property
+    def most_in_flight(self) -> int: ...
+
+    def limit(self, in_flight: int) -> None: ...
+
+
+class Need(NamedTuple):
+    """The most rollouts that an engine may have in flight, and the number of its runs that are left."""
+
+    most: int
+    n_left: Callable[[], int]
+
+
+class SharedCap:
+    """Shares out `cap` rollouts in flight among the entries of one config while they run together.
+
+    Shares are moved as entries begin and end: first an entry with too much gives some back, and what its hosts have
+    really given back goes to others. So the cap is used, and never exceeded. Every method may be called from any
+    thread. No share moves while somebody holds `lock`, so that engines that are added together get theirs together.
+    """
+
+    def __init__(self, cap: int, lock: threading.RLock) -> None:
+        self._cap = cap
+        self._lock = lock
+        self._needs: dict[Shared, Need] = {}
+        self._limits: dict[Shared, int] = {}
+        self._changed = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="osmosis-shares", daemon=True)
+
+    def add(self, engine: Shared, need: Need) -> None:
+        """Let an engine have a share. It begins nothing before it gets one."""
+        engine.limit(0)
+        with self._lock:
+            self._needs[engine], self._limits[engine] = need, 0
+            if self._thread.ident is None and not self._closed:
+                self._thread.start()
+        self._changed.set()
+
+    def remove(self, engine: Shared) -> None:
+        """Take an engine out, all runs of which are done."""
+        with self._lock:
+            self._needs.pop(engine, None)
+            self._limits.pop(engine, None)
+        self._changed.set()
+
+    def changed(self) -> None:
+        """Note that a run is done."""
+        self._changed.set()
+
+    def close(self) -> None:
+        """Move no further share."""
+        self._closed = True
+        self._changed.set()
+
+    def _run(self) -> None:
+        moved = True
+        while not self._closed:
+            self._changed.wait(None if moved else TICK_S)
+            self._changed.clear()
+            moved = self.share()
+            time.sleep(TICK_S)
+
+    def share(self) -> bool:
+        """Move shares as far as they can be moved now. Return True if nobody waits for more."""
+        with self._lock:
+            needs = {engine: min(need.most, _left(engine, need)) for engine, need in self._needs.items()}
+            fair = fair_shares(self._cap, needs)
+            short = [engine for engine in fair if self._limits[engine] < fair[engine]]
+            if not short:
+                return True
+            for engine, share in fair.items():
+                if self._limits[engine] > share:
+                    self._limit(engine, share)
+            free = self._cap - sum(engine.most_in_flight for engine in self._needs)
+            for engine in short:
+                more = min(free, fair[engine] - self._limits[engine])
+                if more > 0:
+                    self._limit(engine, self._limits[engine] + more)
+                    free -= more
+            return all(self._limits[engine] >= fair[engine] for engine in short)
+
+    def _limit(self, engine: Shared, in_flight: int) -> None:
+        self._limits[engine] = in_flight
+        engine.limit(in_flight)
+
+
+def fair_shares(cap: int, needs: Mapping[T, int]) -> dict[T, int]:
+    """Return equal shares of a cap, none larger than it is needed; what one does not need goes to the others.
+
+    >>> fair_shares(10, {"a": 8, "b": 8, "c": 1}), fair_shares(2, {"a": 8, "b": 8, "c": 8})
+    ({'c': 1, 'a': 5, 'b': 4}, {'a': 1, 'b': 1, 'c': 0})
+    """
+    shares: dict[T, int] = {}
+    left = cap
+    for number, (name, need) in enumerate(sorted(needs.items(), key=lambda pair: pair[1])):
+        shares[name] = min(need, -(-left // (len(needs) - number)))
+        left -= shares[name]
+    return shares
+
+
+def _left(engine: Shared, need: Need) -> int:
+    """Return the number of runs that may still be in flight: also those of a row that were made besides."""
+    counts = engine.progress
+    return max(need.n_left(), counts.submitted - counts.done)

@@ -7,7 +7,10 @@ after the other, `outcomes` are waited for, `end` reports and writes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+import queue
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,28 +31,28 @@ from pytest_osmosis.evals import (
 )
 from pytest_osmosis.evals.preflight import WITHOUT_MODEL
 from pytest_osmosis.plugin.clusters import OnCluster, RayClusters, is_on_cluster
-from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
-from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
+from pytest_osmosis.plugin.command import named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.environments import environments_of
+from pytest_osmosis.plugin.command.named_evals import session_arguments, set_arguments
+from pytest_osmosis.plugin.debugger import InlineHosts
 from pytest_osmosis.plugin.eval_queue import EvalQueue, load_error
-from pytest_osmosis.plugin.hooks.caller import HookCaller
-from pytest_osmosis.plugin.items.collect import by_file, eval_items
-from pytest_osmosis.plugin.items.item import Answer
-from pytest_osmosis.plugin.items.marks import may_run
-from pytest_osmosis.plugin.items.node_ids import UnitKey, unit_key
-from pytest_osmosis.plugin.outcomes import Outcomes
+from pytest_osmosis.plugin.hook_caller import HookCaller
+from pytest_osmosis.plugin.items import Answer, UnitKey, by_file, eval_items, may_run, unit_key
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.plugin.output.terminal import say
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
 from pytest_osmosis.plugin.session_end import SessionEnd
 from pytest_osmosis.plugin.session_eval import NamedEval, SessionEval
 from pytest_osmosis.record.plan import Plan
-from pytest_osmosis.record.run_id import RunId, Unit
+from pytest_osmosis.record.run_id import RowId, RunId, Unit
+from pytest_osmosis.report.row_outcome import outcome_of_row
+from pytest_osmosis.text.numbers import money
+from pytest_osmosis.text.safe import encodable, escaped
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
-    from pytest_osmosis.plugin.debug.inline import InlineHosts
 
 
 class EvalSession:
@@ -80,7 +83,7 @@ class EvalSession:
         self.n_selected = 0
         self._has_selected = False
         self.kept_back: set[UnitKey] = set()
-        self.inline = _inline_hosts(config) if options.inline else None
+        self.inline = InlineHosts(config) if options.inline else None
         self.hook_caller = HookCaller(config)
         self.queue = EvalQueue(self.inline)
         self.runs = self.queue.runs
@@ -95,7 +98,6 @@ class EvalSession:
         self._git = GitQueries()
         self._worktrees = Worktrees()
         self._clusters = RayClusters(os.environ, self._worktrees)
-        self._n_failures = 0
 
     def prepare(self) -> None:
         """Check every named eval, and let pytest collect it. Raise `pytest.UsageError` with all problems."""
@@ -115,15 +117,11 @@ class EvalSession:
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Select the runs of selected items, and those that tests request."""
         ours = eval_items(items)
-        self.keep_back(item.key for item in ours if not may_run(item))
+        self.kept_back.update(item.key for item in ours if not may_run(item))
         self._select(item.key for item in ours)
 
     def select_ids(self, ids: Iterable[str]) -> None:
         self._select(key for key in map(unit_key, ids) if key is not None and key.eval_id in self.named)
-
-    def keep_back(self, keys: Iterable[UnitKey]) -> None:
-        """Roll out nothing for these units, because marks keep their tests from running."""
-        self.kept_back.update(keys)
 
     def _select(self, collected: Iterable[UnitKey]) -> None:
         self._has_selected, collected = True, list(collected)
@@ -172,8 +170,6 @@ class EvalSession:
         Raise `pytest.UsageError` if a cluster cannot be used, code does not load, or a run directory cannot be written
         or is in use.
         """
-        from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
-
         notes = self._load_preflights()
         self._confirm_cost()
         try:
@@ -184,9 +180,7 @@ class EvalSession:
         say(self.config, [f"osmosis: {note}" for note in of_clusters])
         for eval_id, selected in self.selected.items():
             try:
-                group = self._group(self.by_id[eval_id])
-                run = self._started(self.by_id[eval_id], selected, group)
-                self.queue.add(eval_id, run, group, on_cluster=self._is_on_cluster(run.prepared))
+                self._add_to_queue(self.by_id[eval_id], selected)
             except (CassetteError, CodeError, JournalError) as error:
                 self.queue.discard()
                 self._clusters.close()
@@ -202,15 +196,11 @@ class EvalSession:
         """
         notes: list[str] = []
         for each in [self.by_id[eval_id] for eval_id in self.selected if self.by_id[eval_id].prepared.lacks_model]:
-            selected = self.selected.pop(each.id)
-            nothing = SelectedRuns.of(each.prepared, [])
+            selected, nothing = self.selected.pop(each.id), SelectedRuns.of(each.prepared, [])
+            settings = self._local_settings(each, HostConnection)
             try:
                 run = EvalRun.start(
-                    each.prepared,
-                    nothing,
-                    self._local_settings(each, HostConnection),
-                    rerun=each.rerun,
-                    on_done=lambda run, outcome: None,
+                    each.prepared, nothing, settings, rerun=each.rerun, on_done=lambda run, outcome: None
                 )
             except (CodeError, JournalError) as error:
                 raise pytest.UsageError(str(error)) from None
@@ -240,36 +230,28 @@ class EvalSession:
             notes.append("--pdb calls what failed again in this process, not on the cluster")
         return notes
 
-    def _group(self, each: SessionEval) -> str:
-        """Return what evals have in common that run together: the config of which they are entries."""
-        config = each.prepared.config
-        return each.id if config.entry is None or not each.reports_units else str(config.path)
-
-    def _started(self, each: SessionEval, selected: SelectedRuns, group: str) -> EvalRun:
+    def _add_to_queue(self, each: SessionEval, selected: SelectedRuns) -> None:
+        """Start the engine of an eval, and let it wait for its turn, which the entries of one config have together."""
+        prepared, clusters = each.prepared, self._clusters
+        group = each.id if prepared.config.entry is None or not each.reports_units else str(prepared.config.path)
+        on_cluster = self.inline is None and is_on_cluster(prepared)
+        settings = self._local_settings(each, self._local_spawn(each.id))
+        if on_cluster:
+            n_places, spawn = clusters.of(prepared).facts.n_places, clusters.spawn(prepared)
+            settings = replace(settings, hosts=clusters.n_places(prepared), n_places=n_places, spawn=spawn)
         run = EvalRun.start(
-            each.prepared,
+            prepared,
             selected,
-            self._settings(each),
+            settings,
             rerun=each.rerun,
             on_done=self._on_done(each),
-            hosts_wait=self.queue.hosts_wait(group, on_cluster=self._is_on_cluster(each.prepared)),
+            hosts_wait=self.queue.hosts_wait(group, on_cluster=on_cluster),
         )
-        if self._is_on_cluster(each.prepared):
-            self._clusters.join(each.prepared, run.engine)
+        if on_cluster:
+            clusters.join(prepared, run.engine)
         if each.may_stop_early and selected.partial:
             run.notices.add("did not stop early: with only some runs selected, no gate is decided")
-        return run
-
-    def _settings(self, each: SessionEval) -> RunSettings:
-        settings = self._local_settings(each, self._local_spawn(each.id))
-        if not self._is_on_cluster(each.prepared):
-            return settings
-        clusters, prepared = self._clusters, each.prepared
-        n_places = clusters.of(prepared).facts.n_places
-        return replace(settings, hosts=clusters.n_places(prepared), n_places=n_places, spawn=clusters.spawn(prepared))
-
-    def _is_on_cluster(self, prepared: Prepared) -> bool:
-        return self.inline is None and is_on_cluster(prepared)
+        self.queue.add(each.id, run, group, on_cluster=on_cluster)
 
     def _local_settings(self, each: SessionEval, spawn: Spawn) -> RunSettings:
         """Return the settings of an eval run whose hosts `spawn` starts on this machine."""
@@ -296,17 +278,15 @@ class EvalSession:
         return self._environments.spawning(HostConnection if prestarted is None else prestarted.spawn)
 
     def _confirm_cost(self) -> None:
+        """Start evals that may cost more than `--osmosis-confirm-above` only if somebody at the terminal agrees."""
         usd = self.options.confirm_above
         if usd is None or self._naming.stored is not None:
             return
-        costs = {}
-        for eval_id, selected in self.selected.items():
-            prepared = self.by_id[eval_id].prepared
-            costs[prepared.config.name] = cost_confirmation.estimate(
-                prepared, prepared.source.n_to_roll_out(selected.runs)
-            )
-        cost = cost_confirmation.above(costs, usd)
-        confirmed = cost is None or cost_confirmation.ask(self.config, cost)
+        selected = [(self.by_id[eval_id].prepared, each.runs) for eval_id, each in self.selected.items()]
+        cost = reason_to_ask(
+            {each.config.name: estimated_cost(each, each.source.n_to_roll_out(runs)) for each, runs in selected}, usd
+        )
+        confirmed = cost is None or _ask(self.config, cost)
         if confirmed:
             return
         if confirmed is None:
@@ -323,9 +303,7 @@ class EvalSession:
         if key.eval_id not in self.runs:  # a preflight without a model
             return Answer(self.outcomes.wait(key), gated=False)
         self.queue.perform(key.eval_id, runs, lambda: self.outcomes.is_done(key))
-        each = self.by_id[key.eval_id]
-        run = self.runs[key.eval_id]
-        gated = each.gated(run)
+        gated = self.by_id[key.eval_id].gated(self.runs[key.eval_id])
         return Answer(self.outcomes.wait(key), gated or key.unit.is_baseline)
 
     def add_properties(self, report: pytest.TestReport, key: UnitKey | None) -> None:
@@ -334,16 +312,11 @@ class EvalSession:
             run = self.runs[key.eval_id]
             report.user_properties.extend(run.properties(run.prepared.collected.runs_of(key.unit)))
 
-    def reaches_maxfail(self, report: pytest.TestReport) -> bool:
-        """Return True for the failure at which `--maxfail` ends the session."""
-        self._n_failures += report.failed
-        return report.failed and self._n_failures == self.config.getoption("maxfail")
-
     @property
     def replaying(self) -> InlineHosts:
         """The hosts in this process, in which `--pdb` calls user code again."""
         if self._replay_hosts is None:
-            self._replay_hosts = self.inline or _inline_hosts(self.config)
+            self._replay_hosts = self.inline or InlineHosts(self.config)
         return self._replay_hosts
 
     def close(self) -> None:
@@ -355,7 +328,92 @@ class EvalSession:
         self._worktrees.close()
 
 
-def _inline_hosts(config: pytest.Config) -> InlineHosts:
-    from pytest_osmosis.plugin.debug.inline import InlineHosts
+class Outcomes:
+    """The outcomes of a session's units. `completed` gets each unit once, in the order in which they are done."""
 
-    return InlineHosts(trace=config.getoption("trace", False))
+    def __init__(self) -> None:
+        self.completed: queue.SimpleQueue[UnitKey] = queue.SimpleQueue()
+        self._rows: dict[UnitKey, dict[RunId, Outcome]] = {}
+        self._outcomes: dict[UnitKey, Outcome] = {}
+        self._added = threading.Condition()  # protects _outcomes
+
+    def add(self, eval_id: str, eval_run: EvalRun, run: RunId, outcome: Outcome) -> None:
+        """Add the outcome of a run. A row has its outcome when the last of its runs is done."""
+        plan = eval_run.prepared.collected
+        key = UnitKey(eval_id, plan.unit_of(run))
+        if isinstance(key.unit, RowId):
+            done = self._rows.setdefault(key, {})
+            done[run] = outcome
+            if len(done) < plan.n:
+                return
+            del self._rows[key]
+            outcome = outcome_of_row(done, [each for each in done if eval_run.record(each).status == "pending"])
+        self.set(key, outcome)
+
+    def set(self, key: UnitKey, outcome: Outcome) -> None:
+        """Set the outcome of a unit."""
+        with self._added:
+            self._outcomes[key] = outcome
+            self._added.notify_all()
+        self.completed.put(key)
+
+    def wait(self, key: UnitKey) -> Outcome:
+        """Wait for an outcome. Only the first caller gets its `sections`, which pytest's report keeps from then on."""
+        with self._added:
+            while key not in self._outcomes:
+                self._added.wait()
+            outcome = self._outcomes[key]
+            if outcome.sections:
+                self._outcomes[key] = replace(outcome, sections=())
+        return outcome
+
+    def is_done(self, key: UnitKey) -> bool:
+        """Return True if `wait` would return at once."""
+        with self._added:
+            return key in self._outcomes
+
+
+def estimated_cost(prepared: Prepared, n_selected: int) -> float | None:
+    """Return the US dollars that `n_selected` runs may cost, None if no whole run of the same plan told its cost."""
+    last = prepared.last
+    if prepared.replays or all(
+        price is not None and price.cost_usd({"input_tokens": 1, "output_tokens": 1}) == 0
+        for price in prepared.all_prices.values()
+    ):
+        return 0.0
+    if last is None or last.cost_usd is None or last.judges_cost_usd is None:
+        return None
+    return (last.cost_usd + last.judges_cost_usd) * n_selected / last.total_runs
+
+
+def reason_to_ask(estimates: Mapping[str, float | None], usd: float) -> str | None:
+    """Return the reason to ask, None if the evals together cost no more than `usd`.
+
+    >>> reason_to_ask({"x": 0.5, "y": 0.7}, 1.0)
+    'about $1.20, above $1.00'
+    >>> reason_to_ask({"x": 0.5, "y": None}, 1.0)
+    'the cost of y is unknown, because no earlier run recorded one'
+    """
+    unknown = [escaped(name) for name, cost in estimates.items() if cost is None]
+    total = sum(cost for cost in estimates.values() if cost is not None)
+    if total > usd:
+        return f"about {money(total)}, above {money(usd)}"
+    if unknown:
+        return f"the cost of {', '.join(unknown)} is unknown, because no earlier run recorded one"
+    return None
+
+
+def _ask(config: pytest.Config, reason: str) -> bool | None:
+    """Ask at the terminal whether to start; None if there is no terminal."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():  # restores the state, which between tests is suspended
+        capture.suspend_global_capture(in_=True)
+        try:
+            if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+                return None
+            sys.stdout.write(encodable(f"\nosmosis: {reason}. Start? [y/N] ", sys.stdout.encoding))
+            sys.stdout.flush()
+            return sys.stdin.readline().strip().lower() in ("y", "yes")
+        finally:
+            capture.resume_global_capture()
+            capture.suspend_global_capture()

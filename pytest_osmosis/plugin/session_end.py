@@ -1,22 +1,32 @@
-"""The end of a session: gates become tests, results are written, the exit status and pytest's cache are set."""
+"""The end of a session: gates become tests, results are written, the exit status and pytest's cache are set.
+
+Exit status 9 says that an eval was not measured, so that neither 0 nor 1 would be true.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, write_comparison
-from pytest_osmosis.plugin.items import exit_status, gate_reports
-from pytest_osmosis.plugin.items.last_failed import FailedTests
-from pytest_osmosis.plugin.output import markdown_page
-from pytest_osmosis.plugin.output.html_reports import HtmlReports
+from pytest_osmosis.plugin import gate_reports
+from pytest_osmosis.plugin.items import eval_id_of, node_id, unit_key
+from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_markdown
+from pytest_osmosis.results.measured import is_not_measured
+from pytest_osmosis.verdicts.pass_rule import kind_of
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
+
+STRONGER = (2, 3, 4)
+"""Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
+MAX_FAILED = 2000
+LAST_FAILED = "cache/lastfailed"
+NODE_IDS = "cache/nodeids"
 
 
 class SessionEnd:
@@ -29,6 +39,7 @@ class SessionEnd:
 
     def __init__(self, evals: EvalSession) -> None:
         self._evals = evals
+        self._queue = evals.queue
         self._failed_tests = FailedTests(evals.config)
         self.reported: set[str] = set()
         self.unreported: list[str] = []
@@ -39,32 +50,32 @@ class SessionEnd:
 
     def report_verdicts(self, session: pytest.Session) -> None:
         """Report gates, limits and stops as tests of their own, and write the results."""
-        self._evals.queue.close()
-        self._evals.hook_caller.call_finished(self._evals.queue.runs)
-        for eval_id, finished in self._evals.queue.finished.items():
+        self._queue.close()
+        self._evals.hook_caller.call_finished(self._queue.runs)
+        for eval_id, finished in self._queue.finished.items():
             if not finished.results.partial and self._evals.by_id[eval_id].reports_units:
                 finished.add_verdicts(self._evals.hook_caller.gate_verdicts(eval_id, finished.results))
         self._write_results()
-        for eval_id, finished in self._evals.queue.finished.items():
+        for eval_id, finished in self._queue.finished.items():
             gate_reports.report(session, eval_id, finished, gated=self._evals.by_id[eval_id].decides(finished.run))
-        for eval_id, error in self._evals.queue.failures.items():
-            gate_reports.report_no_results(session, eval_id, self._evals.queue.runs[eval_id], error)
+        for eval_id, error in self._queue.failures.items():
+            gate_reports.report_no_results(session, eval_id, self._queue.runs[eval_id], error)
         for eval_id, not_loaded in self._evals.not_loaded.items():
             gate_reports.report_not_loaded(session, eval_id, not_loaded)
-        gate_reports.report_hook_errors(session, self._evals.hook_caller.take_errors())
-        unwritten = self._write_markdown()
-        if unwritten is not None:
-            gate_reports.report_no_markdown(session, list(self._evals.queue.finished)[-1], unwritten)
+        for failed in self._evals.hook_caller.take_errors():
+            gate_reports.send(session, failed.eval_id, f"hook {failed.hook}", "error", str(failed))
+        if unwritten := self._write_markdown():
+            gate_reports.send(session, list(self._queue.finished)[-1], "markdown", "error", unwritten)
         self._write_html()
 
     def finish(self, session: pytest.Session) -> None:
         """Write the results that are not written yet, and set the exit status. Keep nothing if no eval started."""
-        if not any(run.began for run in self._evals.queue.runs.values()):
-            self._evals.queue.discard()
-        self._evals.queue.close()
+        if not any(run.began for run in self._queue.runs.values()):
+            self._queue.discard()
+        self._queue.close()
         if self._evals.options.smoke is not None:
             self._failed_tests.remember()
-        self._evals.hook_caller.call_finished(self._evals.queue.runs)
+        self._evals.hook_caller.call_finished(self._queue.runs)
         self._write_results()
         self._write_markdown()
         self._write_html()
@@ -74,38 +85,35 @@ class SessionEnd:
             self.unreported = [
                 eval_id for eval_id, each in self._evals.selected.items() if self._is_unreported(eval_id, each)
             ]
-        if self._evals.queue.failures and session.exitstatus == pytest.ExitCode.OK:
+        if self._queue.failures and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if (
             self.skipped_whole
             or self.unreported
             or self._evals.not_loaded
-            or any(self._not_measured(*each) for each in self._evals.queue.finished.items())
-        ):
-            exit_status.set_not_measured(session, self._evals.options.not_measured_exit)
+            or any(self._not_measured(*each) for each in self._queue.finished.items())
+        ) and session.exitstatus not in STRONGER:
+            session.exitstatus = self._evals.options.not_measured_exit
 
     @property
     def skipped_whole(self) -> Mapping[str, int]:
         """The number of selected tests of each eval of which marks keep every one from running."""
-        return Counter(key.eval_id for key in self._evals.kept_back if key.eval_id not in self._evals.queue.runs)
+        return Counter(key.eval_id for key in self._evals.kept_back if key.eval_id not in self._queue.runs)
 
     def _is_unreported(self, eval_id: str, selected: SelectedRuns) -> bool:
         """Return True if tests that decide were kept from pytest, for example by a hook in a conftest.py."""
-        each, run = self._evals.by_id[eval_id], self._evals.queue.runs.get(eval_id)
+        each, run = self._evals.by_id[eval_id], self._queue.runs.get(eval_id)
         decided = run is not None and each.gated(run)
         return each.reports_units and bool(selected.runs) and eval_id not in self.reported and not decided
 
     def correct_cache(self) -> None:
         """Correct what pytest has written to its cache about tests of evals."""
-        finished = {
-            eval_id: each
-            for eval_id, each in self._evals.queue.finished.items()
-            if self._evals.by_id[eval_id].reports_units
-        }
-        self._failed_tests.correct(finished, {*self._evals.by_id, *self._evals.not_loaded})
+        by_id = self._evals.by_id
+        finished = {key: each for key, each in self._queue.finished.items() if by_id[key].reports_units}
+        self._failed_tests.correct(finished, {*by_id, *self._evals.not_loaded})
 
     def _write_results(self) -> None:
-        for eval_id, finished in self._evals.queue.finished.items():
+        for eval_id, finished in self._queue.finished.items():
             if not finished.is_written:
                 finished.write()
                 for path in finished.written[:1]:
@@ -116,7 +124,7 @@ class SessionEnd:
     def _write_comparisons(self) -> None:
         configs = [each.prepared.config for each in self._evals.by_id.values() if each.reports_units]
         alone = len({config.path for config in configs if config.entry is not None}) == 1
-        for entries in self._evals.queue.together:
+        for entries in self._queue.together:
             path = comparison_path([each.run.prepared.config for each in entries], alone=alone)
             unwritten = None if path is None else write_comparison(entries, path)
             if unwritten is not None:
@@ -126,23 +134,87 @@ class SessionEnd:
 
     def _write_markdown(self) -> str | None:
         """Write the summaries in Markdown, once; return why the requested file could not be written."""
-        evals = list(self._evals.queue.finished.values())
+        evals = list(self._queue.finished.values())
         if self._markdown_is_written or not evals:
             return None
         self._markdown_is_written = True
         results = [finished.results for finished in evals]
-        unwritten = markdown_page.write(results, self._evals.options.markdown, self._evals.outlet)
-        for failure in (unwritten, markdown_page.append_to_job_page(results, self._evals.outlet)):
+        unwritten = write_markdown(results, self._evals.options.markdown, self._evals.outlet)
+        for failure in (unwritten, append_to_job_page(results, self._evals.outlet)):
             if failure is not None:
                 evals[-1].run.notices.add(failure)
         return unwritten
 
     def _write_html(self) -> None:
-        self.html.write(
-            list(self._evals.queue.finished.values()), [each.prepared for each in self._evals.by_id.values()]
-        )
+        evals = [each.prepared for each in self._evals.by_id.values()]
+        self.html.write(list(self._queue.finished.values()), evals)
 
     def _not_measured(self, eval_id: str, finished: FinishedEval) -> bool:
-        each = self._evals.by_id[eval_id]
-        measured = each.measured(finished.results) or not finished.run.selected.runs  # a shard without rows
-        return exit_status.not_measured(finished, gated=each.decides(finished.run), measured=measured)
+        """Return True if an eval has no verdict.
+
+        A replay that asks something else than was recorded has failed: the code is at fault, and no outage.
+        """
+        results, run, each = finished.results, finished.run, self._evals.by_id[eval_id]
+        if results.n_unrecorded:
+            return False
+        measured = each.measured(results) or not run.selected.runs  # a shard without rows
+        reason = None if run.engine.stopped is None else run.engine.stopped.reason
+        gated, elsewhere = each.decides(run), run.selected.unstored
+        return is_not_measured(results, reason, gated=gated, measured=measured, elsewhere=elsewhere)
+
+
+class FailedTests:
+    """The entries that one session makes in pytest's cache, which `--lf`, `--ff` and `--sw` read.
+
+    `cache/lastfailed` gets the runs that failed or scored below their threshold. That includes those which pytest saw
+    as xfailed because a gate decides. Gates are removed from it. `cache/nodeids` gets none of our tests: those of a
+    large eval would slow down every later pytest run of the project.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._failed_before: frozenset[str] = frozenset()
+
+    def remember(self) -> None:
+        """Remember which tests failed before. Call this before pytest writes its cache."""
+        cache = getattr(self._config, "cache", None)
+        self._failed_before = frozenset() if cache is None else frozenset(_node_ids(cache, LAST_FAILED))
+
+    def correct(self, finished: Mapping[str, FinishedEval], eval_ids: Collection[str]) -> None:
+        """Correct both entries after pytest has written them.
+
+        Of the tests of `eval_ids` there remain those that failed in this session, in the evals that `finished` holds,
+        and those that failed before and were not run now.
+        """
+        cache = getattr(self._config, "cache", None)
+        if cache is None:
+            return
+        failed = [nodeid for eval_id, each in finished.items() for nodeid in self._failed(eval_id, each)]
+        before = dict.fromkeys(_node_ids(cache, LAST_FAILED), True)
+        stay = [each for each in before if eval_id_of(each) not in eval_ids or unit_key(each)]
+        kept = dict.fromkeys([*stay, *failed[:MAX_FAILED]], True)
+        if kept != before:
+            cache.set(LAST_FAILED, kept)
+        ids = _node_ids(cache, NODE_IDS)
+        others = [nodeid for nodeid in ids if eval_id_of(nodeid) not in eval_ids]
+        if len(others) != len(ids):
+            cache.set(NODE_IDS, others)
+
+    def _failed(self, eval_id: str, finished: FinishedEval) -> Iterator[str]:
+        """Yield the tests that failed. A smoke test adds errors only."""
+        for record in finished.results.records:
+            kind = kind_of(record, finished.results.pass_rule)
+            if kind in ("passed", "skipped"):
+                continue
+            nodeid = node_id(eval_id, finished.run.prepared.collected.unit_of(record.run))
+            if kind == "error" or not finished.run.selected.smoke or nodeid in self._failed_before:
+                yield nodeid
+
+
+def _node_ids(cache: pytest.Cache, key: str) -> list[str]:
+    """Return the node ids in an entry of pytest's cache; an entry that something damaged has none."""
+    try:
+        entry = cache.get(key, [])
+    except RecursionError:
+        return []
+    return [nodeid for nodeid in entry if isinstance(nodeid, str)] if isinstance(entry, (dict, list)) else []

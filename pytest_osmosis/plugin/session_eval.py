@@ -11,8 +11,9 @@ import pytest
 
 from pytest_osmosis.evals import EvalRun, Prepared, RescoreSource, gates_decide
 from pytest_osmosis.plugin.command import session_options
-from pytest_osmosis.plugin.items.node_ids import node_id
+from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.run_id import RunId, Unit
+from pytest_osmosis.record.run_record import INFRASTRUCTURE
 from pytest_osmosis.results.measured import any_answer
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.paths import shown
@@ -100,3 +101,8 @@ class NamedEval(SessionEval):
     def conversation(self, eval_run: EvalRun, run: RunId) -> Sequence[Mapping[str, Any]]:
         """Return the conversation of a run that is done, and keep it no longer."""
         return eval_run.outcomes.conversations.pop(run)
+
+
+def any_rollout(results: Results) -> bool:
+    """Return True if a test got a rollout to look at, or a failure that is the model's or the agent's."""
+    return any(record.rolled and record.boundary not in INFRASTRUCTURE for record in results.records)

@@ -16,12 +16,12 @@ import pytest
 
 from pytest_osmosis.evals.rollout_source import ResumeSource
 from pytest_osmosis.evals.run_directory import manifest_of, new_run_name, runs_folder
-from pytest_osmosis.plugin.command import cost_confirmation, options
+from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import plans_setup
 from pytest_osmosis.plugin.controller import ControllerPlugin
-from pytest_osmosis.plugin.items.collect import eval_items
-from pytest_osmosis.plugin.items.marks import may_run
+from pytest_osmosis.plugin.items import eval_items, may_run
 from pytest_osmosis.plugin.output.header import header
+from pytest_osmosis.plugin.session import estimated_cost
 from pytest_osmosis.plugin.session_eval import NamedEval
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
@@ -74,7 +74,7 @@ class PlanWriter:
             folder=str(directory.path),
             lines=[outlet.shown(line) for line in header(self._controller.evals)],
             n_rollouts=n_rollouts,
-            cost_usd=cost_confirmation.estimate(prepared, n_rollouts),
+            cost_usd=estimated_cost(prepared, n_rollouts),
             manifest=manifest_of(directory, prepared, now) if not isinstance(source, ResumeSource) else None,
             refusals=list(_refusals(session.config, inline=self._controller.evals.options.inline)),
         )

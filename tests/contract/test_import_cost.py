@@ -20,7 +20,6 @@ OURS = {
     "pytest_osmosis.plugin.command",
     "pytest_osmosis.plugin.command.options",
     "pytest_osmosis.plugin.hooks",
-    "pytest_osmosis.plugin.hooks.specs",
     "pytest_osmosis.plugin.reward_tests",
     "pytest_osmosis.plugin.reward_tests.reward_options",
 }
@@ -107,7 +106,7 @@ def pytest_unconfigure():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "later"),
-    [("-n0", set()), ("-n1", {"xdist", "xdist.controller_ticks", "xdist.crashed_workers", "xdist.server"})],
+    [("-n0", set()), ("-n1", {"xdist_controller"})],
 )
 def test_pytest_rewrites_assertions_in_few_of_our_modules(project: Path, workers: str, later: set[str]) -> None:
     python("-mpytest_osmosis", "init", "x", cwd=project, env=environment())
@@ -116,6 +115,6 @@ def test_pytest_rewrites_assertions_in_few_of_our_modules(project: Path, workers
     python("-mpytest", workers, "--osmosis-config=configs/eval/x.toml", cwd=project, env=environment())
 
     rewritten = json.loads((project / "modules.json").read_text(encoding="utf-8"))
-    assert rewritten["pytest_osmosis.plugin.items.item"] is False
-    few = OURS | {f"pytest_osmosis.plugin.{name}" for name in {"compat", "compat.no_assert_rewrite", *later}}
+    assert rewritten["pytest_osmosis.plugin.items"] is False
+    few = OURS | {f"pytest_osmosis.plugin.{name}" for name in {"compat", *later}}
     assert {name for name in rewritten if rewritten[name]} <= few

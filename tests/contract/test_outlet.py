@@ -13,7 +13,7 @@ KNOWN = {
     "cli/main.py": 2,  # errors: ours through an outlet; one of the system, which holds no text of others
     "cli/output.py": 4,  # JSON through an outlet, and lines painted after they passed it; a pager gets the same lines
     "demo/server.py": 4,  # a program of its own, which knows no secret
-    "plugin/loop.py": 1,  # a constant
+    "plugin/controller.py": 1,  # a constant
     "plugin/output/progress_line.py": 3,  # an empty line, and the line in place, whose name is escaped
     "plugin/output/terminal.py": 3,  # `write_line`, an escaped title, and one of ours
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.plugin.hooks import specs
+from pytest_osmosis.plugin import hooks as specs
 from tests.plugin.workspaces import Workspace, wait_until
 from tests.servers import ChatServer, by_row, held, reply
 

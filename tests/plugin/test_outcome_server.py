@@ -11,10 +11,9 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
-from pytest_osmosis.plugin.items.item import Answer
-from pytest_osmosis.plugin.items.node_ids import UnitKey
+from pytest_osmosis.plugin.items import Answer, UnitKey
 from pytest_osmosis.plugin.session import EvalSession
-from pytest_osmosis.plugin.xdist.server import OutcomeServer
+from pytest_osmosis.plugin.xdist_controller import OutcomeServer
 from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.plugin.workspaces import wait_until
 

@@ -356,7 +356,7 @@ def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
 
     workspace.eval("x", rows=1, gate={"pass_rate": ">= 1"})
     workspace.eval("y", rows=[{"score": 0.0}], gate={"pass_rate": ">= 1"})
-    for place in ("markdown_page.page", "terminal.overview_lines"):
+    for place in ("reports.page", "terminal.overview_lines"):
         monkeypatch.setattr(f"pytest_osmosis.plugin.output.{place}", overflows)
 
     result = workspace.run(CONFIGS, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
@@ -372,7 +372,7 @@ def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
     assert [workspace.results(name)["gates"][0]["state"] for name in ("x", "y")] == ["holds", "fails"]
     assert len(junit_cases(workspace.root / "junit.xml")) == 5
 
-    monkeypatch.setattr("pytest_osmosis.plugin.items.gate_reports._kind", overflows)
+    monkeypatch.setattr("pytest_osmosis.plugin.gate_reports._kind", overflows)
     result = workspace.run(CONFIGS)
 
     assert result.ret == 1

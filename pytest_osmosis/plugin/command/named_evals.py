@@ -8,22 +8,26 @@ ids then name an eval only if all arguments are its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import fnmatch
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import pytest
 
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.eval_files import option_tomls, tomls_under
 from pytest_osmosis.plugin.command.options import is_eval_toml
-from pytest_osmosis.plugin.items.node_ids import unit_key
-from pytest_osmosis.plugin.reward_tests.reward_options import path_of
+from pytest_osmosis.plugin.items import unit_key
+from pytest_osmosis.plugin.reward_tests.reward_options import outside_testpaths, path_of
+from pytest_osmosis.text.natural_order import natural_key
 from pytest_osmosis.text.paths import absolute, shown
 
 if TYPE_CHECKING:
     from pytest_osmosis.record.find_run import StoredEvalRun
+
 
 SourceName = Literal["reference", "model"]
 
@@ -83,7 +87,8 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     if withheld and not tomls and all(path_of(config, arg) in withheld for arg in arguments):
         raise pytest.UsageError(_withheld_text(withheld))
     explicit: list[Path | None] = [path for path in dict.fromkeys([*tomls, *positional]) if path not in withheld]
-    if not explicit and not withheld and _names_agent(typed) and source is None:
+    names_agent = any(getattr(typed, option.dest) for option in options.AGENTS)
+    if not explicit and not withheld and names_agent and source is None:
         explicit = [None]
     run = config.getoption(options.FROM.dest) if explicit else typed.osmosis_from
     stored = _stored_run(config, run, explicit) if run else None
@@ -105,10 +110,6 @@ def named_evals(config: pytest.Config) -> NamedEvals:
         untyped=tuple(config.args) if config.args_source is not config.ArgsSource.ARGS else (),
         withheld=tuple(withheld),
     )
-
-
-def _names_agent(typed: Any) -> bool:
-    return any(getattr(typed, option.dest) for option in options.AGENTS)
 
 
 def _withheld(config: pytest.Config, arguments: Sequence[str]) -> list[Path]:
@@ -165,17 +166,52 @@ class NotStartedNotice:
 
 
 def _option_tomls(config: pytest.Config, values: Sequence[str]) -> list[Path]:
-    """Return the TOMLs that `--osmosis-config` names. Raises `pytest.UsageError` with all values that name none."""
+    """Return the TOMLs that `--osmosis-config` names, by itself or by their folder, without its subfolders.
+
+    Raises `pytest.UsageError` with all values that name none.
+    """
     tomls: list[Path] = []
     problems: list[str] = []
     for value in values:
-        try:
-            tomls += option_tomls(config, value)
-        except pytest.UsageError as error:
-            problems += error.args
+        path = absolute(config.invocation_params.dir / value)
+        found = tomls_in(path) if path.is_dir() else [path]
+        fault = None if path.is_dir() else fault_of(path)
+        if not found:
+            problems.append(f"--osmosis-config={value}: the folder holds no *.toml")
+        elif fault is not None:
+            problems.append(f"--osmosis-config={value}: {fault}{_suggestion(path) if fault.missing else ''}")
+        tomls += found
     if problems:
         raise pytest.UsageError(*problems)
     return tomls
+
+
+def _suggestion(path: Path) -> str:
+    from pytest_osmosis.text.suggest import closest
+
+    siblings = [other.name for other in path.parent.glob("*") if other.suffix == ".toml" or other.is_dir()]
+    close = closest(path.name, siblings)
+    return f", did you mean {shown(path.with_name(close))}?" if close else ""
+
+
+def tomls_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
+    """Yield configs/eval/*.toml in a folder and its subfolders, apart from those that pytest skips."""
+    for parent, folders, _ in os.walk(folder):
+        folders[:] = sorted((name for name in folders if not is_skipped_folder(config, name)), key=natural_key)
+        path = Path(parent)
+        if path.parts[-2:] == ("configs", "eval"):
+            yield from tomls_in(path)
+
+
+def is_skipped_folder(config: pytest.Config, name: str) -> bool:
+    """True for a folder that pytest does not collect from."""
+    return any(fnmatch.fnmatch(name, pattern) for pattern in config.getini("norecursedirs"))
+
+
+def tomls_in(folder: Path) -> list[Path]:
+    """Return the evals directly in a folder."""
+    tomls = (file for file in folder.glob("*.toml") if file.name != "endpoints.toml")
+    return sorted(tomls, key=lambda file: natural_key(file.stem))
 
 
 def _typed_source(typed: Any) -> SourceName | None:
@@ -252,3 +288,44 @@ def _refuse_rows_alone(arguments: Sequence[str]) -> None:
     rows = [arg for arg in arguments if options.names_a_row(arg)]
     if rows:
         raise pytest.UsageError(f"{rows[0]}: no eval is named; add --osmosis-agent=... and its other options")
+
+
+def set_arguments(config: pytest.Config, arguments: Iterable[str], *, as_typed: bool = False) -> None:
+    """Let pytest collect from `arguments`; `as_typed` if they replace testpaths. Called at most once in a process.
+
+    In the process of an eval that is in pytest_sessionstart, because only then the evals' files are known. xdist
+    workers get the controller's arguments. Any other process does it in pytest_configure, if at all.
+    """
+    config.args[:] = arguments
+    if any("[" in arg or "::" in arg for arg in config.args):
+        from pytest_osmosis.plugin.compat import keep_literal_paths
+
+        keep_literal_paths(config, config.args)
+    if as_typed:
+        config.args_source = config.ArgsSource.ARGS
+
+
+def session_arguments(config: pytest.Config, named: NamedEvals, files: Sequence[Path] = ()) -> list[str]:
+    """Return the arguments of a session that collects the evals in `files`.
+
+    A named eval replaces testpaths. TOMLs that only addopts name are left out. A file is left out if it lies in a
+    folder among the arguments, because given both, pytest 8 collects the file alone.
+    """
+    evals = {*named.explicit, *files}
+    if not named.explicit:
+        arguments = [*remaining_arguments(config, evals), *outside_testpaths(config)]
+    elif tuple(config.args) == named.untyped:  # else another plugin chose them, like pytest-picked
+        arguments = []
+    else:
+        arguments = remaining_arguments(config, evals)
+    for file in files:
+        paths = [path_of(config, arg) for arg in arguments]
+        if file not in paths and not any(_collects(config, folder, file) for folder in paths):
+            arguments.append(str(file))
+    return arguments
+
+
+def _collects(config: pytest.Config, folder: Path, file: Path) -> bool:
+    if not file.is_relative_to(folder) or not folder.is_dir():
+        return False
+    return not any(is_skipped_folder(config, part) for part in file.relative_to(folder).parts[:-1])

@@ -23,7 +23,7 @@ from pytest_osmosis.evals.output_files import (
     problems_of_saving,
 )
 from pytest_osmosis.plugin.command.session_options import SessionOptions
-from pytest_osmosis.plugin.output.html_reports import configured
+from pytest_osmosis.plugin.output.reports import configured
 from pytest_osmosis.report.markdown import is_page
 from pytest_osmosis.results.entry_table import is_comparison
 from pytest_osmosis.text.paths import shown

@@ -21,9 +21,16 @@ from pytest_osmosis.evals.prepare import hide_secrets
 from pytest_osmosis.evals.prime_import import resumed_from
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.evals.resume import resumed
-from pytest_osmosis.plugin.command.entry_arguments import NamedEntries, NamedEntry, named_entries
+from pytest_osmosis.plugin.command.arguments import (
+    NamedEntries,
+    NamedEntry,
+    dataset_argument,
+    missing_tests,
+    named_entries,
+    units_in_arguments,
+    wrong_granularity,
+)
 from pytest_osmosis.plugin.command.environments import environments_of
-from pytest_osmosis.plugin.command.missing_tests import missing_tests
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.options import (
     FROM,
@@ -35,10 +42,8 @@ from pytest_osmosis.plugin.command.options import (
     plans_setup,
 )
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
-from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
 from pytest_osmosis.plugin.command.session_options import SMOKE_ROWS, SessionOptions
-from pytest_osmosis.plugin.items.node_ids import eval_id, file_id
-from pytest_osmosis.plugin.many_objects import uncollected
+from pytest_osmosis.plugin.items import eval_id, file_id, uncollected
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 from pytest_osmosis.text.paths import shown

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_osmosis.config import EvalConfig
+import pytest
+
 from pytest_osmosis.config.tables import Training
 from pytest_osmosis.datasets import SAMPLE
 from pytest_osmosis.evals import (
@@ -26,7 +27,6 @@ from pytest_osmosis.evals.resume import spent_before
 from pytest_osmosis.evals.rollout_source import ImportedRollouts, NewRollouts
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
-from pytest_osmosis.plugin.compat import other_plugins
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.report.overview import distinct_names
@@ -41,7 +41,6 @@ from pytest_osmosis.verdicts.gates import title_of
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
 
-NEW_LINE = "\n"
 MOST_FUNCTIONS = 6
 MANY_TESTS = 20_000
 """Above this many tests, the header suggests `--osmosis-granularity=row`."""
@@ -56,8 +55,20 @@ def header(evals: EvalSession) -> list[str]:
         lines = _compact_lines(prepared, evals)
     else:
         lines = [line for each in prepared for line in _eval_lines(each, evals)]
-    lines += [f"osmosis: not measured: {str(error).partition(NEW_LINE)[0]}" for error in evals.not_loaded.values()]
-    return [*lines, *evals.not_listed, *other_plugins.notes(evals.config)]
+    lines += [f"osmosis: not measured: {str(error).splitlines()[0]}" for error in evals.not_loaded.values()]
+    return [*lines, *evals.not_listed, *_plugin_notes(evals.config)]
+
+
+def _plugin_notes(config: pytest.Config) -> list[str]:
+    """Return lines about other plugins' options that do not apply to rollouts."""
+    repeating = [name for name in ("reruns", "force_reruns", "retries", "force_flaky") if config.getoption(name, None)]
+    lines = [
+        f"--{name.replace('_', '-')} does not repeat rollouts: the best of several would pass for the score"
+        for name in repeating[:1]
+    ]
+    if config.pluginmanager.hasplugin("repeat") and config.getoption("count", 1) > 1:
+        lines.append("--count does not repeat rollouts: set n in the config, or --osmosis-n, for more runs of a row")
+    return [f"osmosis: {line}" for line in lines]
 
 
 def _compact_lines(prepared: Sequence[Prepared], evals: EvalSession) -> list[str]:
@@ -78,13 +89,17 @@ def _compact_lines(prepared: Sequence[Prepared], evals: EvalSession) -> list[str
 def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: EvalSession) -> Iterator[str]:
     """Yield a line on each eval, and what concerns the secrets of all."""
     names = distinct_names([(each.config.name, shown(each.config.path)) for each in prepared])
+    named = [each.prepared for each in evals.named.values()]
     for name, each, size in zip(names, prepared, sizes, strict=True):
-        in_flight = [] if evals.inline is not None else [f"{count(each.config.in_flight)} in flight"]
         if each.config.training is not None:
-            yield f"  {name}: {_brief_preflight(each, size)}"
-            continue
-        sizes_in_flight = [size, *_stored(each), *in_flight]
-        parts = [*_models(each), *_brief_cassette(each), *sizes_in_flight, *_code(each), *_brief_gates(each, evals)]
+            asked = "no model to ask" if each.lacks_model else f"{each.models.target.describe}, {size}"
+            parts = ["preflight of a training config", asked]
+        else:
+            parts = [*_brief_parts(each, size, inline=evals.inline is not None)]
+            if each.config.gates and any(each is other for other in named):  # else tests decide in their place
+                parts.append(f"gate {' and '.join(map(title_of, each.config.gates))}")
+        if notes := _notes(each):
+            parts.append(plural(len(notes), "note"))
         yield f"  {name}: {', '.join(parts)}"
     sampled = [name for name, each in zip(names, prepared, strict=True) if _leaves_out_rows(each)]
     if sampled:
@@ -93,15 +108,19 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
         yield f"  note: {note}"
 
 
-def _brief_preflight(prepared: Prepared, size: str) -> str:
-    asked = "no model to ask" if prepared.lacks_model else f"{prepared.models.target.describe}, {size}"
-    n_notes = len(_notes(prepared))
-    return ", ".join(["preflight of a training config", asked, *([plural(n_notes, "note")] if n_notes else [])])
-
-
-def _stored(prepared: Prepared) -> list[str]:
-    source = prepared.source
-    return [f"resumes {source.run.directory.name}: {_left(prepared)}"] if isinstance(source, ResumeSource) else []
+def _brief_parts(prepared: Prepared, size: str, *, inline: bool) -> Iterator[str]:
+    yield model_text(prepared.config, prepared.models.target)
+    if prepared.models.baseline is not None:
+        yield f"baseline {prepared.models.baseline.target.describe}"
+    if prepared.models.cassette is not None:
+        yield cassette_line(prepared.models.cassette).partition(":")[0]
+    yield size
+    if isinstance(prepared.source, ResumeSource):
+        yield f"resumes {prepared.source.run.directory.name}: {_left(prepared)}"
+    if not inline:
+        yield f"{count(prepared.config.in_flight)} in flight"
+    if prepared.commit is not None:
+        yield f"code of {prepared.commit.title}"
 
 
 def _left(prepared: Prepared) -> str:
@@ -111,28 +130,6 @@ def _left(prepared: Prepared) -> str:
 def _taken(prepared: Prepared) -> str:
     runs = [*prepared.collected.every_run()]
     return f"{count(len(runs) - prepared.source.n_to_roll_out(runs))} of {plural(len(runs), 'rollout')}"
-
-
-def _models(prepared: Prepared) -> list[str]:
-    other = prepared.models.baseline
-    baseline = [f"baseline {other.target.describe}"] if other is not None else []
-    return [model_text(prepared.config, prepared.models.target), *baseline]
-
-
-def _brief_cassette(prepared: Prepared) -> list[str]:
-    return [] if prepared.models.cassette is None else [cassette_line(prepared.models.cassette).partition(":")[0]]
-
-
-def _code(prepared: Prepared) -> list[str]:
-    return [] if prepared.commit is None else [f"code of {prepared.commit.title}"]
-
-
-def _brief_gates(prepared: Prepared, evals: EvalSession) -> list[str]:
-    """Return the gates, unless tests decide in their place, and the number of notes that `-v` shows."""
-    named = any(each.prepared is prepared for each in evals.named.values())
-    gates = " and ".join(map(title_of, prepared.config.gates)) if named else ""
-    n_notes = len(_notes(prepared))
-    return [*([f"gate {gates}"] if gates else []), *([plural(n_notes, "note")] if n_notes else [])]
 
 
 def source_lines(named: NamedEvals) -> list[str]:
@@ -171,7 +168,8 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
         yield from _preflight_lines(prepared, config.training)
     else:
         yield from _own_lines(prepared, evals, size)
-    if overridden := _overridden(config):
+    # without a TOML, options are the eval itself and are not repeated
+    if overridden := [line for line in config.overridden if config.text is not None or "(--osmosis-" not in line]:
         yield f"  overridden: {', '.join(overridden)}"
     if config.preset:
         yield f"  preset: {', '.join(config.preset)}"
@@ -209,7 +207,9 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
             yield f"  {_early_stop(prepared, runxfail=evals.config.getoption('runxfail', False))}"
     if config.text is None and prepared.environment is None:
         scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
-        yield f"  agent: {_agent(config)}, scored by {', '.join(scorers)}"
+        folder = config.agent.mcp
+        agent = f"{config.agent.agent}" if folder is None else f"the tools of {shown(config.workspace / folder)}"
+        yield f"  agent: {agent}, scored by {', '.join(scorers)}"
 
 
 def _rows_lines(prepared: Prepared) -> Iterator[str]:
@@ -380,13 +380,3 @@ def _early_stop(prepared: Prepared, *, runxfail: bool) -> str:
     if prepared.needs_every_run is not None:
         return f"does not stop early: {prepared.needs_every_run}"
     return "stops as soon as the gates are decided (not with -k, --lf or node ids)"
-
-
-def _agent(config: EvalConfig) -> str:
-    folder = config.agent.mcp
-    return f"{config.agent.agent}" if folder is None else f"the tools of {shown(config.workspace / folder)}"
-
-
-def _overridden(config: EvalConfig) -> list[str]:
-    """Return the overridden keys; without a TOML, options are the eval itself and are not repeated."""
-    return [line for line in config.overridden if config.text is not None or "(--osmosis-" not in line]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_osmosis.evals import EvalRun
-from pytest_osmosis.plugin.items.node_ids import unit_key
+from pytest_osmosis.plugin.items import unit_key
 from pytest_osmosis.plugin.output.terminal import coloured, own_terminal, write_line
 from pytest_osmosis.record.run_counts import RunCounts, sum_of
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
@@ -87,7 +87,8 @@ class ProgressLine:
         if now - self._checked_at < CHECK_S or not self._begun or self._over:
             return
         self._checked_at, terminal = now, own_terminal(self._config)
-        if terminal is None or not self._may_show():
+        verbosity = self._config.get_verbosity()
+        if terminal is None or not (verbosity == 0 or (verbosity == -1 and self._in_place)):
             return
         self._alert(terminal)
         running = self._running()
@@ -104,10 +105,6 @@ class ProgressLine:
                 terminal.write_line("")
             write_line(terminal, f"osmosis: {self._line(running, now, None)}")
             terminal.flush()
-
-    def _may_show(self) -> bool:
-        verbosity = self._config.get_verbosity()
-        return verbosity == 0 or (verbosity == -1 and self._in_place)
 
     def _line(self, running: Sequence[EvalRun], now: float, columns: int | None) -> str:
         runs = self._evals.runs.values()
@@ -135,7 +132,8 @@ class ProgressLine:
             tw.line()
         blank = " " * (tw.fullwidth - 1 - width(line))
         tw.write(f"\r{coloured(terminal, line)}{blank}\r", flush=True)
-        _forget_line(terminal)
+        if hasattr(tw, "_current_line"):  # private: without it, pytest only starts a new line once too often
+            tw._current_line = ""  # or pytest adds text to it that we have overwritten
         self._visible = bool(line)
 
     def _alert(self, terminal: pytest.TerminalReporter) -> None:
@@ -173,12 +171,3 @@ def _counts(run: EvalRun) -> tuple[RunCounts, int]:
     """Return the counts of an eval, and the number of runs that it had or will have; a stopped one gets no more."""
     counts = run.engine.progress
     return counts, counts.done if run.ended_at is not None else len(run.selected.runs)
-
-
-def _forget_line(terminal: pytest.TerminalReporter) -> None:
-    """Reset pytest's record of the current line, to which it adds text that we have overwritten.
-
-    `_current_line` is private: without it, pytest only starts a new line once too often.
-    """
-    if hasattr(terminal._tw, "_current_line"):
-        terminal._tw._current_line = ""

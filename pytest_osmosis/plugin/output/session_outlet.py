@@ -54,16 +54,16 @@ class OutletHooks:
         if not OURS.isdisjoint(report.keywords):
             _clean_report(report, self._outlet.shown)
             if UNIT not in report.keywords:  # the properties of a unit are words of ours and numbers
-                report.user_properties = [(name, self._property(value)) for name, value in report.user_properties]
+                report.user_properties = [
+                    (name, self._outlet.shown(value) if isinstance(value, str) else value)
+                    for name, value in report.user_properties
+                ]
             if hasattr(report, "wasxfail"):
                 report.wasxfail = self._outlet.shown(report.wasxfail)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         _clean_report(report, self._outlet.shown)
-
-    def _property(self, value: object) -> object:
-        return self._outlet.shown(value) if isinstance(value, str) else value
 
     def _guard_terminal(self) -> None:
         """Redact what pytest's terminal writes from now on, with escapes for what its encoding does not have.

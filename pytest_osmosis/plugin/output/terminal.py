@@ -1,34 +1,41 @@
-"""Lines in pytest's terminal that stand outside header and progress: remarks during a session, and the summary."""
+"""Lines in pytest's terminal that stand outside header and progress: remarks during a session, and its end.
+
+At the end that is the summary, a bound on what pytest itself shows of failed runs, and the command that goes on with
+runs of a session that did not finish.
+"""
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4 alone
 
 from pytest_osmosis.evals import FinishedEval, error_text
-from pytest_osmosis.plugin.items.node_ids import eval_id_of, unit_key
-from pytest_osmosis.plugin.output import shown_failures
+from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin.items import eval_id_of, unit_key
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.record.stop import StopReason
+from pytest_osmosis.record.submission import typed_words
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
 from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.style import Style, bold, dim, joined, painted
 from pytest_osmosis.report.summary import notice_lines, summary_lines
 from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
 from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import escaped
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
     from pytest_osmosis.plugin.session_end import SessionEnd
+    from pytest_osmosis.results.results import Results
 
 
 MARKUP: dict[Style, dict[str, bool]] = {
@@ -39,6 +46,27 @@ MARKUP: dict[Style, dict[str, bool]] = {
     "bold": {"bold": True},
 }
 """The markup of pytest's terminal for each style."""
+MOST_LISTED = 3
+ASKED = (0, 1, 2, 4, 5)
+"""The exit statuses at which every pytest asks for summaries."""
+BLOCKS = {"summary_errors": "error", "summary_failures": "failed", "summary_xfailures": "xfailed"}
+"""The methods that print blocks, and the category of the reports that each prints."""
+LINES = {"failed": "f", "error": "E", "xfailed": "x"}
+"""The categories that the short summary lists one by one, and their characters for `-r`."""
+
+Reports = Mapping[str, Sequence[pytest.TestReport]]
+LIMITS: dict[StopReason, str] = {
+    "max_tokens": "[limits] max_tokens",
+    "max_cost_usd": "[limits] max_cost_usd",
+}
+"""Stops that would happen again at once, unless the limit is raised first."""
+REMEDIES = {
+    "provider": "once the server answers again",
+    "host": "once the processes of the eval stay alive",
+    "reward": "once the functions can score",
+}
+"""Conditions for runs to be measured again, by the boundary where most of them broke."""
+RECORDED = "after you have recorded what is missing (--osmosis-record=new)"
 
 
 def own_terminal(config: pytest.Config) -> pytest.TerminalReporter | None:
@@ -70,10 +98,6 @@ def say(config: pytest.Config, lines: Iterable[str]) -> None:
         terminal.ensure_newline()
         write_line(terminal, line)
     terminal.flush()
-
-
-ASKED = (0, 1, 2, 4, 5)
-"""The exit statuses at which every pytest asks for summaries."""
 
 
 class TerminalSummary:
@@ -113,11 +137,10 @@ class TerminalSummary:
         }
         if most is None and not brief:
             return nullcontext()
-        return shown_failures.bounded(
+        return bounded(
             terminal,
             sys.maxsize if most is None else most,
             is_run=self._is_run,
-            write=partial(write_line, terminal),
             show=self._show_command,
             is_brief=lambda report: self._is_run(report) and eval_id_of(report.nodeid) in brief,
         )
@@ -143,6 +166,36 @@ class TerminalSummary:
             _print_evals(terminal, self._evals, self._config.get_verbosity())
         except Exception as error:  # a defect of ours: results and verdicts stay
             write_line(terminal, f"osmosis: the summary could not be printed: {error_text(error)}")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Print the command that goes on, ready to be copied, below everything else that pytest prints."""
+        unfinished = [each for each in self._evals.queue.finished.values() if each.goes_on]
+        terminal = own_terminal(self._config)
+        if terminal is None or not unfinished:
+            return
+        terminal.ensure_newline()
+        _write_lines(terminal, self._going_on_lines(unfinished))
+        terminal.flush()
+
+    def _going_on_lines(self, unfinished: Sequence[FinishedEval]) -> Iterator[str]:
+        reasons = {each.results.stop_reason for each in unfinished}
+        limits = [text for reason, text in LIMITS.items() if reason in reasons]
+        first = [f"after you have raised {' and '.join(limits)}"] if limits else []
+        first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
+        first = ["after you have freed some space on the disk"] if "journal" in reasons else first
+        yield f"osmosis: what was measured will not run again; to go on{''.join(f', {each}' for each in first)}:"
+        yield self._going_on_command(maxfail="maxfail" in reasons)
+
+    def _going_on_command(self, *, maxfail: bool) -> str:
+        """Return the command of this session, with what makes it go on. A later `--maxfail` overrides `-x`."""
+        left_out = (options.FRESH.flag, options.RESUME.flag)
+        typed = typed_words([str(word) for word in self._config.invocation_params.args])
+        words = [word for word in _without_files(typed) if word not in left_out]
+        request = self._evals.options.resume
+        named = request is not None and request.name is not None
+        more = [*(["--maxfail=0"] if maxfail else []), *([] if named else [options.RESUME.flag])]
+        return shlex.join(["pytest", *words, *more])
 
 
 def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosity: int) -> None:
@@ -246,9 +299,6 @@ def _places(finished: Sequence[FinishedEval]) -> Iterator[str]:
         yield dim(f"user code also wrote to host.log of {listed(logs, MOST_LISTED)}")
 
 
-MOST_LISTED = 3
-
-
 def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
     """Yield the verdicts, and of several evals their table, with `-qq` only the line below it."""
     for name, each in zip(_names(finished), finished, strict=True):
@@ -262,3 +312,114 @@ def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int 
 
 def _names(finished: Sequence[FinishedEval]) -> list[str]:
     return distinct_names([(each.results.description.name, shown(each.run.prepared.config.path)) for each in finished])
+
+
+@contextmanager
+def bounded(
+    terminal: pytest.TerminalReporter,
+    most: int,
+    *,
+    is_run: Callable[[pytest.TestReport], bool],
+    show: Callable[[Sequence[pytest.TestReport]], str],
+    is_brief: Callable[[pytest.TestReport], bool],
+) -> Iterator[None]:
+    """Let pytest print at most `most` blocks, and as many lines, of reports that are those of runs.
+
+    Reports that are brief have lines, and no blocks. After them comes a line with the number of the others, and the
+    command that shows them, by `show`. Other tests, and those of whole evals like gates, are always shown.
+
+    pytest has no hook between its sections, so the methods of its reporter that print them are replaced while it prints
+    the summary. For as long as one of them prints, it finds only the reports to show; every other plugin finds all of
+    them. If a later pytest calls other methods, it shows everything.
+    """
+    kept = shown_reports(terminal.stats, most, is_run)
+
+    def rest(categories: Iterable[str]) -> None:
+        shown = {id(report) for reports in kept.values() for report in reports}
+        hidden = [each for name in categories for each in terminal.stats.get(name, ()) if id(each) not in shown]
+        if hidden:
+            more = f"and {count(len(hidden))} more" if most else f"{plural(len(hidden), 'failure')} not listed"
+            write_line(terminal, f"{more}: {show(hidden)}")
+
+    def blocks(method: str, category: str) -> Callable[[], None]:
+        print_all = getattr(terminal, method)
+
+        def print_some() -> None:
+            whole = [report for report in kept[category] if not is_brief(report)]
+            with _only(terminal.stats, {category: whole}):
+                print_all()
+            listed_below = not (most and whole) and LINES[category] in terminal.reportchars
+            if _prints_blocks(terminal, category) and not listed_below:
+                rest([category])
+
+        return print_some
+
+    def lines() -> None:
+        with _only(terminal.stats, kept):
+            print_all_lines()
+        rest(category for category, char in LINES.items() if char in terminal.reportchars)
+
+    print_all_lines = terminal.short_test_summary
+    methods = {name: blocks(name, category) for name, category in BLOCKS.items() if hasattr(terminal, name)}
+    with _replaced(terminal, {**methods, "short_test_summary": lines}):
+        yield
+
+
+def shown_reports(
+    stats: Reports, most: int, is_run: Callable[[pytest.TestReport], bool]
+) -> dict[str, list[pytest.TestReport]]:
+    """Return the reports to show by category: at most `most` of runs, shared by errors and failures, and all others.
+
+    Failures get at least half, as they differ more than errors do.
+    """
+    runs = {name: [report for report in stats.get(name, ()) if is_run(report)] for name in LINES}
+    n_errors = min(len(runs["error"]), max(most - len(runs["failed"]), most // 2))
+    bounds = {"error": n_errors, "failed": most - n_errors, "xfailed": most}
+    shown = {id(report) for name, reports in runs.items() for report in reports[: bounds[name]]}
+    return {
+        name: [report for report in stats.get(name, ()) if id(report) in shown or not is_run(report)] for name in LINES
+    }
+
+
+def _prints_blocks(terminal: pytest.TerminalReporter, category: str) -> bool:
+    """Return True if pytest prints blocks of a category; before 8.2 it had no `--xfail-tb`."""
+    option = terminal.config.option
+    xfails = getattr(option, "xfail_tb", "x" in terminal.reportchars)
+    return option.tbstyle != "no" and (category != "xfailed" or xfails)
+
+
+@contextmanager
+def _only(stats: dict[str, list[Any]], kept: Reports) -> Iterator[None]:
+    """Let `stats` hold only some reports of a few categories."""
+    whole = {name: stats[name] for name in kept if name in stats}
+    stats.update({name: list(kept[name]) for name in whole})
+    try:
+        yield
+    finally:
+        stats.update(whole)
+
+
+@contextmanager
+def _replaced(terminal: pytest.TerminalReporter, methods: Mapping[str, Callable[[], None]]) -> Iterator[None]:
+    for name, method in methods.items():
+        setattr(terminal, name, method)
+    try:
+        yield
+    finally:
+        for name in methods:
+            delattr(terminal, name)
+
+
+def _remedy(results: Results) -> str:
+    """Return what has to happen before an eval goes on that could not measure too many runs."""
+    broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
+    return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]
+
+
+def _without_files(words: Sequence[str]) -> Iterator[str]:
+    """Yield words without `--osmosis-resume-from`, whose files were taken over already."""
+    flag, is_value = options.RESUME_FROM.flag, False
+    for word in words:
+        if not is_value and not word.startswith(f"{flag}=") and word != flag:
+            yield word
+        is_value = word == flag

@@ -23,12 +23,11 @@ from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.preparation import EvalPreparer
-from pytest_osmosis.plugin.items import exit_status
-from pytest_osmosis.plugin.items.node_ids import eval_id
+from pytest_osmosis.plugin.items import eval_id
 from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_command
 from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, file_and_entry
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
-from pytest_osmosis.plugin.session_eval import SessionEval
+from pytest_osmosis.plugin.session_eval import SessionEval, any_rollout
 from pytest_osmosis.record.manifest import TEST_EVAL
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
@@ -79,7 +78,7 @@ class TestEval(SessionEval):
         return False
 
     def measured(self, results: Results) -> bool:
-        return exit_status.any_rollout(results)
+        return any_rollout(results)
 
     def result(self, eval_run: EvalRun, run: RunId, outcome: Outcome) -> RolloutResult:
         record = eval_run.record(run)

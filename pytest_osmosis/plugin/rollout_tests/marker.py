@@ -16,8 +16,7 @@ import pytest
 
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.plugin.command import options, session_options
-from pytest_osmosis.plugin.items.marks import may_run
-from pytest_osmosis.plugin.items.node_ids import ungrouped
+from pytest_osmosis.plugin.items import may_run, ungrouped
 from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, RolloutRequest, request_of
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult
 from pytest_osmosis.plugin.rollout_tests.source import source_of

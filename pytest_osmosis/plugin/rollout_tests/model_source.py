@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_osmosis.errors import Problem, ProblemsError
-from pytest_osmosis.plugin.items.node_ids import UnitKey
+from pytest_osmosis.plugin.items import UnitKey
 from pytest_osmosis.plugin.rollout_tests.marker import all_requests
 from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import RolloutResult

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.models.served.shapes import pieces
 from pytest_osmosis.plugin.controller import ControllerPlugin
-from pytest_osmosis.plugin.debug.tracing import cut_to_users
+from pytest_osmosis.plugin.debugger import cut_to_users
 
 
 def frame_with_a_loop() -> FrameType:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_osmosis import Verdict
-from pytest_osmosis.plugin.hooks import specs
-from pytest_osmosis.plugin.hooks.caller import HookCaller
+from pytest_osmosis.plugin import hooks as specs
+from pytest_osmosis.plugin.hook_caller import HookCaller
 from pytest_osmosis.verdicts.gates import State
 
 SOUND = Verdict("sound", "holds", "as it should", 1.0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.plugin.shared_cap import Need, SharedCap, fair_shares
+from pytest_osmosis.plugin.eval_queue import Need, SharedCap, fair_shares
 from pytest_osmosis.record.run_counts import RunCounts
 
 

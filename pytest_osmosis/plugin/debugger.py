@@ -1,4 +1,8 @@
-"""`--pdb` for runs of evals. While a prompt is open, no model receives a request.
+"""Debuggers in user code: `--pdb`, `--trace` and `--osmosis-inline`. While a prompt is open, no model gets a request.
+
+`--osmosis-inline` rolls a run out and scores it in pytest's main thread, during the setup of its item. So its output is
+captured for the item, a breakpoint stops in it, and Ctrl-C interrupts it. Engine, journal and outcomes are the same as
+for any other eval.
 
 `--pdb` never repeats a rollout. A reward function that raised, or scored below its threshold, is called again in
 pytest's process with the recorded conversation, and the prompt opens in its frame.
@@ -7,24 +11,34 @@ pytest's process with the recorded conversation, and the prompt opens in its fra
 from __future__ import annotations
 
 import bdb
-from collections.abc import Generator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+import inspect
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pytest
+from _pytest.debugging import pytestPDB
 
 from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import ScoringFields
-from pytest_osmosis.plugin.debug.tracing import ReturnTracer, cut_to_users, tracing
-from pytest_osmosis.plugin.items.item import EvalItem
+from pytest_osmosis.plugin.items import EvalItem
 from pytest_osmosis.plugin.output.terminal import own_terminal, write_line
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
+from pytest_osmosis.text.user_frames import is_ours, is_users_own
 from pytest_osmosis.verdicts.pass_rule import kind_of, score_line
 
 if TYPE_CHECKING:
+    from pytest_osmosis.engine.inline_host import InlineHost
     from pytest_osmosis.evals import EvalRun
     from pytest_osmosis.plugin.session import EvalSession
+
+Tracer = Callable[[FrameType, str, Any], Any]
+THROUGH = (KeyboardInterrupt, bdb.BdbQuit, pytest.exit.Exception)
+"""Exceptions that end pytest or a debugger's session; they are not failures of user code."""
 
 
 class PromptFrame(NamedTuple):
@@ -147,3 +161,104 @@ def _raise_with_locals(
 ) -> NoReturn:
     """Raise, with the recorded run in the locals of this frame: record, messages, ground_truth, row and score."""
     raise pytest.fail.Exception(f"the recorded run {record.run}", pytrace=False)
+
+
+class InlineHosts:
+    """The hosts in pytest's process, by eval id; some only replay recorded runs for `--pdb`."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        from pytest_osmosis.engine.inline_host import Loop
+
+        self._trace = config.getoption("trace", False)
+        self._loop = Loop()
+        self._hosts: dict[str, InlineHost] = {}
+
+    def host(self, eval_id: str) -> InlineHost:
+        """Return the host of an eval; it loads the user's code when it is first served."""
+        if eval_id not in self._hosts:
+            from pytest_osmosis.engine.inline_host import InlineHost
+
+            around = partial(tracing, stop_at_entry) if self._trace else nullcontext
+            self._hosts[eval_id] = InlineHost(self._loop, around, THROUGH)
+        return self._hosts[eval_id]
+
+    def close(self) -> None:
+        for host in self._hosts.values():
+            host.close()
+        self._loop.close()
+
+
+@contextmanager
+def tracing(tracer: Tracer) -> Iterator[None]:
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def stop_at_entry(frame: FrameType, event: str, arg: object) -> object:
+    """Open pytest's debugger at the first line of the first user function that is called (a trace function)."""
+    if event != "call" or not is_users_own(frame.f_code.co_filename):
+        return None
+    sys.settrace(None)
+    debugger = pytestPDB._init_pdb("trace")  # type: ignore[no-untyped-call]
+    debugger.set_trace(frame)
+    return debugger.trace_dispatch
+
+
+class ReturnTracer:
+    """Remembers the frame in which a function last returned, with its locals (a trace function)."""
+
+    def __init__(self, function: object) -> None:
+        self._code = _code_of(function)
+        self._frame: FrameType | None = None
+        self._line = 0
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> object:
+        if frame.f_code is not self._code:
+            return None
+        frame.f_trace_lines = False
+        return self._local
+
+    def _local(self, frame: FrameType, event: str, arg: object) -> object:
+        if event == "return":
+            self._frame, self._line = frame, frame.f_lineno
+        return self._local
+
+    def located(self, error: BaseException) -> BaseException:
+        """Return `error`; unless user code raised it, with a traceback to the line where the function returned."""
+        if self._frame is None or any(map(is_users_own, _files(error))):
+            return cut_to_users(error)
+        return error.with_traceback(TracebackType(None, self._frame, self._frame.f_lasti, self._line))
+
+
+def cut_to_users(error: BaseException) -> BaseException:
+    """Return `error` with its traceback cut after the last user frame, if frames of this package follow it."""
+    files = list(_files(error))
+    last = max((index for index, file in enumerate(files) if is_users_own(file)), default=None)
+    if last is None or not any(is_ours(file) for file in files[last:]):
+        return error
+    steps = list(_steps(error))[: last + 1]
+    cut: TracebackType | None = None
+    for step in reversed(steps):
+        cut = TracebackType(cut, step.tb_frame, step.tb_lasti, step.tb_lineno or -1)  # -1: that of the instruction
+    return error.with_traceback(cut)
+
+
+def _steps(error: BaseException) -> Iterator[TracebackType]:
+    step = error.__traceback__
+    while step is not None:
+        yield step
+        step = step.tb_next
+
+
+def _files(error: BaseException) -> Iterator[str]:
+    return (step.tb_frame.f_code.co_filename for step in _steps(error))
+
+
+def _code_of(function: object) -> CodeType | None:
+    """Return the code of a Python function under its decorators, None for other callables."""
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    return code if isinstance(code, CodeType) else None

@@ -6,15 +6,13 @@ the summary and the exit status agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
 
 from pytest_osmosis.evals import EvalRun, FinishedEval, NotLoaded, error_text
-from pytest_osmosis.plugin.hooks.caller import HookError
-from pytest_osmosis.plugin.items.item import Answer, skip_at
-from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
+from pytest_osmosis.plugin.items import Answer, node_id, skip_at
 from pytest_osmosis.report.verdict import finding_text, stop_text
 from pytest_osmosis.results.measured import CUT_SHORT, SYSTEMIC, all_gates_decided
 from pytest_osmosis.text.lists import listed
@@ -30,7 +28,7 @@ def report(session: pytest.Session, eval_id: str, finished: FinishedEval, *, gat
     except Exception as error:  # a defect of ours: other evals have their reports
         findings = [("gates", "error", f"its gates could not be reported: {error_text(error)}")]
     for title, kind, text in findings:
-        _send(session, eval_id, title, kind, text, finished.run.prepared.plan.path)
+        send(session, eval_id, title, kind, text, finished.run.prepared.plan.path)
 
 
 def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
@@ -64,14 +62,14 @@ def report_no_results(session: pytest.Session, eval_id: str, run: EvalRun, error
     """Report an eval whose results could not be made."""
     journal = shown(run.directory.journal)
     text = f"no results: {error_text(error)}\nthe journal {journal} holds what ran"
-    _send(session, eval_id, "results", "error", text, run.prepared.plan.path)
+    send(session, eval_id, "results", "error", text, run.prepared.plan.path)
 
 
 def report_not_loaded(session: pytest.Session, eval_id: str, error: NotLoaded) -> None:
     """Report an eval whose environment does not load, so that nobody knows its tests."""
     text = "\n".join(problem.text for problem in error.problems)
     if not session.config.option.collectonly:
-        _send(session, eval_id, "environment", "error", f"not measured: {text}")
+        send(session, eval_id, "environment", "error", f"not measured: {text}")
 
 
 def unrecorded_lines(finished: FinishedEval) -> str:
@@ -85,16 +83,6 @@ def unrecorded_lines(finished: FinishedEval) -> str:
 
 
 MOST_LISTED = 3
-
-
-def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> None:
-    for error in errors:
-        _send(session, error.eval_id, f"hook {error.hook}", "error", str(error))
-
-
-def report_no_markdown(session: pytest.Session, eval_id: str, text: str) -> None:
-    """Report that the summary of the session could not be written."""
-    _send(session, eval_id, "markdown", "error", text)
 
 
 def _kind(verdict: Verdict, gated: bool) -> Kind:
@@ -131,12 +119,7 @@ def report_unit(
         session.config.hook.pytest_runtest_logreport(report=report)
 
 
-def report_crash(session: pytest.Session, nodeid: str, text: str) -> None:
-    """Report that xdist gave up because its workers kept dying: Python tests may not have run."""
-    _send(session, eval_id_of(nodeid), "workers", "error", f"a worker died at {nodeid}; {text}")
-
-
-def _send(session: pytest.Session, eval_id: str, title: str, kind: Kind, text: str, path: str = "") -> None:
+def send(session: pytest.Session, eval_id: str, title: str, kind: Kind, text: str, path: str = "") -> None:
     """Report a test that has no item in the way pytest reports any other."""
     session.testscollected += 1
     for report in _reports(node_id(eval_id, title), path or eval_id.rpartition("::")[0], kind, text):

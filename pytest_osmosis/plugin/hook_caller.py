@@ -14,7 +14,7 @@ import pytest
 
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.models.base import own_copy
-from pytest_osmosis.plugin.items.node_ids import node_id
+from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.paths import shown
@@ -105,7 +105,8 @@ class HookCaller:
             except BaseException as error:  # also of `pytest.skip`, `pytest.exit` and `sys.exit`
                 if issubclass(type(error), KeyboardInterrupt):
                     raise
-                failed = HookError(eval_id, hook, self._name(plugin), _line(error), _users_traceback(error))
+                line = error_in_words(error).strip().splitlines()[-1]
+                failed = HookError(eval_id, hook, self._name(plugin), line, _users_traceback(error))
                 self._errors.append(failed)
                 if is_gate:
                     verdicts.append(Verdict(f"{GATE} of {failed.plugin}", "not measured", f"raised {failed.line}"))
@@ -147,10 +148,6 @@ def _refuse_unexecuted(answer: object, *, may_yield: bool) -> None:
         raise TypeError("is async, and hooks are not awaited; define it with a plain def")
     if inspect.isgenerator(answer) and not may_yield:
         raise TypeError("contains yield, so calling it does nothing; remove the yield")
-
-
-def _line(error: BaseException) -> str:
-    return error_in_words(error).strip().splitlines()[-1]
 
 
 def _users_traceback(error: BaseException) -> str:

@@ -11,12 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin.command.arguments import set_arguments
-from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
-from pytest_osmosis.plugin.items.collect import EvalFiles, by_file, eval_items
-from pytest_osmosis.plugin.items.item import Answer
-from pytest_osmosis.plugin.items.marks import may_run
-from pytest_osmosis.plugin.items.node_ids import UnitKey, node_id
+from pytest_osmosis.plugin.command.named_evals import set_arguments
+from pytest_osmosis.plugin.items import Answer, EvalFiles, UnitKey, by_file, eval_items, may_run, node_id
 from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
 from pytest_osmosis.plugin.rollout_tests.model_source import RemoteSource
 from pytest_osmosis.plugin.rollout_tests.source import SOURCE
@@ -35,7 +31,6 @@ class WorkerPlugin:
         self._address, self._key = sent["address"], sent["key"]
         files = EvalFiles(by_file(map(Plan.from_json, sent["plans"])), self._fetch)
         self._connection: Connection[bytes, bytes] | None = None
-        config.pluginmanager.register(OtherPlugins(), "osmosis-other-plugins")
         config.pluginmanager.register(files, "osmosis-files")
         if sent["asks_models"]:
             source = config.stash[SOURCE] = RemoteSource(self._ask)

@@ -1,27 +1,28 @@
-"""The HTML reports of a session: one on all evals for `--osmosis-html`, and one for each `[output] html`.
+"""The reports of a session: in HTML, in Markdown, and on the page of a GitHub Actions job.
 
-They are made of run directories once all results are written. Whatever goes wrong, results and verdicts stay, and the
-summary says what did.
+HTML reports are made of run directories once all results are written: one on all evals for `--osmosis-html`, and one
+for each `[output] html`. Whatever goes wrong, results and verdicts stay, and the summary says what did.
 """
 
 from __future__ import annotations
 
+import os
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.evals import FinishedEval, Prepared
+from pytest_osmosis.evals import FinishedEval, Prepared, error_text
 from pytest_osmosis.evals.result_paths import html_path, partial_path, shard_path
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.report.markdown import page, sections
 from pytest_osmosis.report.style import StyledText, warning
+from pytest_osmosis.results import files
+from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
-
-CONVERSATIONS = "[output] html_conversations"
-"""The key that says which conversations reports hold."""
 
 
 class ConfiguredReport(NamedTuple):
@@ -85,7 +86,7 @@ class HtmlReports:
         runs = {_directory(each): each.run.prepared.config.output.html_conversations for each in members}
         try:
             written = report(path, runs, self._outlet.redaction)
-            self.lines += report_lines(written, CONVERSATIONS)
+            self.lines += report_lines(written, "[output] html_conversations")
         except OSError as error:
             self._fail(path, error.strerror or str(error))
         except OsmosisError as error:
@@ -103,3 +104,24 @@ def _directory(finished: FinishedEval) -> RunDirectory:
     directory = RunDirectory(finished.run.directory.path)
     directory.results = finished.run.prepared.source.results_path(finished.run)
     return directory
+
+
+def write_markdown(results: Sequence[Results], path: Path | None, outlet: Outlet) -> str | None:
+    """Write a section for each eval to `path`. Return why that failed, None if it did not."""
+    return None if path is None else _tried(path, lambda: files.write(path, [outlet.text(page(results))]))
+
+
+def append_to_job_page(results: Sequence[Results], outlet: Outlet) -> str | None:
+    """Append the same sections to the page of the job, if there is one. Return why that failed, None if it did not."""
+    name = os.environ.get("GITHUB_STEP_SUMMARY")
+    job = Path(name) if name else None
+    return None if job is None else _tried(job, lambda: files.append(job, outlet.text(sections(results))))
+
+
+def _tried(path: Path, write: Callable[[], object]) -> str | None:
+    try:
+        write()
+    except Exception as error:  # also a defect of ours: it costs the page alone
+        why = error.strerror if isinstance(error, OSError) else error_text(error)
+        return f"{shown(path)} could not be written: {why}"
+    return None

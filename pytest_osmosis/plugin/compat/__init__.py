@@ -1,1 +1,0 @@
-"""Adjustments to pytest and to other plugins."""

@@ -1,1 +1,0 @@
-"""Debuggers in user code: `--pdb`, `--trace` and `--osmosis-inline`."""

@@ -1,1 +1,0 @@
-"""Hooks that a conftest.py or another plugin may implement."""

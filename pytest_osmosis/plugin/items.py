@@ -1,0 +1,347 @@
+"""The tests of an eval: their node ids, the items and their collection, and the marks that keep them from running.
+
+Items are flat and carry an explicit node id: pytest 9.2 parses node ids, and an id that it makes itself from a name
+with brackets does not equal the id that it reads back from its cache. An eval's id is the beginning of the node ids of
+its tests, `configs/eval/x.toml::x`. It identifies the eval within a session.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+# Private. If these change, rollouts are paid for tests that pytest then skips; test_marks.py and
+# test_nothing_is_rolled_out_for_tests_that_will_not_run notice.
+from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
+
+from pytest_osmosis.errors import Problem, ProblemsError
+from pytest_osmosis.plugin.command.options import plans_setup
+from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.record.run_id import RowId, RunId, Unit
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.safe import escaped
+
+if TYPE_CHECKING:
+    from pytest_osmosis.verdicts.pass_rule import Outcome
+
+
+class UnitKey(NamedTuple):
+    eval_id: str
+    unit: Unit
+
+
+def file_id(config: pytest.Config, path: str | Path) -> str:
+    """Return the node id of an eval's file: its path from pytest's rootdir."""
+    return Path(os.path.relpath(path, config.rootpath)).as_posix()
+
+
+def eval_id(config: pytest.Config, plan: Plan) -> str:
+    """Return the id of an eval. Raises `ProblemsError` for characters that pytest would print as they are."""
+    found = f"{file_id(config, plan.path)}::{plan.name}"
+    if escaped(found) != found:
+        text = "its path holds characters that control terminals or cannot be seen, and names its tests; rename it"
+        raise ProblemsError([Problem(shown(Path(plan.path)), text)])
+    return found
+
+
+def node_id(eval_id: str, title: object) -> str:
+    """Return the node id of a test of an eval. `title` names a run, a row, or for example a gate.
+
+    >>> node_id("configs/eval/multiply.toml::multiply", RunId(12, 3))
+    'configs/eval/multiply.toml::multiply[row12-run3]'
+    """
+    return f"{eval_id}[{title}]"
+
+
+def eval_id_of(nodeid: str) -> str:
+    """Return the id of the eval that a test would belong to.
+
+    >>> eval_id_of("configs/eval/multiply.toml::multiply[gate pass_rate >= 0.7]")
+    'configs/eval/multiply.toml::multiply'
+    """
+    return nodeid.rpartition("[")[0]
+
+
+def ungrouped(nodeid: str) -> str:
+    """Return a parametrized test's id without the group that xdist may append to it (`--dist=loadgroup`).
+
+    >>> ungrouped("test_x.py::test_x[row1-run0]@group")
+    'test_x.py::test_x[row1-run0]'
+    """
+    typed, bracket, group = nodeid.rpartition("]")
+    return typed + bracket if group.startswith("@") else nodeid
+
+
+def unit_key(nodeid: str) -> UnitKey | None:
+    """Return the unit that a node id names, None if it names neither a run nor a row.
+
+    >>> str(unit_key("x.toml::x[row12-run3]").unit)
+    'row12-run3'
+    >>> unit_key("x.toml::x[row12]").eval_id
+    'x.toml::x'
+    >>> unit_key("x.toml::x[gate pass_rate >= 0.7]")
+    """
+    head, _, tail = ungrouped(nodeid).rpartition("[")
+    name = tail.removesuffix("]")
+    unit = RunId.named(name) or RowId.named(name)
+    return UnitKey(head, unit) if unit is not None else None
+
+
+class Answer(NamedTuple):
+    """The outcome of a unit. `gated`: a gate decides in place of its test."""
+
+    outcome: Outcome
+    gated: bool
+
+
+MARK = pytest.mark.osmosis
+"""The mark that all items share."""
+SWEPT = str.maketrans("~=", "--")
+"""The characters around swept values in names of evals, which `-k` does not take, and the one that it does."""
+
+Fetch = Callable[[UnitKey], Answer]
+
+
+class EvalItem(pytest.Item):
+    """The test of a unit: its setup waits for the outcome, its call phase fails if the unit did.
+
+    It has its `answer` from its setup until it is reported.
+    """
+
+    def __init__(self, *, key: UnitKey, plan: Plan, fetch: Fetch, hooks: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.key = key
+        self.plan = plan
+        self.answer: Answer | None = None
+        self._fetch = fetch
+        self._hooks = hooks
+        self.add_marker(MARK)
+        if (keyword := plan.name.translate(SWEPT)) != plan.name:
+            self.extra_keyword_matches.add(keyword)
+
+    @property
+    def ihook(self) -> Any:
+        return self._hooks
+
+    def get_closest_marker(self, name: str, default: Any = None) -> Any:
+        """Return a marker, but never `flaky`: plugins would repeat the rollout until it passes."""
+        return default if name == "flaky" else super().get_closest_marker(name, default)
+
+    def setup(self) -> None:
+        """Wait for the outcome. An error is raised here, and so is a skip."""
+        if plans_setup(self.config):
+            return
+        self.answer = self._fetch(self.key)
+        outcome = self.answer.outcome
+        for title, text in outcome.sections:
+            self.add_report_section("call", title, text)
+        if outcome.kind == "skipped":
+            pytest.skip(outcome.reason)
+        if outcome.kind == "error":
+            pytest.fail(outcome.text, pytrace=False)
+
+    def runtest(self) -> None:
+        if self.answer is not None and self.answer.outcome.kind == "failed":
+            pytest.fail(self.answer.outcome.text, pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.plan.line - 1, self.name
+
+    def amend(self, report: pytest.TestReport) -> None:
+        """Give a report the duration, place and reason of its unit; xfail it if a gate decides."""
+        answer = self.answer
+        if answer is None:
+            return
+        phase = "setup" if answer.outcome.kind in ("error", "skipped") else "call"
+        report.duration = answer.outcome.duration_s if report.when == phase else 0.0
+        if report.skipped:
+            report.longrepr = skip_at(self.plan.path, answer.outcome.reason)
+        crash = getattr(report.longrepr, "reprcrash", None)
+        if crash is not None:  # the short summary shows this, in full on CI
+            path, line, _ = self.reportinfo()
+            crash.path, crash.lineno, crash.message = str(path), line + 1, answer.outcome.reason
+        if report.when == phase and report.failed and answer.gated and answer.outcome.kind in ("error", "failed"):
+            report.outcome = "skipped"
+            report.wasxfail = answer.outcome.reason
+
+
+class Sentinel(pytest.Item):
+    """The "next item" of every item but the last, so that pytest keeps session fixtures. It never runs."""
+
+    def runtest(self) -> None:
+        """Do nothing."""
+
+
+def skip_at(path: str | Path, reason: str) -> tuple[str, int, str]:
+    """Return the `longrepr` of a skipped report. All have one place, so that pytest sums them up in one line."""
+    return str(path), 1, f"Skipped: {reason}"
+
+
+MANY = 200_000
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """A context in which nobody looks for garbage. If it leaves `MANY` objects, nobody will look among them later."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            if gc.get_count()[0] > MANY:  # the objects that were made since the last look, and stay
+                gc.freeze()
+            gc.enable()
+
+
+UNNEEDED = (
+    *("assertion", "capturemanager", "faulthandler", "logging-plugin", "threadexception", "tmpdir", "unittest"),
+    *("unraisableexception", "warnings"),
+)
+"""Names under which pytest registers these plugins. A name that changes costs its time again, and nothing else."""
+
+
+class ItemHooks:
+    """pytest's hooks for tests of evals, without those of built-in plugins that wrap in-process test code.
+
+    Nothing of a unit runs in pytest's process unless an eval is inline, so these plugins would do nothing. Calling them
+    takes 0.2 ms of CPU for each test, a quarter of what pytest and this plugin need for one.
+    """
+
+    def __init__(self, manager: pytest.PytestPluginManager, without: Sequence[object]) -> None:
+        self._manager = manager
+        self._without = without
+
+    def __getattr__(self, name: str) -> Any:
+        caller = self._manager.subset_hook_caller(name, remove_plugins=self._without)
+        setattr(self, name, caller)
+        return caller
+
+
+def item_hooks(file: pytest.File) -> Any:
+    """Return the hooks for the items of a file: all of them if a conftest.py elsewhere does not apply to the file."""
+    hooks, manager = file.ihook, file.config.pluginmanager
+    if hooks is not file.config.hook:
+        return hooks
+    return ItemHooks(manager, [plugin for name in UNNEEDED if (plugin := manager.get_plugin(name)) is not None])
+
+
+def may_run(item: pytest.Item) -> bool:
+    """Return False for a test that skip, skipif or xfail(run=False) keeps from running: no rollout is paid for it."""
+    if not item.config.pluginmanager.hasplugin("skipping"):  # then marks keep nothing from running
+        return True
+    try:
+        if evaluate_skip_marks(item) is not None:
+            return False
+        expected = None if item.config.option.runxfail else evaluate_xfail_marks(item)
+    except (Exception, pytest.fail.Exception):  # a broken condition, which pytest reports when the test would run
+        return False
+    return expected is None or bool(expected.run)
+
+
+class EvalFile(pytest.File):
+    """The evals of one file. `inline`: their code runs in this process."""
+
+    plans: Sequence[Plan]
+    fetch: Fetch
+    inline: bool
+
+    def collect(self) -> Iterable[pytest.Item]:
+        with uncollected():
+            return list(self._items())
+
+    def _items(self) -> Iterator[pytest.Item]:
+        hooks = self.ihook if self.inline else item_hooks(self)
+        for plan in self.plans:
+            eval_id = f"{self.nodeid}::{plan.name}"
+            for unit in plan.units():
+                item: EvalItem = EvalItem.from_parent(
+                    self,
+                    name=f"{plan.name}[{unit}]",
+                    nodeid=node_id(eval_id, unit),
+                    key=UnitKey(eval_id, unit),
+                    plan=plan,
+                    fetch=self.fetch,
+                    hooks=hooks,
+                )
+                yield item
+
+
+class EvalFiles:
+    """Collects the evals of files, runs and reports their tests; registered in every process that runs them.
+
+    Other plugins neither time the wait for a rollout nor repeat it.
+    """
+
+    def __init__(self, plans: Mapping[Path, Sequence[Plan]], fetch: Fetch, *, inline: bool = False) -> None:
+        self._plans = plans
+        self._fetch = fetch
+        self._inline = inline
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path, parent: pytest.Collector
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """Collect the evals of a file, and nothing else of it: pytest would import the module of an environment."""
+        collectors = yield
+        plans = self._plans.get(file_path)
+        return [self._file(parent, file_path, plans)] if plans else collectors
+
+    def _file(self, parent: pytest.Collector, path: Path, plans: Sequence[Plan]) -> EvalFile:
+        """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id.
+
+        It is no part of a Python package, which pytest would import before its first test.
+        """
+        while isinstance(parent, pytest.Package) and parent.parent is not None:
+            parent = parent.parent
+        file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
+        file.plans, file.fetch, file.inline = plans, self._fetch, self._inline
+        return file
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item) -> bool | None:
+        """Keep pytest-timeout away: rollouts have deadlines of their own, and items mostly wait for their turn."""
+        return isinstance(item, EvalItem) or None
+
+    pytest_timeout_cancel_timer = pytest_timeout_set_timer
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """Run our tests once, past plugins like pytest-rerunfailures: the best of k runs would pass for the score."""
+        if not isinstance(item, EvalItem):
+            return None
+        config = item.config
+        if config.pluginmanager.hasplugin("faulthandler") and float(config.getini("faulthandler_timeout") or 0):
+            faulthandler.cancel_dump_traceback_later()  # under xdist the timer is already set
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        runtestprotocol(item, nextitem=nextitem)
+        item.answer = None
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Report the test of an eval with the duration, place and reason of its unit."""
+        report = yield
+        if isinstance(item, EvalItem):
+            item.amend(report)
+        return report
+
+
+def eval_items(items: Iterable[pytest.Item]) -> list[EvalItem]:
+    return [item for item in items if isinstance(item, EvalItem)]
+
+
+def by_file(plans: Iterable[Plan]) -> dict[Path, list[Plan]]:
+    files: dict[Path, list[Plan]] = {}
+    for plan in plans:
+        files.setdefault(Path(plan.path), []).append(plan)
+    return files

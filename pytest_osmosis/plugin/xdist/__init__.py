@@ -1,1 +1,0 @@
-"""Evals under pytest-xdist."""

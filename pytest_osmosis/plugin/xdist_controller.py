@@ -1,0 +1,209 @@
+"""The controller's side of pytest-xdist: it owns the engines, and workers request outcomes over a local socket.
+
+Whatever scheduler is used and however often a worker dies, each run is rolled out once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_osmosis.plugin import gate_reports
+from pytest_osmosis.plugin.command.named_evals import NamedEvals
+from pytest_osmosis.plugin.items import UnitKey, eval_id_of, unit_key
+from pytest_osmosis.plugin.output.progress_line import ProgressLine
+from pytest_osmosis.plugin.rollout_tests import model_source
+from pytest_osmosis.plugin.session import EvalSession
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+RETRY_S = 0.01
+CLOSE_S = 1.0
+"""The time that `close` gives each thread that serves a worker; by then the workers have ended."""
+TICK_S = 0.2
+TICK = "osmosis_tick"
+IDLE_S = 0.1
+
+
+class OutcomeServer:
+    """Answers workers. Each has a thread of its own: a question comes in as JSON, the answer goes out as JSON."""
+
+    def __init__(self, evals: EvalSession, naming: NamedEvals) -> None:
+        from multiprocessing.connection import Listener
+
+        self._asks_models = naming.source == "model"
+        self._evals = evals
+        self._key = secrets.token_hex(16)
+        try:
+            self._listener = Listener(authkey=self._key.encode())
+        except OSError:  # the path of a Unix socket is limited to about 100 bytes, and TMPDIR may be deep
+            self._listener = Listener(("127.0.0.1", 0), authkey=self._key.encode())
+        self._closing = False
+        self._threads = [threading.Thread(target=self._accept, name="osmosis-outcomes", daemon=True)]
+        self._threads[0].start()
+
+    def workerinput(self) -> dict[str, Any]:
+        plans = [plan.to_json() for plans in self._evals.plans.values() for plan in plans]
+        args = list(self._evals.config.args)
+        socket = {"address": self._listener.address, "key": self._key}
+        return {**socket, "plans": plans, "args": args, "asks_models": self._asks_models}
+
+    def close(self) -> None:
+        """Accept no further worker, and wait a moment for the connected ones to hang up."""
+        from multiprocessing.connection import Client
+
+        self._closing = True
+        with contextlib.suppress(OSError):
+            Client(self._listener.address).close()  # nothing else wakes the thread that accepts
+        for thread in self._threads:
+            thread.join(CLOSE_S)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                connection = self._listener.accept()
+            except Exception:  # a client without the key, or a worker that died in the handshake
+                time.sleep(RETRY_S)
+                continue
+            thread = threading.Thread(target=self._serve, args=(connection,), name="osmosis-worker", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: Connection[bytes, bytes]) -> None:
+        with contextlib.suppress(EOFError, OSError), connection:
+            while True:
+                reply = self._reply(json.loads(connection.recv_bytes()))
+                connection.send_bytes(json.dumps(reply).encode("ascii"))
+
+    def _reply(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        match question["ask"]:
+            case "outcome":
+                key = unit_key(question["test"])
+                assert key is not None, "a worker requested an outcome of something other than a run or a row"
+                answer = self._evals.answer(key)
+                return {"outcome": answer.outcome.to_json(), "gated": answer.gated}
+            case "keep_back":
+                self._evals.kept_back.update(key for key in map(unit_key, question["tests"]) if key is not None)
+                return {}
+            case _:
+                return model_source.reply(self._evals, question)
+
+
+class Ticks:
+    """Calls `tick` in the loop of xdist's controller, which otherwise wakes up only for messages of its workers.
+
+    A thread puts a tick into the queue that the loop reads. So ticks are handled in pytest's main thread, between two
+    reports.
+
+    `DSession.queue`, and that its loop calls `worker_<name>` for an entry (name, arguments), are private in xdist. If
+    the queue goes away, the live line is only updated between reports; if entries change, test_live_line.py notices.
+    """
+
+    def __init__(self, config: pytest.Config, tick: Callable[[], None]) -> None:
+        self._controller: Any = config.pluginmanager.get_plugin("dsession")
+        self._tick = tick
+        self._ended = threading.Event()
+        self._handled = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="osmosis-ticks", daemon=True)
+
+    def begin(self) -> None:
+        if hasattr(self._controller, "queue"):
+            setattr(self._controller, f"worker_{TICK}", self._on_tick)
+            self._handled.set()
+            self._thread.start()
+
+    def end(self) -> None:
+        """Make no further tick. Idempotent."""
+        self._ended.set()
+        self._handled.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(TICK_S):
+            self._handled.wait()  # at most one tick waits in the queue, however busy the loop is
+            self._handled.clear()
+            self._controller.queue.put((TICK, {}))
+
+    def _on_tick(self) -> None:
+        self._handled.set()
+        if not self._ended.is_set():
+            self._tick()
+
+
+class UnreportedTests:
+    """The collected tests that are still to be reported, also those of workers that die.
+
+    The controller reports these from the outcomes of their units: a run must not fail just because the worker that
+    would have reported it died.
+    """
+
+    def __init__(self, evals: EvalSession, progress: ProgressLine) -> None:
+        self._evals = evals
+        self._progress = progress
+        self._keys: dict[str, UnitKey] = {}
+        self._begun: dict[str, pytest.TestReport] = {}
+
+    def expect(self, ids: Iterable[str]) -> None:
+        """Expect a report for each of our tests among those that were collected."""
+        keys = ((nodeid, self._key(nodeid)) for nodeid in ids)
+        self._keys = {nodeid: key for nodeid, key in keys if key is not None}
+
+    def _key(self, nodeid: str) -> UnitKey | None:
+        """Return the unit that a test reports, None if the test is not ours or marks keep it from running."""
+        key = unit_key(nodeid)
+        ours = key is not None and key.eval_id in self._evals.runs and key not in self._evals.kept_back
+        return key if ours else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a test as reported once it was called, or did not get that far."""
+        if report.when == "call" or not report.passed:
+            self._keys.pop(report.nodeid, None)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
+        """Take back the failure that xdist reports for a test whose worker died; `report` reports what is missing."""
+        if self._key(crashitem) is not None:
+            self._begun[crashitem] = report
+            report.when = "setup" if crashitem in self._keys else "teardown"
+            report.outcome, report.longrepr = "passed", None
+
+    def report(self, session: pytest.Session) -> None:
+        """Report the remaining tests as their units are done, and say so if xdist gave up on its workers."""
+        for nodeid, key in list(self._keys.items()):
+            while not self._evals.outcomes.is_done(key):
+                self._progress.update()
+                time.sleep(IDLE_S)
+            self._progress.update()
+            path = self._evals.by_id[key.eval_id].prepared.plan.path
+            gate_reports.report_unit(session, nodeid, path, self._evals.answer(key), self._begun.get(nodeid))
+        for begun in self._begun.values():
+            _forget_in_junit(session.config, begun)
+        # Private in xdist. If it changes, the report that workers kept dying is missing; test_stress.py notices.
+        gave_up = getattr(session.config.pluginmanager.get_plugin("dsession"), "_summary_report", None)
+        if gave_up and self._begun:
+            text = f"a worker died at {(nodeid := next(iter(self._begun)))}; {gave_up}"  # Python tests may not have run
+            gate_reports.send(session, eval_id_of(nodeid), "workers", "error", text)
+
+
+def _forget_in_junit(config: pytest.Config, begun: pytest.TestReport) -> None:
+    """Remove a test case that JUnit began and never ended, because some schedulers gave the test to another worker.
+
+    pytest has no public way to do that. `node_reporters` and `node_reporters_ordered` of its LogXML are private: if
+    they change, junit.xml lists such a test twice.
+    """
+    for plugin in config.pluginmanager.get_plugins():
+        if hasattr(plugin, "node_reporters") and hasattr(plugin, "node_reporters_ordered"):
+            case = plugin.node_reporters.pop((getattr(begun, "id", begun.nodeid), vars(begun)["node"]), None)
+            if case is not None:
+                plugin.node_reporters_ordered.remove(case)
