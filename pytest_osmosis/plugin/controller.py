@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import queue
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pytest
@@ -104,7 +104,12 @@ class ControllerPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """Start what the first worker selected: all workers collect the same."""
+        """Start what the first worker selected: all workers collect the same.
+
+        From then on expect reports of the workers, which may die, and update the live line while waiting for them.
+        """
+        from pytest_osmosis.plugin.xdist_controller import Ticks, UnreportedTests
+
         self.progress.clear()  # xdist counts its workers where the live line is
         if not self.config.option.collectonly and self.unreported is None:
             self.evals.select_ids(ids)
@@ -113,17 +118,11 @@ class ControllerPlugin:
                 alone = self.evals.n_selected == len(ids)
                 self.progress.begin(alone=alone, undisturbed=alone)
             self.evals.start()
-            self._expect_reports(ids)
-
-    def _expect_reports(self, ids: Sequence[str]) -> None:
-        """Expect reports from workers, which may die, and update the live line while the controller waits for them."""
-        from pytest_osmosis.plugin.xdist_controller import Ticks, UnreportedTests
-
-        self.unreported = UnreportedTests(self.evals, self.progress)
-        self.unreported.expect(ids)
-        self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
-        self.ticks = Ticks(self.config, self.progress.update)
-        self.ticks.begin()
+            self.unreported = UnreportedTests(self.evals, self.progress)
+            self.unreported.expect(ids)
+            self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
+            self.ticks = Ticks(self.config, self.progress.update)
+            self.ticks.begin()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:

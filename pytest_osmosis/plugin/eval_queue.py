@@ -120,7 +120,7 @@ class EvalQueue:
         failed = {eval_id for eval_ids in errors.values() for eval_id in eval_ids}
         if failed and not self._are_left_out(failed):
             names = {eval_id: self.runs[eval_id].prepared.config.name for eval_id in failed}
-            texts = [f"{', '.join(map(names.__getitem__, eval_ids))}: {error}" for error, eval_ids in errors.items()]
+            texts = [f"{', '.join(names[each] for each in eval_ids)}: {error}" for error, eval_ids in errors.items()]
             self.discard()
             raise pytest.UsageError(*texts)
         self._later |= failed  # they are not measured, as those that do not load when it is their turn
