@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -54,15 +54,12 @@ class RayClusters:
         self._growing: list[Engine] = []
         self._told_elsewhere: dict[ClusterKey, int] = {}
 
-    def open(self, evals: Iterable[OnCluster]) -> list[str]:
+    def open(self, evals: Sequence[OnCluster]) -> list[str]:
         """Connect to the clusters of evals, and return a note on each.
 
         Raises `ClusterError` if that fails or no node can run a host, `ConfigError` if nodes cannot reach a model, or
         `CodeError` if there is no code to upload.
         """
-        evals = list(evals)
-        if not evals:
-            return []
         from pytest_osmosis.cluster.hosts import ClusterHosts
 
         hidden = {name for each in evals for name in each.prepared.models.secrets}

@@ -98,7 +98,8 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     found = _found_evals(config, explicit)
     if not explicit and not found and not withheld:
         _refuse_eval_options(typed, source)
-        _refuse_rows_alone(arguments)
+        if rows := [arg for arg in arguments if options.names_a_row(arg)]:
+            raise pytest.UsageError(f"{rows[0]}: no eval is named; add --osmosis-agent=... and its other options")
     return NamedEvals(
         explicit=tuple(explicit),
         found=tuple(found),
@@ -282,12 +283,6 @@ def _refuse_eval_options(typed: Any, source: SourceName | None) -> None:
     refused = [option.flag for option in options.OF_AN_EVAL if getattr(typed, option.dest) and option not in allowed]
     if refused:
         raise pytest.UsageError(f"{', '.join(refused)}: {reason}")
-
-
-def _refuse_rows_alone(arguments: Sequence[str]) -> None:
-    rows = [arg for arg in arguments if options.names_a_row(arg)]
-    if rows:
-        raise pytest.UsageError(f"{rows[0]}: no eval is named; add --osmosis-agent=... and its other options")
 
 
 def set_arguments(config: pytest.Config, arguments: Iterable[str], *, as_typed: bool = False) -> None:

@@ -454,7 +454,7 @@ def refuse_blanks(config: pytest.Config) -> None:
 
     An empty environment variable counts as not set.
     """
-    blank = [option.flag for option in ALL if any(map(_is_blank, _values(config.getoption(option.dest))))]
+    blank = [option.flag for option in ALL if _is_blank(config.getoption(option.dest))]
     in_session = [option for option in OF_SESSION if option.name in INI_OF_SESSION]
     blank += [f"ini {option.dest}" for option in in_session if _is_blank(config.getini(option.dest))]
     if blank:
@@ -464,12 +464,8 @@ def refuse_blanks(config: pytest.Config) -> None:
 BLANK = "has an empty value; give it one, or leave it out (is it a variable that is not set?)"
 
 
-def _values(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]
-
-
 def _is_blank(value: object) -> bool:
-    return isinstance(value, str) and not value.strip()
+    return any(isinstance(each, str) and not each.strip() for each in (value if isinstance(value, list) else [value]))
 
 
 def seems_to_run(config: pytest.Config) -> bool:
