@@ -1,45 +1,40 @@
-"""Arguments that several commands take."""
+"""The commands by name, and the arguments that several of them take."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import get_args
 
-from pytest_osmosis.cli.output import Color, CommandOutput
+from pytest_osmosis.cli.output import Color
 
-
-class Commands(Protocol):
-    """The parser of all commands, which argparse keeps private: a place to add one."""
-
-    def add_parser(self, name: str, /, *, help: str, **settings: Any) -> argparse.ArgumentParser: ...
+COMMANDS: Mapping[str, str] = {
+    "init": "begin a workspace: an eval that runs offline at once",
+    "show": "show an eval run, one of its conversations, or all runs of a row",
+    "html": "write eval runs into one HTML file",
+    "view": "show eval runs in a browser, live while they run",
+    "submit": "run an eval in the background, and let it survive this terminal",
+    "runs": "list the eval runs of this workspace, the newest first, and manage them",
+    "merge": "make the results of a whole eval from those of its shards, and decide its gates",
+    "schema": "print the JSON Schema of results.json or of a config",
+    "demo": "serve the arithmetic model over HTTP (also python -m pytest_osmosis.demo)",
+}
+"""The help of each command."""
+RUNS: Mapping[str, str] = {
+    "list": "list the eval runs, the newest first (default)",
+    "logs": "print the log of a submitted eval run",
+    "stop": "stop an eval run, and wait until its results are written",
+    "compare": "compare two eval runs row by row",
+    "export": "write the results of an eval run, or a line for each of its runs",
+}
+"""The help of each command below `runs`."""
 
 
 def program() -> str:
     """Return the command that the user typed: `python -m` runs `__main__.py`."""
     return "python -m pytest_osmosis" if Path(sys.argv[0]).name == "__main__.py" else "pytest-osmosis"
-
-
-def add_command(
-    commands: Commands,
-    name: str,
-    run: Callable[[argparse.Namespace, Path, CommandOutput], int],
-    help: str,
-    description: str,
-    examples: str | None = None,
-) -> argparse.ArgumentParser:
-    """Add a command that `run` performs, with a description and examples that keep their lines."""
-    parser = commands.add_parser(
-        name,
-        help=help,
-        description=description,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(perform=run)
-    return parser
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:

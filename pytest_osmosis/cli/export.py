@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -19,11 +20,49 @@ from pytest_osmosis.results.publish import redacted, text_of
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.rebuild import differences, rebuild
 from pytest_osmosis.results.run_lines import read_run_lines
+from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 
+FORMATS = ("json", "jsonl", "prime")
+DESCRIPTION = """\
+Write the results of an eval run, also of one that died, as far as it got. Or
+write a line for each run, for pandas and other programs: its scores, metrics,
+tokens, cost, prompt, answer and ground truth, and the whole conversation.
+"""
+EXAMPLES = """\
+examples:
+  pytest-osmosis runs export sums -o results.json
+  pytest-osmosis runs export sums --format=jsonl | head -1
+  pytest-osmosis runs export sums --format=prime -o outputs/sums
+"""
 _MOST_PLACES = 5
 """Places at which results differ are listed up to this number."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=filled, metavar="RUN", help="the eval run, named as for show")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="json",
+        metavar="|".join(FORMATS),
+        help="json (default): results.json, made again from the manifest and the journal; jsonl: a line for each run, "
+        "with its whole conversation; prime: results.jsonl and metadata.json as prime eval writes them",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=filled,
+        metavar="FILE",
+        help="write this file (default: standard output); with --format=prime, the folder for both files",
+    )
+
+
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    export = {"json": export_results, "jsonl": export_runs, "prime": export_prime_files}[options.format]
+    export(folder, options.run, options.output, output)
+    return 0
 
 
 def export_runs(folder: Path, name: str, to: str | None, output: CommandOutput) -> None:

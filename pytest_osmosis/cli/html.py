@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,25 +12,58 @@ from pytest_osmosis.record.find_run import LATEST, find_run, is_run
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.results.several_runs import entries_of
+from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.viewer.chunks import Kept
 from pytest_osmosis.viewer.report import report, report_lines
 from pytest_osmosis.viewer.report_file import is_report
 
+_RUN_HELP = "an eval run, named as for show (default: latest); or one config of several evals, the newest run of each"
+DESCRIPTION = """\
+Write eval runs and their conversations into one HTML file, which needs nothing
+else: it opens from a disk, as an artifact of CI and in mail, and asks no server
+for anything. It shows what the dashboard shows (pytest-osmosis view); several
+runs are compared with each other. Only you may read the file until you share it.
+"""
+EXAMPLES = """\
+examples:
+  pytest-osmosis html                            the newest eval run, as report.html
+  pytest-osmosis html sums -o sums.html          the newest run of the eval "sums"
+  pytest-osmosis html sums~1 sums                two runs, and their comparison
+  pytest-osmosis html configs/eval/models.toml   every eval of a config
+  pytest-osmosis html --conversations=failed     without those of runs that passed
+"""
 
-def write_html(folder: Path, names: Sequence[str], to: str, kept: Kept, output: CommandOutput) -> None:
-    """Write a report on eval runs, and print where it is.
 
-    Raises `OsmosisError` if an eval run cannot be found or read, or the file cannot be written.
-    """
-    runs = _runs(folder, names or [LATEST])
-    path = folder / to
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="*", type=filled, metavar="RUN", help=_RUN_HELP)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=filled,
+        default="report.html",
+        metavar="FILE",
+        help="the file, which may be an earlier report (default: report.html)",
+    )
+    parser.add_argument(
+        "--conversations",
+        choices=("all", "failed", "none"),
+        default="all",
+        help="the conversations that it holds: all, those of runs that did not pass, or none (default: all)",
+    )
+
+
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    runs = _runs(folder, options.runs or [LATEST])
+    path = folder / options.output
     why_not = _why_not(path)
     if why_not is not None:
-        raise OsmosisError(f"{to}: cannot be written: {why_not}")
-    with writing(to):
+        raise OsmosisError(f"{options.output}: cannot be written: {why_not}")
+    kept: Kept = options.conversations
+    with writing(options.output):
         written = report(path, dict.fromkeys(runs, kept), output.outlet.redaction)
     output.lines(report_lines(written, "--conversations"))
+    return 0
 
 
 def _runs(folder: Path, names: Sequence[str]) -> list[RunDirectory]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from importlib.resources import files
 from pathlib import Path
 
+from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.text.arguments import filled
 
+DESCRIPTION = """\
+Write a small workspace into the current folder: an eval, its dataset, agent
+and reward functions, and a workflow for GitHub Actions. The eval runs at once,
+on an embedded model, offline and without a key. No file that exists is changed.
+"""
 N_ROWS = 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
-
 _OWN = {
     "eval.toml": "configs/eval/{name}.toml",
     "main.py.txt": "rollouts/{name}/main.py",
@@ -24,6 +31,15 @@ _SHARED = {
     "README.md": "README.md",
 }
 """The files that several evals share, by template. Existing ones are kept."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", type=filled, metavar="NAME", help="the eval's name: letters, digits, - and _")
+
+
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    output.lines(create_workspace(folder, options.name))
+    return 0
 
 
 def create_workspace(folder: Path, name: str) -> list[str]:

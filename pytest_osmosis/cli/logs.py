@@ -2,28 +2,71 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.log_tail import LogTail
+from pytest_osmosis.cli.arguments import add_page_options
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.config import SecretsSource
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.known_secrets import known_secrets
-from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.files.reading import FileFault, open_file, something_at
+from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.submission import secrets_file_of, submitted_process
 from pytest_osmosis.report.style import dim, joined
+from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.outlet import Outlet
 
+DESCRIPTION = """\
+Print what pytest printed in a submitted eval run, and what user code printed
+outside of runs. What belongs to a run is on its page, which pytest-osmosis show
+prints.
+"""
+EXAMPLES = """\
+examples:
+  pytest-osmosis runs logs latest --tail 20
+  pytest-osmosis runs logs sums --follow    until the newest run of "sums" ends
+"""
 SCHEMA_VERSION = 1
 POLL_S = 0.25
 _SECRETS_VARIABLE = "PYTEST_OSMOSIS_SECRETS_FILE"
 _HOST = "user code | "
+CHUNK_BYTES = 1 << 20
+SHORTENED = "[this log was rewritten, so lines may be missing here]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, named as for show")
+    parser.add_argument("--follow", "-f", action="store_true", help="go on printing until the eval run ends")
+    parser.add_argument("--tail", type=_count, metavar="N", help="begin with the last N lines of each log")
+    add_page_options(parser)
+
+
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    if options.follow and options.json:
+        raise OsmosisError("--json and --follow exclude each other; leave one out")
+    logs = RunLogs(find_run(folder, options.name), output.outlet)
+    if options.json:
+        output.json(logs.to_json(options.tail))
+    elif options.follow:
+        logs.follow(options.tail, output)
+    else:
+        output.page(logs.lines(options.tail))
+    return 0
+
+
+def _count(text: str) -> int:
+    """Return a number of lines."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f'must be a number of lines, got "{text}"')
+    return int(text)
 
 
 class RunLogs:
@@ -101,3 +144,58 @@ def _secrets_of(run: StoredEvalRun) -> Sequence[Any]:
     file = secrets_file_of(run.directory) or os.environ.get(_SECRETS_VARIABLE)
     secrets = SecretsSource(None if file in (None, "", "-") else Path(file))
     return known_secrets(run.config, (), folder=run.workspace, environ=os.environ, secrets=secrets)
+
+
+class LogTail:
+    """Reads a file that others append to. A file that does not exist is empty; it may begin to exist later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = self._n_lines = 0
+        self._line = b""
+
+    def last(self, n: int | None) -> list[str]:
+        """Return the whole lines that there are now, at most the last `n` of them."""
+        return list(deque(self.new(), maxlen=n))
+
+    def new(self) -> Iterator[str]:
+        """Yield the whole lines that were added since they were read last."""
+        for chunk in self._chunks():
+            *lines, self._line = (self._line + chunk).split(b"\n")
+            self._n_lines += len(lines)
+            yield from map(_text, lines)
+
+    def rest(self) -> Iterator[str]:
+        """Yield what is still to be read, a last line without its end too."""
+        yield from self.new()
+        if self._line:
+            yield _text(self._line)
+            self._line = b""
+
+    def _chunks(self) -> Iterator[bytes]:
+        try:
+            with open_file(self._path) as file:
+                size = file.seek(0, os.SEEK_END)
+                if size < self._position:
+                    file.seek(0)
+                    yield from self._reread(file.read())
+                file.seek(self._position)
+                while chunk := file.read(CHUNK_BYTES):
+                    self._position += len(chunk)
+                    yield chunk
+        except (FileFault, OSError):
+            return
+
+    def _reread(self, content: bytes) -> Iterator[bytes]:
+        """Find the place again in a file that was rewritten: behind as many lines, if secrets were taken out of it."""
+        lines = content.split(b"\n")
+        known, self._position, self._line = self._n_lines, len(content), b""
+        if known < len(lines):
+            yield b"\n".join(lines[known:])
+        else:
+            self._n_lines = len(lines) - 2  # the note is no line of the file
+            yield f"{SHORTENED}\n".encode()
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", errors="replace").removesuffix("\r")

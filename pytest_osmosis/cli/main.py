@@ -1,4 +1,9 @@
-"""The program: it finds the command that the arguments name, and lets it print through an outlet."""
+"""The program: it finds the command that the arguments name, and lets it print through an outlet.
+
+A command is a module of this folder with its name, which is imported only if it is typed. It has a `DESCRIPTION` and
+maybe `EXAMPLES` for its help, `add_arguments(parser)`, and `run(options, folder, output)`, which does the work, prints
+through `output` and returns the exit status. `run` raises `OsmosisError` for what the user can mend.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import pytest_osmosis
-from pytest_osmosis.cli.arguments import program
-from pytest_osmosis.cli.commands import COMMANDS, NAMES, demo, runs, submit
+from pytest_osmosis.cli.arguments import COMMANDS, RUNS, program
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
@@ -21,6 +26,10 @@ from pytest_osmosis.text.outlet import Outlet
 _DESCRIPTION = (
     "Begin a workspace for pytest-osmosis, run its evals in the background, look at eval runs and manage them."
 )
+_RUNS_DESCRIPTION = """\
+Look at the eval runs of this workspace and manage them. Without a command,
+list them, the newest first.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,19 +65,26 @@ def _print_nothing_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(arguments: list[str]) -> int:
-    if arguments[:1] == ["demo"]:
-        return demo.serve(arguments[1:])
-    parser = argument_parser()
-    if not _begins_with_a_command(arguments):
+def _run(typed: list[str]) -> int:
+    match typed:
+        case ["demo", *rest]:
+            from pytest_osmosis.demo.server import main as serve
+
+            return serve(rest, f"{program()} demo")
+        case ["runs", *rest]:
+            arguments = ["runs", *_with_command(rest)]
+        case ["submit", *rest]:
+            from pytest_osmosis.cli.submit import with_pytest_arguments
+
+            arguments = ["submit", *with_pytest_arguments(rest)]
+        case _:
+            arguments = typed
+    parser = argument_parser(arguments)
+    if not _begins_with_a_command(typed):
         from pytest_osmosis.cli.unknown_commands import advice
 
-        if (instead := advice(arguments)) is not None:
+        if (instead := advice(typed)) is not None:
             parser.error(instead)
-    if arguments[:1] == ["runs"]:
-        arguments = ["runs", *runs.with_command(arguments[1:])]
-    if arguments[:1] == ["submit"]:
-        arguments = ["submit", *submit.with_pytest_arguments(arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         from pytest_osmosis.cli.unknown_commands import refusal
@@ -84,20 +100,58 @@ def _run(arguments: list[str]) -> int:
     return status
 
 
+def _with_command(arguments: list[str]) -> list[str]:
+    """Return the arguments after `runs` with a command first: `runs sums --json` means `runs list sums --json`.
+
+    Two words of which the first is no command stay as they are: the parser says which commands there are.
+    """
+    match arguments:
+        case [first, *_] if first in {"-h", "--help", *RUNS}:
+            return arguments
+        case [first, second, *_] if not first.startswith("-") and not second.startswith("-"):
+            return arguments
+    return ["list", *arguments]
+
+
 def _begins_with_a_command(arguments: list[str]) -> bool:
     """Return False if something may be said about a command that there is not."""
     match arguments:
         case ["runs", first, _, *_]:
-            return first in runs.NAMES
+            return first in RUNS
         case [first, *_]:
-            return first in (*NAMES, "-h", "--help", "--version")
+            return first in (*COMMANDS, "-h", "--help", "--version")
     return True
 
 
-def argument_parser() -> argparse.ArgumentParser:
+def argument_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser for `typed`, in which only the command that it names has arguments; without it, all have."""
     parser = CommandParser(prog=program(), description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"pytest-osmosis {pytest_osmosis.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(commands)
+    wanted = COMMANDS if typed is None else [name for name in typed if name in COMMANDS][:1]
+    for name, help in COMMANDS.items():
+        command = commands.add_parser(name, help=help, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if name == "runs":
+            command.description = _RUNS_DESCRIPTION
+            _add_runs(command, typed)
+        elif name != "demo" and name in wanted:  # the demo server parses its own arguments
+            _complete(command, name)
     return parser
+
+
+def _add_runs(parser: argparse.ArgumentParser, typed: Sequence[str] | None) -> None:
+    below = parser.add_subparsers(
+        dest="runs_command", required=True, metavar="COMMAND", parser_class=CommandParser, title="commands"
+    )
+    for name, help in RUNS.items():
+        command = below.add_parser(name, help=help, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if typed is None or list(typed[:2]) == ["runs", name]:
+            _complete(command, name)
+
+
+def _complete(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add what the module of a command says about it."""
+    command = import_module(f"pytest_osmosis.cli.{name}")
+    parser.description, parser.epilog = command.DESCRIPTION, getattr(command, "EXAMPLES", None)
+    command.add_arguments(parser)
+    parser.set_defaults(perform=command.run)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.cli.arguments import add_color_option, add_json_option
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import runs_above
@@ -20,39 +21,68 @@ from pytest_osmosis.results import files
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.read import is_results
+from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 
+DESCRIPTION = """\
+Make the results of a whole eval from those of its shards (--osmosis-shard), and
+decide its gates: with the same statistics, verdicts and exit status as one run
+of all rows. Files of several evals are merged eval by eval.
+"""
+EXAMPLES = """\
+examples:
+  pytest-osmosis merge shard-*/results.json -o results.json
+  pytest-osmosis merge shard-*/results.json --markdown=summary.md
+  pytest-osmosis merge shards/*.json -o "merged/{name}.json"   several evals
+
+exit status, as of pytest:
+  0  the gates hold; without a gate: every run passed
+  1  a gate fails; without a gate: a run failed
+  4  the files do not belong together, or cannot be read
+  9  not measured: a gate could not be decided, an eval was stopped, or a shard is missing
+"""
 USAGE_ERROR = 4
 """The exit status of pytest for a command that cannot be carried out."""
 
 
-@dataclass(frozen=True, slots=True)
-class MergeRequest:
-    """The arguments of `merge`. `output` may hold {name}; None writes no results. With `json` they are printed."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=filled, metavar="FILE", help="the results of a shard")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=filled,
+        metavar="FILE",
+        help="write results.json here; a folder, or a path with {name}, for several evals (default: only print)",
+    )
+    parser.add_argument("--markdown", type=filled, metavar="FILE", help="write a summary in Markdown here")
+    parser.add_argument(
+        "--baseline",
+        type=filled,
+        metavar="FILE",
+        help="the file of [baseline] results (default: where the shards had it, from this folder)",
+    )
+    add_json_option(parser)
+    add_color_option(parser)
 
-    files: Sequence[Path]
-    output: str | None = None
-    markdown: Path | None = None
-    baseline: Path | None = None
-    json: bool = False
 
-
-def merge_files(folder: Path, request: MergeRequest, output: CommandOutput) -> int:
-    """Merge results, write and print them, and return the exit status."""
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    sources = [folder / file for file in options.files]
+    markdown = None if options.markdown is None else folder / options.markdown
+    baseline = None if options.baseline is None else folder / options.baseline
     try:
-        evals = merge(request.files, baseline=request.baseline, runs=runs_above(folder)[0])
-        places = [_place(folder, request, each, len(evals)) for each in evals]
-        _check(request, places)
+        evals = merge(sources, baseline=baseline, runs=runs_above(folder)[0])
+        places = [_place(folder, options.output, each, len(evals)) for each in evals]
+        _check(sources, markdown, places)
         for each, place in zip(evals, places, strict=True):
             if place is not None:
                 _write(place, _text(each, output))
-        if request.markdown is not None:
-            _write(request.markdown, [output.outlet.text(page([each.results for each in evals]))])
+        if markdown is not None:
+            _write(markdown, [output.outlet.text(page([each.results for each in evals]))])
     except OsmosisError as error:
         output.complain(error)
         return USAGE_ERROR
-    if request.json:
+    if options.json:
         output.json(_document(evals))
     else:
         output.lines(_lines(evals, places))
@@ -60,27 +90,27 @@ def merge_files(folder: Path, request: MergeRequest, output: CommandOutput) -> i
     return max(each.status for each in evals)
 
 
-def _place(folder: Path, request: MergeRequest, merged: MergedEval, n_evals: int) -> Path | None:
+def _place(folder: Path, to: str | None, merged: MergedEval, n_evals: int) -> Path | None:
     """Return where the results of an eval go. Those of a part never replace whole ones."""
-    if request.output is None:
+    if to is None:
         return None
     name = merged.results.description.name
-    path = folder / request.output.replace("{name}", name)
-    if path.is_dir() or request.output.endswith(("/", os.sep)):
+    path = folder / to.replace("{name}", name)
+    if path.is_dir() or to.endswith(("/", os.sep)):
         path = path / f"{name}.json"
-    elif n_evals > 1 and "{name}" not in request.output:
-        raise OsmosisError(f"-o {request.output}: {n_evals} evals are merged; name a folder, or a path with {{name}}")
+    elif n_evals > 1 and "{name}" not in to:
+        raise OsmosisError(f"-o {to}: {n_evals} evals are merged; name a folder, or a path with {{name}}")
     return path.with_name(f"{path.stem}.partial{path.suffix}") if merged.results.partial else path
 
 
-def _check(request: MergeRequest, places: Sequence[Path | None]) -> None:
+def _check(sources: Sequence[Path], markdown: Path | None, places: Sequence[Path | None]) -> None:
     """Raise `OsmosisError` if a file cannot be written, or is one that we did not write."""
-    sources = {path.resolve() for path in request.files}
+    read = {path.resolve() for path in sources}
     outputs = [(path, is_results) for path in places if path is not None]
-    outputs += [] if request.markdown is None else [(request.markdown, is_page)]
+    outputs += [] if markdown is None else [(markdown, is_page)]
     for path, is_ours in outputs:
         reason = files.why_not_writable(path)
-        if path.resolve() in sources:
+        if path.resolve() in read:
             reason = "it is one of the files to merge"
         elif reason is None and path.exists() and path.stat().st_size and not is_ours(path):
             reason = "it exists, and pytest-osmosis did not write it"

@@ -21,6 +21,8 @@ from pytest_osmosis.text.outlet import Outlet
 Color = Literal["auto", "yes", "no"]
 DEFAULT_PAGER = "less"
 NO_PAGER = ("", "cat")
+NOBODY_TO_ASK = 2
+"""The exit status if a question needs an answer, and there is no terminal."""
 _YES = ("y", "yes")
 
 
@@ -56,6 +58,22 @@ class CommandOutput:
             return None
         print(f"{self.outlet.shown(question)} [y/N] ", end="", flush=True)
         return sys.stdin.readline().strip().lower() in _YES
+
+    def refusal(self, question: str, unconfirmed: str, *, asks: bool) -> int | None:
+        """Ask before something that costs money or cannot be undone. Return None for yes, else the exit status.
+
+        It is 2 without a terminal, and unless the command `asks`, as a program may read its output. `unconfirmed` is
+        printed after any other answer.
+        """
+        answer = self.ask(question) if asks else None
+        if answer is None:
+            why = "there is no terminal to ask on" if asks else "with --json nothing is asked"
+            self.complain(f"{unconfirmed}: {why}; add --yes to answer yes beforehand")
+            return NOBODY_TO_ASK
+        if not answer:
+            self.lines([unconfirmed])
+            return 1
+        return None
 
     def page(self, lines: Iterable[str]) -> None:
         """Print a page, through the user's pager unless an option or the user's environment says otherwise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import signal
@@ -9,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.confirmation import refusal
+from pytest_osmosis.cli.arguments import add_color_option, add_json_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import find_run, runs_above
@@ -19,10 +20,16 @@ from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.report.style import bold, dim, joined
+from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 
+DESCRIPTION = """\
+Stop an eval run that is pending or running, wherever it was started. No further
+run begins, rollouts in flight finish, and results are written; this command
+waits for that. pytest --osmosis-run=NAME makes the runs that are missing.
+"""
 SCHEMA_VERSION = 1
 INTERRUPTED = 130
 POLL_S = 0.2
@@ -32,9 +39,20 @@ SAYS_AFTER_S = 10.0
 """After this long without a change, a log gets another line on what is in flight."""
 
 
-def stop(folder: Path, name: str, output: CommandOutput, *, agreed: bool, now: bool, as_json: bool) -> int:
-    """Stop an eval run, and return the exit status. Raises `OsmosisError` if it does not run."""
-    directory = find_run(folder, name)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, named as for show")
+    parser.add_argument("--yes", "-y", action="store_true", help="stop without a question")
+    parser.add_argument(
+        "--now",
+        action="store_true",
+        help="interrupt its process, as Ctrl-C does: what is in flight gets two seconds; on the same machine only",
+    )
+    add_json_option(parser)
+    add_color_option(parser)
+
+
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    directory, as_json = find_run(folder, options.name), options.json
     before = lifecycle_of(directory)
     if before.has_ended:
         reason = f": {before.reason}" if before.reason else ""
@@ -42,11 +60,11 @@ def stop(folder: Path, name: str, output: CommandOutput, *, agreed: bool, now: b
             f"{directory.name}: is not running, so there is nothing to stop; its status is {before.status}{reason}"
         )
     process, asked_at = before.holder, time.time()
-    holder = _process_here(directory) if now else None
+    holder = _process_here(directory) if options.now else None
     in_flight = InFlight(directory.journal)
-    if not agreed:
+    if not options.yes:
         question = _question(directory, in_flight, holder)
-        refused = refusal(question, "not stopped", output, asks=not as_json)
+        refused = output.refusal(question, "not stopped", asks=not as_json)
         if refused is not None:
             return refused
     with writing(shown(directory.stop_request)):

@@ -6,6 +6,7 @@ of the run directory, so the eval run is pending from the moment of its submissi
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import shlex
@@ -19,8 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.confirmation import refusal
-from pytest_osmosis.cli.log_tail import LogTail
+from pytest_osmosis.cli.arguments import add_color_option, add_json_option
+from pytest_osmosis.cli.logs import LogTail
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.config import is_training_config, read_entries
 from pytest_osmosis.config.secrets import read_secrets_file
@@ -41,9 +42,24 @@ from pytest_osmosis.record.submission import (
     note_submission,
 )
 from pytest_osmosis.report.style import bad, bold, dim, joined
+from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.numbers import money, plural
 from pytest_osmosis.text.paths import shown
 
+DESCRIPTION = """\
+Run an eval in the background: show its plan, ask, and start pytest so that it
+survives this terminal. Options of pytest that begin with --osmosis- may stand
+anywhere, others after --.
+"""
+EXAMPLES = """\
+examples:
+  pytest-osmosis submit configs/eval/sums.toml
+  pytest-osmosis submit configs/eval/sums.toml --yes --osmosis-n=4 --osmosis-limit=all
+  pytest-osmosis submit configs/eval/sums.toml --name nightly -- -n 2 --junitxml=sums.xml
+"""
+_PREFIX = "--osmosis-"
+_ARGUMENT = "--pytest-argument"
+"""The option that hands an argument for pytest through this parser, which would not know it."""
 SCHEMA_VERSION = 1
 STARTS_S = 10.0
 """The longest time that `submit` waits for the code to load."""
@@ -65,32 +81,49 @@ _REFUSED = {
     "--osmosis-dry-run": "submit makes one itself, and shows the plan before it asks",
 }
 """Options that do not go with `submit`, and what to do instead."""
+_ENDED: dict[Status, str] = {"finished": "has finished", "stopped": "was stopped", "failed": "failed"}
 
 
-def submit(
-    folder: Path,
-    config: str,
-    name: str | None,
-    arguments: Sequence[str],
-    output: CommandOutput,
-    *,
-    agreed: bool,
-    as_json: bool,
-) -> int:
-    """Submit an eval with these arguments for pytest, and return the exit status.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "config", type=filled, metavar="CONFIG", help="the TOML of the eval, or TOML::NAME for one of several"
+    )
+    parser.add_argument(_ARGUMENT, dest="pytest_arguments", action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("--yes", "-y", action="store_true", help="submit without a question")
+    parser.add_argument(
+        "--name",
+        type=filled,
+        metavar="NAME",
+        help="the name of the eval run (default: made of eval and time); one that did not finish is resumed",
+    )
+    add_json_option(parser)
+    add_color_option(parser)
 
-    Raises `OsmosisError` with every problem that a dry run finds.
+
+def with_pytest_arguments(arguments: list[str]) -> list[str]:
+    """Return the arguments after `submit`, of which those for pytest are values of an option.
+
+    >>> with_pytest_arguments(["--osmosis-n=2", "x.toml", "--yes", "--", "-n2"])
+    ['x.toml', '--yes', '--pytest-argument=--osmosis-n=2', '--pytest-argument=-n2']
     """
-    _check(config, arguments, folder)
-    named = [] if name is None else [f"--osmosis-run={name}"]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    of_evals = [argument for argument in arguments[:end] if argument.startswith(_PREFIX)]
+    own = [argument for argument in arguments[:end] if not argument.startswith(_PREFIX)]
+    return [*own, *(f"{_ARGUMENT}={argument}" for argument in (*of_evals, *arguments[end + 1 :]))]
+
+
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    config, as_json, given = options.config, options.json, options.pytest_arguments
+    _check(config, given, folder)
+    named = [] if options.name is None else [f"--osmosis-run={options.name}"]
     named_eval = config if "::" in config else f"--osmosis-config={config}"
-    arguments, stdin = _secrets_on_stdin([named_eval, *arguments], folder)
+    arguments, stdin = _secrets_on_stdin([named_eval, *given], folder)
     plan = _dry_run([*arguments, *named], stdin, folder)
     directory = RunDirectory(Path(plan.folder))
     if not as_json:
         output.live(_plan_lines(plan, directory))
-    if not agreed:
-        refused = refusal(f"Submit {plan.run}?", "not submitted", output, asks=not as_json)
+    if not options.yes:
+        refused = output.refusal(f"Submit {plan.run}?", "not submitted", asks=not as_json)
         if refused is not None:
             return refused
     pid = _start(directory, plan, [*arguments, f"--osmosis-run={plan.run}"], stdin, folder)
@@ -185,9 +218,6 @@ def _plan_lines(plan: SubmissionPlan, directory: RunDirectory) -> Iterator[str]:
     yield f"  cost of {plural(plan.n_rollouts, 'rollout')}: {_cost(plan)}"
     status = None if plan.manifest is not None else lifecycle_of(directory).status
     yield f"  kept in: {shown(directory.path)}{'' if status is None else f', which {_ENDED.get(status, status)}'}"
-
-
-_ENDED: dict[Status, str] = {"finished": "has finished", "stopped": "was stopped", "failed": "failed"}
 
 
 def _cost(plan: SubmissionPlan) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from pytest_osmosis.cli.commands import NAMES, runs
+from pytest_osmosis.cli.arguments import COMMANDS, RUNS
 from pytest_osmosis.text.suggest import suggestion
 
 EVAL = ("eval", "vf-eval")
@@ -29,14 +29,14 @@ def advice(arguments: Sequence[str]) -> str | None:
     match arguments:
         case [first, *_] if first.startswith("-"):
             return refusal(arguments)
-        case ["runs", first, second, *_] if first not in runs.NAMES and first[:1] != "-" != second[:1]:
-            return _instead(f"runs {first}", first, runs.NAMES)
+        case ["runs", first, second, *_] if first not in RUNS and first[:1] != "-" != second[:1]:
+            return _instead(f"runs {first}", first, RUNS)
         case [first, second, *_] if first in EVAL and not second.startswith("-"):
             return _instead(f"{first} {second}", second, ()) or f"{first}: no command; type {_RUN}"
         case [first, *_] if first in EVAL:
             return f"{first}: no command; type {_RUN}"
-        case [first, *_] if first not in NAMES:
-            return _instead(first, first, NAMES)
+        case [first, *_] if first not in COMMANDS:
+            return _instead(first, first, COMMANDS)
     return None
 
 
@@ -47,11 +47,11 @@ def refusal(arguments: Sequence[str]) -> str | None:
     return "\n".join(refusals(arguments)) or None
 
 
-def _instead(words: str, name: str, names: Sequence[str]) -> str | None:
+def _instead(words: str, name: str, names: Collection[str]) -> str | None:
     """Return what stands for a command, or the command in `names` that is spelt most like it."""
-    if name in runs.NAMES and names is not runs.NAMES:
+    if name in RUNS and names is not RUNS:
         return f"{words}: no command; type pytest-osmosis runs {name}"
-    if name in NAMES and names is not NAMES:
+    if name in COMMANDS and names is not COMMANDS:
         return f"{words}: no command; type pytest-osmosis {name}"
     if name in ELSEWHERE:
         return f"{words}: no command; {ELSEWHERE[name]}"

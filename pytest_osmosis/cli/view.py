@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import getpass
 import os
@@ -15,50 +16,98 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from pytest_osmosis.cli.arguments import add_color_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import find_run, is_run
 from pytest_osmosis.report.style import bold, dim, joined, warning
+from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.viewer.access import Access
 from pytest_osmosis.viewer.dashboard import Dashboard
 from pytest_osmosis.viewer.server import DashboardServer
 
+MOST_PORT = 65535
+_RUN_HELP = (
+    "the eval run to open, named as for show, or a folder with eval runs (default: the list of those in .osmosis/runs)"
+)
+DESCRIPTION = """\
+Show the eval runs of this workspace in a browser, live while they run: the list,
+each run with its conversations, comparisons and histories. The dashboard listens
+on this machine only, and the address that it prints has a token, without which
+it gives no data. Ctrl-C ends it; eval runs go on.
+"""
+EXAMPLES = """\
+examples:
+  pytest-osmosis view                       the list of eval runs
+  pytest-osmosis view sums                  the newest run of the eval "sums"
+  pytest-osmosis view downloads/runs        eval runs in another folder
+  pytest-osmosis view --no-open --port=9000 on a remote machine, to be reached through a tunnel
+"""
 PORT = 8642
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BACKLOG = 128
 SSH_PORT = "22"
 
 
-@dataclass(frozen=True, slots=True)
-class ViewRequest:
-    """The arguments of `view`. `port` is None for the usual one, or a free one if that is in use."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", type=filled, metavar="RUN", help=_RUN_HELP)
+    parser.add_argument(
+        "--port",
+        type=_port,
+        metavar="PORT",
+        help="the port; 0 means any free one (default: 8642, or any free one if that is in use)",
+    )
+    parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        type=_host,
+        metavar="NAME",
+        help="answer to another name of this machine too, as behind a proxy; may be repeated",
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        type=filled,
+        metavar="ADDRESS",
+        help="the address to listen at (default: 127.0.0.1); others, like 0.0.0.0 in a container, admit other machines",
+    )
+    add_color_option(parser)
 
-    run: str | None = None
-    port: int | None = None
-    host: str = LOOPBACK[0]
-    allowed_hosts: tuple[str, ...] = ()
-    opens: bool = True
 
-
-def view(folder: Path, request: ViewRequest, output: CommandOutput) -> None:
-    """Serve the dashboard until Ctrl-C. Raises `OsmosisError` if no run has that name, or the port is in use."""
-    dashboard, run = _dashboard(folder, request.run)
-    access = Access(token=secrets.token_hex(16), hosts=request.allowed_hosts)
-    with _listening(request) as listening:
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    dashboard, run = _dashboard(folder, options.run)
+    access = Access(token=secrets.token_hex(16), hosts=tuple(options.allow_host))
+    with _listening(options.host, options.port) as listening:
         server = DashboardServer(dashboard, access, output.outlet)
-        page = _Page(request.host, listening.getsockname()[1], run)
-        output.live(_lines(dashboard.home, page, request, access.token, os.environ))
-        server.serve(listening, lambda: _open(page, access) if request.opens else None)
+        page = _Page(options.host, listening.getsockname()[1], run, options.port)
+        output.live(_lines(dashboard.home, page, access.token, os.environ))
+        server.serve(listening, lambda: None if options.no_open else _open(page, access))
+    return 0
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) <= MOST_PORT):
+        raise argparse.ArgumentTypeError(f'must be from 0 to {MOST_PORT}, got "{text}"')
+    return int(text)
+
+
+def _host(text: str) -> str:
+    if "/" in text or not text.strip() or any(char.isspace() for char in text):
+        raise argparse.ArgumentTypeError(f'must be a name like box.example.com, got "{text}"')
+    return text
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The page that is opened: the list, or the one on an eval run."""
+    """The page that is opened, the list or the one on an eval run; `wanted` is the port that was typed."""
 
     host: str
     port: int
     run: str | None
+    wanted: int | None
 
     def address(self, key: str) -> str:
         """Return its address; `key` is all that follows `#` and is not part of the view."""
@@ -78,13 +127,15 @@ def _dashboard(folder: Path, name: str | None) -> tuple[Dashboard, str | None]:
     return Dashboard(folder, absolute(found).parent), found.resolve().name if found.name == ".." else found.name
 
 
-def _listening(request: ViewRequest) -> socket.socket:
+def _listening(host: str, wanted: int | None) -> socket.socket:
+    """Listen at a port, by default the usual one or any free one. Raises `OsmosisError` if that is not possible."""
+    port = PORT if wanted is None else wanted
     try:
-        return _socket(request.host, PORT if request.port is None else request.port)
+        return _socket(host, port)
     except OSError as error:
-        if error.errno != errno.EADDRINUSE or request.port is not None:
-            raise OsmosisError(_problem(request, error)) from None
-    return _socket(request.host, 0)
+        if error.errno != errno.EADDRINUSE or wanted is not None:
+            raise OsmosisError(_problem(host, port, error)) from None
+    return _socket(host, 0)
 
 
 def _socket(host: str, port: int) -> socket.socket:
@@ -92,8 +143,7 @@ def _socket(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
-def _problem(request: ViewRequest, error: OSError) -> str:
-    port = PORT if request.port is None else request.port
+def _problem(host: str, port: int, error: OSError) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return (
@@ -102,23 +152,21 @@ def _problem(request: ViewRequest, error: OSError) -> str:
             )
         case errno.EACCES:
             return f"--port={port}: the system does not allow it; name a port above 1023"
-    return (
-        f"--host={request.host}: cannot listen there: {error.strerror or error}; it must be an address of this machine"
-    )
+    return f"--host={host}: cannot listen there: {error.strerror or error}; it must be an address of this machine"
 
 
-def _lines(home: Path, page: _Page, request: ViewRequest, token: str, environ: Mapping[str, str]) -> Iterator[str]:
+def _lines(home: Path, page: _Page, token: str, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines that are printed before the first request."""
     if not home.is_dir():
         yield f"no runs in {shown(home)} yet; the dashboard shows the first one when it begins"
     yield joined("dashboard: ", bold(page.address(f"token={token}")))
-    if request.port is None and page.port != PORT:
+    if page.wanted is None and page.port != PORT:
         yield dim(f"port {PORT} is in use, so it has a free one; --port=PORT names another")
-    if "SSH_CONNECTION" in environ and request.host in LOOPBACK:
+    if "SSH_CONNECTION" in environ and page.host in LOOPBACK:
         yield joined("first type on your own machine: ", bold(_tunnel(page.port, environ["SSH_CONNECTION"])))
-    if request.host not in LOOPBACK:
+    if page.host not in LOOPBACK:
         yield warning(
-            f"it listens at {request.host}: whoever reaches this machine and has the token can read all eval runs, and "
+            f"it listens at {page.host}: whoever reaches this machine and has the token can read all eval runs, and "
             "the network can read along"
         )
     yield dim("Ctrl-C ends it; whoever has the address can read the eval runs")

@@ -1,18 +1,35 @@
-"""The rows that pass more or less often than in another eval run, by name."""
+"""The rows that pass more or less often than in another eval run, by name, and the commands that show them."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pytest_osmosis.record.run_directory import RUNS
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import count, plural
+from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, RowComparison
 
 MOST_NAMED = 10
+
+
+def show_command(run_dir: Path, run: RunId | None = None) -> str:
+    """Return the command that shows the eval run in `run_dir`, which is relative to the current folder, or one run.
+
+    >>> show_command(Path(".osmosis/runs/sums-1"), RunId(3, 1)), show_command(Path(".osmosis/runs/sums-1").absolute())
+    ('pytest-osmosis show sums-1 row3-run1', 'pytest-osmosis show sums-1')
+    >>> show_command(Path("../my evals/sums-1"), RunId(3, 1))
+    "pytest-osmosis show '../my evals/sums-1' row3-run1"
+    """
+    path = Path(shown(run_dir)) if run_dir.is_absolute() else run_dir
+    name = path.name if path.parent == RUNS else str(path)
+    if name.startswith("-"):  # not an option
+        name = f"./{path}"
+    return shlex.join(["pytest-osmosis", "show", name, *([] if run is None else [str(run)])])
 
 
 def changed_rows_lines(compared: RowComparison, results: Results) -> list[str]:

@@ -1,24 +1,145 @@
-"""The outcome of a run's test: one line that says why it did not pass, and a short block of text."""
+"""The outcome of a test, of a run or all runs of a row: a line that says why it did not pass, and a block of text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_notes import RunNotes
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.message_layout import short_text
-from pytest_osmosis.report.notes import note_lines, reason_in_a_line
+from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.framework_messages import as_chat_messages
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, one_line, shortened
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of, reason_of, score_line
+from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, kind_of, reason_of, score_line
 
+ANSWER_IN_A_LINE = 40
+"""The most characters of an answer, and of a ground truth, in a line. Of a longer one the line has the end, where most
+answers say what they come to; the block has more of it."""
+T = TypeVar("T")
+REASON_IN_A_LINE = 80
+"""The most characters of a reason in a line. Of a longer one the line has the beginning."""
 LAST_MESSAGES = 4
 MESSAGE_CHARS = 600
 DETAILS_CHARS = 16_000
+LISTED_IN_A_LINE, LISTED_IN_A_BLOCK = 3, 20
+"""The most runs that are listed in the reason and in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredAnswer:
+    """The answer of a rollout as its reward functions got it, and the row's ground truth.
+
+    `text` is "" for a rollout without an answer. `is_last` is True if the answer ends the conversation. A ground truth
+    of None or "" is none, and is not shown.
+    """
+
+    text: str
+    is_last: bool
+    ground_truth: object = None
+
+    @classmethod
+    def of(cls, messages: Sequence[object], n_prompt: int, ground_truth: object) -> ScoredAnswer:
+        """Return the answer in a conversation, whose first `n_prompt` messages are the prompt's."""
+        own = [message for message in messages[n_prompt:] if isinstance(message, Mapping)]
+        text = (answer_of(own) or "").strip()
+        last = own[-1] if own else {}
+        return cls(text, text_of(last.get("content")).strip() == text, ground_truth)
+
+    @property
+    def line(self) -> str:
+        """The answer and the ground truth on one short line, "" without either: `answered "14", expected "15"`."""
+        parts = [f"answered {_quoted(self.text)}"] if self.text else []
+        return ", ".join(parts + ([f"expected {_quoted(self.ground_truth)}"] if self._is_expected else []))
+
+    def lines(self, shorten: Callable[[str], str], *, after_line: bool = False) -> list[str]:
+        """Return the ground truth, and the answer unless the conversation ends with it, in lines of their own.
+
+        `shorten` shortens long texts. `after_line` leaves out what `line` shows in full.
+        """
+        lines = []
+        if self.text and not self.is_last and not (after_line and _fits(self.text, ANSWER_IN_A_LINE)):
+            lines += titled("answered", self.text, shorten)
+        if self._is_expected and not (after_line and _fits(_text(self.ground_truth).strip(), ANSWER_IN_A_LINE)):
+            lines += titled("expected", _text(self.ground_truth), shorten)
+        return lines
+
+    @property
+    def _is_expected(self) -> bool:
+        return self.ground_truth is not None and bool(_text(self.ground_truth).strip())
+
+
+def titled(title: str, text: str, shorten: Callable[[str], str]) -> list[str]:
+    """Return a text of one or more lines under its title."""
+    return f"{title}: {escaped(shorten(text.strip()))}".replace("\n", "\n    ").split("\n")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _quoted(value: Any) -> str:
+    """Return a value on one line, a string in quotes, and only the end of a long one.
+
+    >>> _quoted("14"), _quoted(15), _quoted(["a", "b"])
+    ('"14"', '15', '["a", "b"]')
+    >>> _quoted("First add the tens, then the units, and at last carry the one. #### 14")
+    '"...nits, and at last carry the one. #### 14" (70 characters)'
+    """
+    text = _text(value)
+    flat = " ".join(text[-2000:].split())
+    is_cut = len(text) > 2000 or len(flat) > ANSWER_IN_A_LINE
+    shown = one_line(f"...{flat[-ANSWER_IN_A_LINE:].lstrip()}" if is_cut else flat)
+    quoted = f'"{shown}"' if isinstance(value, str) else shown
+    return f"{quoted} ({plural(len(text), 'character')})" if is_cut else quoted
+
+
+def reason_in_a_line(record: RunRecord, pass_rule: PassRule) -> str:
+    """Return the beginning of the reason for the first score that kept a run from passing, "" without one."""
+    unmet = (name for name in pass_rule.deciding if not pass_rule.met(record, name) and name in record.reasons)
+    name = next(unmet, None)
+    if name is None:
+        return ""
+    flat = " ".join(record.reasons[name].split())
+    return one_line(flat if len(flat) <= REASON_IN_A_LINE else f"{flat[: REASON_IN_A_LINE - 3].rstrip()}...")
+
+
+def note_lines(notes: RunNotes, scorers: Sequence[str], shorten: Callable[[str], str], *, said: str = "") -> list[str]:
+    """Return reasons, metrics and fields, each source in lines of its own, without a reason that was `said` in full.
+
+    `shorten` shortens long texts.
+    """
+    lines = []
+    for name, reason in notes.reasons.items():
+        if not (said and _fits(reason, REASON_IN_A_LINE) and one_line(reason) == said):
+            lines += titled(f"reason{_of(name, scorers)}", reason, shorten)
+    for source, metrics in _rollout_last(notes.metrics):
+        listed = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+        lines += titled(f"metrics{_of(source, scorers)}", " ".join(listed.split()), shorten)
+    for source, text in _rollout_last(notes.fields):
+        fields = json.dumps(json.loads(text), ensure_ascii=False)
+        lines += titled(f"{'info' if source == ROLLOUT else 'extra fields'}{_of(source, scorers)}", fields, shorten)
+    return lines
+
+
+def _rollout_last(notes: Mapping[str, T]) -> list[tuple[str, T]]:
+    return sorted(notes.items(), key=lambda note: note[0] == ROLLOUT)
+
+
+def _of(source: str, scorers: Sequence[str]) -> str:
+    """Return whose report it is, "" if there is only one function that it can be of."""
+    if source == ROLLOUT:
+        return " of the rollout"
+    return f" of {source}" if len(scorers) > 1 else ""
+
+
+def _fits(text: str, most: int) -> bool:
+    return len(text) <= most and "\n" not in text
 
 
 def outcome_of(
@@ -107,3 +228,50 @@ def lost_text(n: int) -> str:
     'up to 1 rollout was lost in flight, possibly billed'
     """
     return f"up to {plural(n, 'rollout')} {'was' if n == 1 else 'were'} lost in flight, possibly billed"
+
+
+def outcome_of_row(outcomes: Mapping[RunId, Outcome], never_ran: Collection[RunId] = ()) -> Outcome:
+    """Return the outcome of a row's test from the outcomes of all its runs, of which some `never_ran`.
+
+    It is the first of these that any run has: failed, error, skipped because it never ran, passed. It is skipped if the
+    grader took out all runs.
+    """
+    runs = {run: outcomes[run] for run in sorted(outcomes)}
+    if len(runs) == 1:
+        return next(iter(runs.values()))
+    kind = _kind({outcome.kind for outcome in runs.values()}, some_never_ran=bool(never_ran))
+    reason, text = "", ""
+    if kind == "skipped":
+        reason = _skipped(runs, never_ran)
+    elif kind != "passed":
+        failures = [
+            f"run{run.index}: {outcome.reason}" for run, outcome in runs.items() if outcome.kind in ("failed", "error")
+        ]
+        head = f"{len(failures)} of {plural(len(runs), 'run')} did not pass"
+        head += f", {len(never_ran)} never ran" if never_ran else ""
+        shown = next(run for run, outcome in runs.items() if outcome.kind == kind)
+        listed = [f"  {line}" for line in _first(failures, LISTED_IN_A_BLOCK)]
+        of_run = [f"run{shown.index}:"] if len(failures) > 1 else []
+        reason = one_line(f"{head}: {'; '.join(_first(failures, LISTED_IN_A_LINE))}")
+        text = "\n".join([head, *listed, *of_run, *runs[shown].text.split("\n")[1:]])  # its first line is listed
+    sections = [(f"{title} (run{run.index})", text) for run in runs for title, text in runs[run].sections]
+    return Outcome(kind, reason, text, tuple(sections), sum(outcome.duration_s for outcome in runs.values()))
+
+
+def _kind(kinds: Collection[Kind], *, some_never_ran: bool) -> Kind:
+    if "failed" in kinds:
+        return "failed"
+    if "error" in kinds:
+        return "error"
+    return "skipped" if some_never_ran or "passed" not in kinds else "passed"
+
+
+def _skipped(runs: Mapping[RunId, Outcome], never_ran: Collection[RunId]) -> str:
+    if not never_ran or len(never_ran) == len(runs):
+        return next(iter(runs.values())).reason
+    return f"{len(never_ran)} of {plural(len(runs), 'run')} never ran: {runs[min(never_ran)].reason}"
+
+
+def _first(lines: Sequence[str], n: int) -> list[str]:
+    more = [f"and {len(lines) - n} more"] if len(lines) > n else []
+    return [*lines[:n], *more]

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import commonprefix
 
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.columns import fitted_tables, table_width
 from pytest_osmosis.report.statistics import interval_text
-from pytest_osmosis.report.style import bad, dim, good, joined, separated, warning
+from pytest_osmosis.report.style import bad, dim, fitted_tables, good, joined, separated, table_width, warning
 from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.results import ModelResults, Results
 from pytest_osmosis.stats import Summary

@@ -1,36 +1,59 @@
-"""The page on one stored eval run: what became of it, its summary, and the runs that did not pass."""
+"""Stored eval runs, their rows and runs, as `pytest-osmosis show` prints them: in lines, or as JSON for programs."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.run_history import RunHistory
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.answers import ScoredAnswer
-from pytest_osmosis.report.code_version import code_version
-from pytest_osmosis.report.failure_text import answer_line, lost_text
-from pytest_osmosis.report.show_command import show_command
-from pytest_osmosis.report.style import STATUSES, StyledText, bad, bold, dim, good, joined, warning
+from pytest_osmosis.report.changed_rows import show_command
+from pytest_osmosis.report.failure_text import ScoredAnswer, answer_line, lost_text, note_lines, score_lines
+from pytest_osmosis.report.message_layout import INDENT, Shortener, message_lines, text_lines
+from pytest_osmosis.report.style import STATUSES, StyledText, bad, bold, dim, good, joined, separated, warning
 from pytest_osmosis.report.summary import summary_lines
 from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.numbers import count, moment, plural
+from pytest_osmosis.text.numbers import count, moment, money, plural, seconds
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import fitted, one_line
 from pytest_osmosis.text.safe import width as width_of
-from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, kind_of, reason_of
+from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, UNMEASURED, PassRule, kind_of, reason_of
 
+SHORT = 12
+"""The digits of a commit that are shown. They tell the commits of any repository apart."""
 Listing = Literal["first", "failed", "all"]
 """The runs that a page lists: the first ones that did not pass, all of them, or every run."""
 MOST_LISTED = 20
 LEAST_COLUMNS = 40
 """The room for a run's outcome on a narrow terminal."""
+SCHEMA_VERSION = 1
+_LARGE = ("rows", "pending")
+"""Members of results.json that `runs` replaces."""
+
+
+def code_version(commit: str | None, dirty: bool | None) -> str:
+    """Return the git commit of the code, and the state of its files.
+
+    >>> code_version("1f3a" * 10, False)
+    'git commit 1f3a1f3a1f3a'
+    >>> code_version("1f3a" * 10, True)
+    'git commit 1f3a1f3a1f3a, with uncommitted changes'
+    >>> code_version("1f3a" * 10, None), code_version(None, None)
+    ('git commit 1f3a1f3a1f3a, uncommitted changes unknown', 'git commit unknown')
+    """
+    if commit is None:
+        return "git commit unknown"
+    state = {None: ", uncommitted changes unknown", True: ", with uncommitted changes", False: ""}[dirty]
+    return f"git commit {commit[:SHORT]}{state}"
 
 
 def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> Iterator[str]:
@@ -222,3 +245,238 @@ def _outcome(rule: PassRule, record: RunRecord) -> tuple[Callable[[str], StyledT
 def _answered(stored: StoredResults, record: RunRecord) -> tuple[Sequence[object], int, object]:
     rollout, score = stored.rollout(record), stored.score(record)
     return rollout.get("messages", ()), rollout.get("n_prompt", 0), score.get("ground_truth")
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """All that is known about a run apart from its events.
+
+    `eval_run` is the name of its eval run. `costs_usd` holds the known costs. `place` is the row's line in the dataset,
+    `rerun` the command that repeats the run; both are "" if they are not known.
+    """
+
+    eval_run: str
+    pass_rule: PassRule
+    costs_usd: Mapping[RunId, float]
+    place: str = ""
+    rerun: str = ""
+
+
+def run_lines(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator[str]:
+    """Yield the lines on one run, with its whole conversation."""
+    yield joined(bold(f"{context.eval_run} {history.record.run}"), ": ", became(history, context))
+    yield from _facts(history, context, cut)
+    yield from _answer_lines(history, history.ground_truth, cut)
+    if context.place:
+        yield dim(f"  dataset row: {context.place}")
+    if context.rerun:
+        yield dim(f"  run it again: {context.rerun}")
+    yield from message_lines(history.messages, cut)
+    yield from _output_lines(history, cut)
+    yield from shortened_lines(cut)
+
+
+def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cut: Shortener) -> Iterator[str]:
+    """Yield the lines on all runs of a row: the prompt once, if all have the same, and what each run made of it."""
+    yield joined(bold(f"{context.eval_run} row{row}"), ": ", _tally(histories, context))
+    if context.place:
+        yield dim(f"  dataset row: {context.place}")
+    if context.rerun:
+        yield dim(f"  run it again: {context.rerun}")
+    truths = [history.ground_truth for history in histories if history.record.status == "finished"]
+    is_shared = bool(truths) and all(truth == truths[0] for truth in truths)
+    if is_shared:
+        yield from (f"  {line}" for line in ScoredAnswer("", True, truths[0]).lines(cut))
+    prompts = [list(history.messages[: history.n_prompt]) for history in histories if history.messages]
+    shared = len(prompts[0]) if prompts and all(prompt == prompts[0] for prompt in prompts) else 0
+    if shared:
+        yield from message_lines(prompts[0], cut)
+    for history in histories:
+        yield ""
+        yield joined(bold(str(history.record.run)), ": ", became(history, context))
+        yield from _facts(history, context, cut)
+        yield from _answer_lines(history, None if is_shared else history.ground_truth, cut)
+        yield from message_lines(history.messages[shared:], cut)
+        yield from _output_lines(history, cut)
+    yield from shortened_lines(cut)
+
+
+def became(history: RunHistory, context: RunContext) -> StyledText:
+    """Return in words what became of a run."""
+    record, rule = history.record, rule_of(history, context)
+    if record.status == "pending":
+        if record.skip_reason:
+            return warning(f"not finished ({record.skip_reason})")
+        return warning("begun, but not finished" if record.started else "never ran")
+    if record.status == "skipped":
+        return dim("taken out by its grader")
+    if record.status == "failed":
+        paint = warning if record.boundary in UNMEASURED else bad
+        return paint(f"not scored, boundary {record.boundary}")
+    if rule.broken(record):
+        return warning("not scored, boundary reward")
+    return good("passed") if rule.passed(record) else bad("did not pass")
+
+
+def rule_of(history: RunHistory, context: RunContext) -> PassRule:
+    return replace(context.pass_rule, scorers=tuple(history.scorers))
+
+
+def shortened_lines(cut: Shortener) -> list[str]:
+    """Return a remark on the texts that were shortened."""
+    if not cut.n_cut:
+        return []
+    are = "is" if cut.n_cut == 1 else "are"
+    return ["", dim(f"{plural(cut.n_cut, 'long text')} {are} shortened; --full shows everything")]
+
+
+def _tally(histories: Sequence[RunHistory], context: RunContext) -> StyledText:
+    parts = []
+    for whose, of_baseline in (("", False), ("the baseline: ", True)):
+        own = [history for history in histories if history.record.run.is_baseline is of_baseline]
+        if not own:
+            continue
+        passed = sum(rule_of(each, context).passed(each.record) for each in own)
+        paint = good if passed == len(own) else bad if not passed else warning
+        parts.append(joined(whose, paint(f"{count(passed)} of {plural(len(own), 'run')} passed")))
+    return separated(", ", parts)
+
+
+def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator[str]:
+    record, rule = history.record, rule_of(history, context)
+    yield dim(f"  {_circumstances(record, context.costs_usd.get(record.run))}")
+    for name, line in score_lines(record, history.scorers, rule):
+        decides = name in rule.deciding and name in record.scores
+        yield (good if rule.met(record, name) else bad)(f"  {line}") if decides else f"  {line}"
+        if name in record.scorer_errors:
+            yield from text_lines(record.scorer_errors[name].details, cut, "  " + INDENT)
+    if record.error is not None:
+        yield from (f"  {line}".rstrip() for line in f"error: {cut(record.error)}".split("\n"))
+        yield from text_lines(history.details, cut)
+    if record.bound is not None and record.bound not in (record.error or ""):
+        yield f"  met {record.bound}: the model was not asked again"
+    if record.status == "finished" and record.answer_fault is not None:
+        yield f"  {ANSWER_FAULTS[record.answer_fault]}"
+    yield from (f"  {line}" for line in note_lines(record.notes, history.scorers, cut))
+
+
+def _answer_lines(history: RunHistory, ground_truth: object, cut: Shortener) -> Iterator[str]:
+    """Yield the answer that was scored, unless the conversation ends with it, and what was expected."""
+    if history.record.status == "finished":
+        answer = ScoredAnswer.of(history.messages, history.n_prompt, ground_truth)
+        yield from (f"  {line}" for line in answer.lines(cut))
+
+
+def _circumstances(record: RunRecord, cost: float | None) -> str:
+    usage = record.usage
+    parts = [
+        *([f"model {record.model}"] if record.model else []),
+        f"rollout {seconds(record.duration_ms / 1000)}",
+        f"scoring {seconds(record.scoring_ms / 1000)}",
+        "tokens unknown"
+        if usage is None
+        else f"{count(usage.get('input_tokens', 0))} + {count(usage.get('output_tokens', 0))} tokens",
+        *([money(cost)] if cost is not None else []),
+        *([f"finish reason {record.finish_reason}"] if record.finish_reason else []),
+        *([plural(record.retries, "repeated request")] if record.retries else []),
+        *([f"attempt {record.attempt}"] if record.attempt > 1 else []),
+    ]
+    return ", ".join(parts)
+
+
+def _output_lines(history: RunHistory, cut: Shortener) -> Iterator[str]:
+    for kind, text in (pair for output in history.outputs for pair in output.items()):
+        yield from ("", bold(f"{kind}:"), *text_lines(text, cut))
+
+
+def page_json(stored: StoredResults, *, only_failed: bool = False) -> dict[str, Any]:
+    """Return the eval run with all its runs, or only those that did not pass."""
+    rule = stored.results.pass_rule
+    records = [record for record in stored.records if not only_failed or _lost(record, rule)]
+    return _page(stored, [_run(stored, record, rule) for record in records])
+
+
+def runs_json(stored: StoredResults, histories: Iterable[RunHistory]) -> dict[str, Any]:
+    """Return the eval run with these runs, and all that the journal holds of them."""
+    rule = stored.results.pass_rule
+    return _page(stored, [{**_run_of(history, rule, stored.costs_usd), **_whole(history)} for history in histories])
+
+
+def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    manifest, directory = stored.run.manifest, stored.run.directory
+    extra = manifest.subject.extra
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "eval_run": directory.name,
+        "path": str(directory.path),
+        "status": stored.status,
+        "reason": stored.lifecycle.reason,
+        "rescoring": stored.lifecycle.is_being_rescored,
+        "eval": manifest.eval,
+        "config": extra["path"],
+        "model": manifest.subject.model,
+        "dataset": extra["dataset"],
+        "rollout": manifest.rollout,
+        "started_at": manifest.started_at,
+        "ended_at": stored.lifecycle.ended_at,
+        "planned_runs": manifest.selected.n_rollouts,
+        "in_flight": len(stored.begun),
+        "results": {key: value for key, value in stored.document.items() if key not in _LARGE},
+        "runs": runs,
+    }
+
+
+def _lost(record: RunRecord, rule: PassRule) -> bool:
+    return kind_of(record, rule) in ("failed", "error")
+
+
+def _run(stored: StoredResults, record: RunRecord, rule: PassRule) -> dict[str, Any]:
+    rollout, score = stored.rollout(record), stored.score(record)
+    history = RunHistory(
+        record,
+        rule.scorers,
+        rollout.get("messages", ()),
+        rollout.get("n_prompt", 0),
+        ground_truth=score.get("ground_truth"),
+    )
+    return _run_of(history, rule, stored.costs_usd)
+
+
+def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -> dict[str, Any]:
+    record = history.record
+    outcome = record.status if record.status == "pending" else kind_of(record, rule)
+    answer = ScoredAnswer.of(history.messages, history.n_prompt, history.ground_truth)
+    return {
+        "run": str(record.run),
+        "row_index": record.run.row,
+        "run_index": record.run.index,
+        "model_tag": str(record.run.model),
+        "outcome": outcome,
+        "reason": one_line(reason_of(record, rule)),
+        "boundary": rule.boundary(record),
+        "error": record.error,
+        "scores": dict(record.scores),
+        "errors": {name: error.message for name, error in record.scorer_errors.items()},
+        "answer": answer.text if history.messages else None,
+        "ground_truth": history.ground_truth,
+        "finish_reason": record.finish_reason,
+        "usage": None if record.usage is None else dict(record.usage),
+        "cost_usd": costs.get(record.run),
+        "duration_ms": record.duration_ms,
+        "scoring_ms": record.scoring_ms,
+        "retries": record.retries,
+        "bound": record.bound,
+        "attempt": record.attempt,
+        **record.notes.to_json(),
+    }
+
+
+def _whole(history: RunHistory) -> dict[str, Any]:
+    record = history.record
+    return {
+        "messages": list(history.messages),
+        "prompt_messages": history.n_prompt,
+        "details": history.details,
+        "error_details": {name: error.details for name, error in record.scorer_errors.items()},
+        "output": [dict(output) for output in history.outputs if output],
+    }

@@ -1,18 +1,34 @@
-"""The tables of statistics of the summary: mean and pass rate, and with more verbosity all other statistics."""
+"""The tables of the summary: statistics of scores, metrics of user code, and calibration with humans' scores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
-from pytest_osmosis.report.columns import fitted_tables
+from pytest_osmosis.formats.events import ROLLOUT
+from pytest_osmosis.report.style import fitted_tables
+from pytest_osmosis.results.calibration import Calibration
+from pytest_osmosis.results.metrics import MetricSummaries
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.stats import Interval, Summary
-from pytest_osmosis.text.numbers import count, score
-from pytest_osmosis.text.safe import width
+from pytest_osmosis.stats import Figure, Interval, Summary
+from pytest_osmosis.text.numbers import count, difference, plural, score
+from pytest_osmosis.text.safe import escaped, fitted, width
 
 NAME_COLUMNS = 60
 
 Column = tuple[str, Callable[[Summary], str]]
+MOST_ROWS = 20
+SHORT_NAME_COLUMNS = 40
+FIGURES = {
+    "equal": "equal",
+    "within": "within {}",
+    "kappa": "Cohen's kappa",
+    "weighted_kappa": "  with quadratic weights",
+    "pearson": "Pearson's correlation",
+    "spearman": "Spearman's correlation",
+    "mean_difference": "mean difference",
+}
+"""The figures of an agreement by their keys in results.json, with their names in tables."""
 
 
 def statistics_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
@@ -124,3 +140,104 @@ def _tail(name: str) -> str:
     while width(kept) > NAME_COLUMNS - 3 * (kept != name):
         kept = kept[1:]
     return name if kept == name else f"...{kept}"
+
+
+def metric_rows(results: Results) -> list[list[str]]:
+    """Return the cells of the table, head first; no rows if no run reported a metric."""
+    baseline = [] if results.baseline is None else [results.baseline.metrics(results.pass_rule)]
+    models = list(zip(model_names(results), (results.metrics, *baseline), strict=True))
+    names = {(source, name): None for _, metrics in models for source, named in metrics.items() for name in named}
+    if not names:
+        return []
+    head = ["metric", *(["model"] if len(models) > 1 else []), "mean", "min", "max", "runs"]
+    rows = []
+    times = Counter(name for _, name in names)
+    for source, name in names:
+        title = _title(source, name, of_source=len(results.pass_rule.scorers) > 1 or times[name] > 1)
+        for model, metrics in models:
+            rows.append([title, *([model] if len(models) > 1 else []), *_metric_cells(metrics, source, name)])
+    return [head, *rows]
+
+
+def metric_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
+    """Return the table as lines, after an empty one; at most `MOST_ROWS` rows unless `verbose`."""
+    rows = metric_rows(results)
+    if not rows:
+        return []
+    shown = rows if verbose else rows[: MOST_ROWS + 1]
+    more = len(rows) - len(shown)
+    left_out = [f"and {plural(more, 'more row')} of metrics: -v, results.json"] if more else []
+    return ["", *fitted_tables(shown, [len(shown[0])], columns), *left_out]
+
+
+def _title(source: str, name: str, *, of_source: bool) -> str:
+    """Return the name of a metric, with its function if it could be another one's."""
+    flat = fitted(escaped(" ".join(name.split())), NAME_COLUMNS)
+    return f"{flat} ({source})" if of_source and source != ROLLOUT else flat
+
+
+def _metric_cells(metrics: MetricSummaries, source: str, name: str) -> list[str]:
+    found = metrics.get(source, {}).get(name)
+    if found is None:
+        return ["-", "-", "-", "0"]
+    return [score(found.mean), score(found.min), score(found.max), count(found.runs)]
+
+
+def calibration_lines(results: Results, *, columns: int | None = None) -> list[str]:
+    """Return the tables as lines, after an empty one; none without calibration, and for a part of the plan."""
+    found = results.calibration
+    if found is None or results.is_fragment:
+        return []
+    rows = calibration_rows(found)
+    groups = [1, *(2 for _ in found.functions)]
+    return ["", *calibration_notes(found)[:1], *fitted_tables(rows, groups, columns), *calibration_notes(found)[1:]]
+
+
+def calibration_rows(calibration: Calibration) -> list[list[str]]:
+    """Return the cells of the table, head first: a row for each figure, and two columns for each function."""
+    named = [fitted(escaped(name), SHORT_NAME_COLUMNS) for name in calibration.functions]
+    rows = [["agreement", *(cell for name in named for cell in (name, "95% interval"))]]
+    agreements = [function.agreement for function in calibration.functions.values()]
+    rows.append(["runs", *(cell for found in agreements for cell in (count(found.n_runs), ""))])
+    for key, title in FIGURES.items():
+        if key == "within" and calibration.tolerance is None:
+            continue
+        tolerance = "" if calibration.tolerance is None else f"{calibration.tolerance:g}"
+        rows.append(
+            [
+                title.format(tolerance),
+                *(cell for found in agreements for cell in _figure_cells(key, getattr(found, key))),
+            ]
+        )
+    return rows
+
+
+def calibration_notes(calibration: Calibration) -> list[str]:
+    """Return what is compared, then a line for runs that were left out, and for figures that are not defined."""
+    unrated = f" ({count(calibration.n_unrated)} without one)" if calibration.n_unrated else ""
+    column = fitted(escaped(calibration.column), SHORT_NAME_COLUMNS)
+    return [
+        f'human scores in column "{column}": {plural(calibration.n_rated, "row")}{unrated}',
+        *_left_out(calibration),
+    ]
+
+
+def _left_out(calibration: Calibration) -> Iterator[str]:
+    several = len(calibration.functions) > 1
+    for name, function in calibration.functions.items():
+        of = f" of {name}" if several else ""
+        if function.n_unscored:
+            yield f"{plural(function.n_unscored, 'run')}{of} without a score left out"
+        found = function.agreement
+        if found.equal.undefined:
+            yield f"nothing{of} to compare: {found.equal.undefined}"
+        elif found.kappa.undefined:
+            yield f"no kappa and no correlation{of}: {found.kappa.undefined}"
+
+
+def _figure_cells(key: str, figure: Figure | None) -> tuple[str, str]:
+    if figure is None or figure.value is None:
+        return "-", "-"
+    if key == "mean_difference" and figure.interval is not None:
+        return difference(figure.value), interval_text(figure.interval, difference)
+    return score(figure.value), interval_text(figure.interval)

@@ -7,19 +7,83 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_osmosis.record.run_record import ReplicaRequests, RunRecord
-from pytest_osmosis.report.calibration import calibration_lines
-from pytest_osmosis.report.causes import aside_lines, cause_lines
 from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
-from pytest_osmosis.report.metrics import metric_lines
-from pytest_osmosis.report.statistics import interval_text, statistics_lines
+from pytest_osmosis.report.statistics import calibration_lines, interval_text, metric_lines, statistics_lines
 from pytest_osmosis.report.style import dim, warning
-from pytest_osmosis.results.causes import causes_aside, causes_of
+from pytest_osmosis.results.causes import Cause, causes_aside, causes_of
 from pytest_osmosis.results.judge_totals import JudgeSums
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling, tokens_of
 from pytest_osmosis.stats import Paired
+from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
 from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
+
+MOST_LISTED = 5
+MOST_SHARE = 0.05
+"""A message of a model's server that more of the runs met is hardly about single answers."""
+HELD_S = 0.1
+"""Seconds. A limit that held requests for less is not worth a line."""
+PARTS = {
+    "input_tokens": "in",
+    "output_tokens": "out",
+    "cached_input_tokens": "cached",
+    "cache_write_tokens": "written to a cache",
+    "reasoning_tokens": "reasoning",
+}
+"""Token counts by name, and how the summary calls them."""
+FEWEST = 3
+"""With fewer rows that did not pass, equal answers mean little."""
+MOST = 0.9
+"""The share of rows with equal answers that is worth a line, of all rows and of those that did not pass."""
+
+
+def cause_lines(causes: Sequence[Cause], n_runs: int, *, of: str = "") -> list[str]:
+    """Return a line on each of the most frequent causes, and one on all others.
+
+    `n_runs` is the number of runs that ended. `of` says whose they are, like " of the baseline".
+    """
+    lines = [line for cause in causes[:MOST_LISTED] for line in _lines(cause, n_runs, of)]
+    return lines + _others(causes[MOST_LISTED:], of)
+
+
+def aside_lines(causes: Sequence[Cause]) -> list[str]:
+    """Return a line on each of the most frequent causes for which functions that do not decide gave no score."""
+    lines = [
+        f"{plural(len(cause.runs), 'run')} counted as 0 by a function that does not decide: {cause.text} "
+        f"(first: {cause.first})"
+        for cause in causes[:MOST_LISTED]
+    ]
+    return lines + _others(causes[MOST_LISTED:], "")
+
+
+def _others(causes: Sequence[Cause], of: str) -> list[str]:
+    if not causes:
+        return []
+    n_runs = sum(len(cause.runs) for cause in causes)
+    return [f"and {plural(len(causes), 'more cause')} ({plural(n_runs, 'run')}{of})"]
+
+
+def _lines(cause: Cause, n_runs: int, of: str) -> list[str]:
+    n = len(cause.runs)
+    runs = plural(n, "run") + of
+    if not cause.is_measured:
+        return [warning(f"{runs} not measured: {cause.text} (first: {cause.first})")]
+    lines = [f"{runs} counted as failed: {cause.text} (boundary {cause.boundary}), first: {cause.first}"]
+    if _may_be_a_setting(cause, n_runs):
+        met = f"{count(n)} of {plural(n_runs, 'run')} met this error"
+        lines.append(warning(f"  {met}: it looks like a configuration problem, not like a bad model"))
+    return lines
+
+
+def _may_be_a_setting(cause: Cause, n_runs: int) -> bool:
+    """Return True if the server rejected so many requests in the same way that single rows are hardly the reason.
+
+    A refusal is the model's own answer, however many rows get it.
+    """
+    n = len(cause.runs)
+    often = n > MOST_SHARE * n_runs and (n > 1 or n == n_runs)
+    return often and cause.boundary == "model" and not cause.text.startswith((REFUSED, FILTERED))
 
 
 def summary_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
@@ -158,10 +222,6 @@ def _limit(name: str) -> str:
     return f"[{table}] {key}" if dot else f"[execution] {name}"
 
 
-HELD_S = 0.1
-"""Seconds. A limit that held requests for less is not worth a line."""
-
-
 def _reused(results: Results, rescored: Rescored) -> list[str]:
     if not rescored.kept:
         return []
@@ -196,16 +256,6 @@ def tokens_text(records: Iterable[RunRecord], usage: Mapping[str, int] = Mapping
     gap = [f"unknown for {plural(unknown, 'run')}"] if unknown else []
     aside = f" ({', '.join(parts + gap)})" if parts or gap else ""
     return plural(tokens_of(rolled), "token") + aside
-
-
-PARTS = {
-    "input_tokens": "in",
-    "output_tokens": "out",
-    "cached_input_tokens": "cached",
-    "cache_write_tokens": "written to a cache",
-    "reasoning_tokens": "reasoning",
-}
-"""Token counts by name, and how the summary calls them."""
 
 
 def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
@@ -272,12 +322,6 @@ def _equal_answers(results: Results) -> list[str]:
         cause = "the temperature is 0"
     rows = f"{count(answered.equal)} of {plural(answered.rows, 'row')}"
     return [f"{rows} gave {n} equal answers, so pass@k says no more than pass@1: {cause}"]
-
-
-FEWEST = 3
-"""With fewer rows that did not pass, equal answers mean little."""
-MOST = 0.9
-"""The share of rows with equal answers that is worth a line, of all rows and of those that did not pass."""
 
 
 def last_run_line(last: PublishedHead) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.report.comparison_json import comparison_numbers
-from pytest_osmosis.report.comparison_texts import (
+from pytest_osmosis.report.comparison import (
+    comparison_numbers,
     end_texts,
     fairness_texts,
     finding_text,

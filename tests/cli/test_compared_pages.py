@@ -11,7 +11,7 @@ import pytest
 
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.report.comparison_json import comparison_json
+from pytest_osmosis.report.comparison import comparison_json
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.verdicts.comparison import RowRuns

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_osmosis.cli.log_tail import SHORTENED, LogTail
+from pytest_osmosis.cli.logs import SHORTENED, LogTail
 
 
 def test_lines_come_once_they_are_whole(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ class Planted(NamedTuple):
 
 
 PLANTED: Sequence[Planted] = (
-    Planted("a message", "report/causes.py", "counted as failed: {cause", "taken as: {cause", "option -ra"),
+    Planted("a message", "report/summary.py", "counted as failed: {cause", "taken as: {cause", "option -ra"),
     Planted("an exit status", "plugin/command/options.py", 'default="9"', 'default="8"', "values, all break"),
     Planted("a digit less", "text/numbers.py", 'f"{value:.3f}" if', 'f"{value:.2f}" if', "option -ra"),
     Planted(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cli.runs import list_runs, runs_json
+from pytest_osmosis.cli.list import list_runs, runs_json
 from pytest_osmosis.cli.show import show_json, show_lines, show_request
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.baseline import read_baseline
@@ -20,8 +20,7 @@ from pytest_osmosis.lab.target import target_of
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
-from pytest_osmosis.report.comparison_json import comparison_json
-from pytest_osmosis.report.comparison_page import comparison_lines
+from pytest_osmosis.report.comparison import comparison_json, comparison_lines
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.previous_run import previous_run

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.report.answers import IN_A_LINE, ScoredAnswer
+from pytest_osmosis.report.failure_text import ANSWER_IN_A_LINE, ScoredAnswer
 from pytest_osmosis.text.safe import shortened
 
 PROMPT = {"role": "user", "content": "7 + 8?"}
@@ -55,7 +55,7 @@ def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
     assert line.startswith('answered "...xxx')
     assert 'x #### 14" (10,008 characters), expected "...yyy' in line
     assert line.endswith('yyy" (100,000 characters)')
-    assert len(line) < 2 * IN_A_LINE + 80
+    assert len(line) < 2 * ANSWER_IN_A_LINE + 80
 
 
 def test_the_answer_is_that_of_the_rollout_and_not_of_its_prompt() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.record.run_notes import RunNotes
-from pytest_osmosis.report.notes import IN_A_LINE, note_lines, reason_in_a_line
+from pytest_osmosis.report.failure_text import REASON_IN_A_LINE, note_lines, reason_in_a_line
 from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import A, B, finished
@@ -28,7 +28,7 @@ def test_a_line_has_the_beginning_of_a_reason(reason: str, line: str) -> None:
     record = finished({A: 0.0}, notes=RunNotes(reasons={A: reason}))
 
     assert reason_in_a_line(record, PassRule((A,))) == line
-    assert len(line) <= IN_A_LINE
+    assert len(line) <= REASON_IN_A_LINE
 
 
 def test_the_reason_of_a_score_that_was_reached_explains_nothing() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import FREE, Price
-from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.report.overview import overview_rows
 from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
+from pytest_osmosis.report.style import aligned
 from pytest_osmosis.report.summary import last_run_line, summary_lines
 from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
 from pytest_osmosis.results.cassette_use import CassetteMode, CassetteUse

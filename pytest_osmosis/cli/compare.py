@@ -6,12 +6,16 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import Commands, add_command, add_page_options
+from pytest_osmosis.cli.arguments import add_page_options
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.report.comparison import comparison_json, comparison_lines
+from pytest_osmosis.report.overview import overview_lines
+from pytest_osmosis.results.compared_runs import compare_runs, read_side
+from pytest_osmosis.results.several_runs import compared_with_first, entries_of
 from pytest_osmosis.text.arguments import filled
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Compare two eval runs, A and B, over the rows that both measured: their pass
 rates, the difference with its interval, the rows that got better and worse, and
 the differences of config, model, code and data. Rows are the same if their
@@ -20,7 +24,7 @@ content is.
 Several runs are compared with the first, in a table, with p corrected by Holm's
 method. A config with several evals means the newest run of each.
 """
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   pytest-osmosis runs compare sums~1 sums          the newest run of "sums" with the one before
   pytest-osmosis runs compare latest~1 latest --all
@@ -31,8 +35,7 @@ examples:
 """
 
 
-def add_parser(commands: Commands) -> None:
-    parser = add_command(commands, "compare", run, "compare two eval runs row by row", _DESCRIPTION, _EXAMPLES)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs",
         type=filled,
@@ -47,8 +50,6 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    from pytest_osmosis.results.several_runs import entries_of
-
     names: list[str] = options.runs
     entries = entries_of(folder, names[0]) if len(names) == 1 else []
     if len(entries or names) < 2:
@@ -57,11 +58,6 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         )
     if entries or len(names) > 2 or options.table:
         return _table(options, folder, output, entries or names)
-
-    from pytest_osmosis.report.comparison_json import comparison_json
-    from pytest_osmosis.report.comparison_page import comparison_lines
-    from pytest_osmosis.results.compared_runs import compare_runs, read_side
-
     compared = compare_runs(read_side("A", folder, names[0]), read_side("B", folder, names[1]))
     if options.json:
         output.json(comparison_json(compared))
@@ -71,9 +67,6 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
 
 
 def _table(options: argparse.Namespace, folder: Path, output: CommandOutput, names: Sequence[str]) -> int:
-    from pytest_osmosis.report.overview import overview_lines
-    from pytest_osmosis.results.several_runs import compared_with_first
-
     found = compared_with_first(folder, names)
     if options.json and found[0].among is not None:
         output.json(found[0].among.table.to_json())

@@ -1,0 +1,242 @@
+"""`pytest-osmosis runs list`: the eval runs of a workspace, the newest first."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from pytest_osmosis.cli.arguments import add_page_options
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.find_run import NO_RUNS, eval_of, listing_order, runs_above
+from pytest_osmosis.record.lifecycle import Status
+from pytest_osmosis.report.style import STATUSES, Style, StyledText, aligned, bold, dim
+from pytest_osmosis.results.run_entry import RunEntry, run_entry
+from pytest_osmosis.text.arguments import filled
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.natural_order import natural_key
+from pytest_osmosis.text.numbers import count, money, plural, score
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.suggest import closest
+
+_HEAD = ["run", "started (UTC)", "status", "pass rate", "passed", "gates", "tokens", "cost"]
+DESCRIPTION = """\
+List the eval runs of this workspace, newest first: their status, pass rate,
+gates and cost. The statuses are those of Osmosis' hosted evals: pending (no
+code is loaded yet), running, finished, failed (killed, or every run met the
+same error) and stopped. A run that fails a gate has finished.
+"""
+EXAMPLES = """\
+examples:
+  pytest-osmosis runs                       the newest 20
+  pytest-osmosis runs list --all            all of them
+  pytest-osmosis runs list sums             only those of the eval "sums"
+  pytest-osmosis runs list --status failed --model openai/
+  pytest-osmosis runs list --json           for other programs
+"""
+_FILTERS = {
+    "status": ("STATUS", "only runs with this status: pending, running, finished, failed, stopped or unreadable"),
+    "model": ("MODEL", "only runs of this model: its name, the beginning of it, or a pattern like *-mini"),
+    "dataset": ("DATASET", "only runs over this dataset, likewise"),
+    "rollout": ("ROLLOUT", "only runs of this rollout or agent, likewise"),
+}
+"""The options that select runs, which have the names of what they compare."""
+SCHEMA_VERSION = 1
+NEWEST = 20
+"""The number of runs that are listed unless all are asked for."""
+KNOWN_STATUSES = (*get_args(Status), "unreadable")
+MOST_LISTED = 10
+
+
+def table_lines(entries: Sequence[RunEntry]) -> list[str]:
+    """Return a line on each eval run, under a head."""
+    head, *lines = aligned([_HEAD, *map(_cells, entries)])
+    return [bold(head), *lines]
+
+
+def _cells(entry: RunEntry) -> list[str]:
+    status = ", ".join([entry.status, *["partial"] * entry.partial, *["replayed"] * entry.replayed])
+    return [
+        entry.name,
+        "-" if entry.started_at is None else entry.started_at[:19].replace("T", " "),
+        StyledText((status, STATUSES.get(entry.status))),
+        "-" if entry.partial else score(entry.pass_rate),
+        _passed(entry),
+        StyledText((gates := gates_text(entry), _gate_style(gates))),
+        "-" if entry.tokens is None else count(entry.tokens),
+        _cost(entry),
+    ]
+
+
+def _passed(entry: RunEntry) -> str:
+    """Return how many runs passed, or how many rollouts ended if that is all that is known."""
+    if entry.counted is None:
+        ended, selected = entry.ended, entry.selected
+        return "-" if ended is None or selected is None else f"{count(ended)} of {count(selected)} ended"
+    if entry.passed is None:
+        return f"none of {count(entry.counted)} measured" if entry.counted else "-"
+    unmeasured = entry.counted - (entry.measured or 0)
+    return f"{count(entry.passed)} of {count(entry.counted)}" + (
+        f", {count(unmeasured)} not measured" * bool(unmeasured)
+    )
+
+
+def gates_text(entry: RunEntry) -> str:
+    """Return the verdicts of all gates in few words.
+
+    >>> gates_text(RunEntry("x", ".", "finished", gates=("holds", "fails", "fails")))
+    '2 of 3 fail'
+    """
+    gates = entry.gates
+    if not gates:
+        return "-"
+    if fails := gates.count("fails"):
+        return "fails" if len(gates) == 1 else f"{fails} of {len(gates)} {'fails' if fails == 1 else 'fail'}"
+    if len({*gates}) == 1:
+        return {"holds": "holds" if len(gates) == 1 else "hold"}.get(gates[0], gates[0])
+    return "not measured" if "not measured" in gates else "not decided"
+
+
+def _cost(entry: RunEntry) -> str:
+    if entry.tokens is None:
+        return "-"
+    if entry.cost_usd is None:
+        return "unknown"
+    return f">= {money(entry.cost_usd)}" if entry.n_cost_unknown else money(entry.cost_usd)
+
+
+def _gate_style(text: str) -> Style | None:
+    if text in ("-", "not decided", "partial"):
+        return None
+    return "bad" if "fail" in text else "good" if "hold" in text else "warning"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("eval", nargs="?", type=filled, metavar="EVAL", help="only the runs of this eval")
+    parser.add_argument("--all", action="store_true", help="list all runs (default: the newest 20)")
+    for name, (metavar, help) in _FILTERS.items():
+        parser.add_argument(f"--{name}", type=filled, metavar=metavar, help=help)
+    add_page_options(parser)
+
+
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    request = ListRequest(options.eval, {name: getattr(options, name) for name in _FILTERS}, options.all)
+    if options.json:
+        output.json(runs_json(folder, request))
+    else:
+        output.page(list_runs(folder, request))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """The arguments of `runs list`. `filters` holds the value of each option that selects runs, None if not typed."""
+
+    eval: str | None = None
+    filters: Mapping[str, str | None] = field(default_factory=dict)
+    all: bool = False
+
+
+NO_FILTER = ListRequest()
+
+
+class _Found(NamedTuple):
+    """The listed runs of a folder, and the number of those that were not listed."""
+
+    home: Path
+    entries: list[RunEntry]
+    n_more: int
+
+
+def list_runs(folder: Path, request: ListRequest = NO_FILTER) -> list[str]:
+    """Return a table of the workspace's eval runs. Raises `OsmosisError` for a name or value that no run has."""
+    home, entries, n_more = _found(folder, request)
+    if not entries and request.eval is None and not any(request.filters.values()):
+        return [f"no runs in {shown(home)}; {NO_RUNS}"]
+    if not entries:
+        return [f"no such runs in {shown(home)}"]
+    more = [dim(f"and {plural(n_more, 'older run')}; --all lists {'it' if n_more == 1 else 'them'} too")]
+    return [*table_lines(entries), *(more if n_more else [])]
+
+
+def runs_json(folder: Path, request: ListRequest = NO_FILTER) -> dict[str, Any]:
+    """Return the same as JSON."""
+    home, entries, n_more = _found(folder, request)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "path": shown(home),
+        "not_listed": n_more,
+        "runs": list(map(asdict, entries)),
+    }
+
+
+def _found(folder: Path, request: ListRequest) -> _Found:
+    home, folders = runs_above(folder)
+    folders = sorted(folders, key=listing_order)
+    if request.eval is None and not any(request.filters.values()):
+        listed_folders = folders if request.all else folders[:NEWEST]
+        return _Found(home, list(map(run_entry, listed_folders)), len(folders) - len(listed_folders))
+    entries = selected(_of_eval(home, list(map(run_entry, folders)), request.eval), request.filters)
+    newest = entries if request.all else entries[:NEWEST]
+    return _Found(home, newest, len(entries) - len(newest))
+
+
+def _of_eval(home: Path, entries: list[RunEntry], name: str | None) -> list[RunEntry]:
+    if name is None:
+        return entries
+    evals = sorted({each for entry in entries if (each := eval_name_of(entry))}, key=natural_key)
+    if name not in evals:
+        close = closest(name, evals)
+        hint = f'did you mean "{close}"? ' if close else ""
+        there = f"there are runs of {listed(evals, MOST_LISTED)}" if evals else NO_RUNS
+        raise OsmosisError(f'eval "{name}": no runs in {shown(home)}; {hint}{there}')
+    return [entry for entry in entries if eval_name_of(entry) == name]
+
+
+def eval_name_of(entry: RunEntry) -> str | None:
+    return entry.eval or eval_of(entry.name)
+
+
+def selected(entries: Sequence[RunEntry], wanted: Mapping[str, str | None]) -> list[RunEntry]:
+    """Return the entries that every filter selects. `wanted` holds values by option, None for options not typed.
+
+    A value selects what is equal to it, else what begins with it, else what matches it as a pattern (`*-mini`). Raises
+    `OsmosisError`, with all that there is, for values that no entry has. Without entries only a status can be wrong.
+    """
+    problems = []
+    for option, value in wanted.items():
+        if value is None or (not entries and option != "status"):
+            continue
+        value_of = attrgetter(option)
+        there = {found for entry in entries if (found := value_of(entry)) is not None}
+        matches = _matches(value, there)
+        if not matches and not (option == "status" and value in KNOWN_STATUSES):
+            problems.append(_problem(option, value, there))
+            continue
+        entries = [entry for entry in entries if value_of(entry) in matches]
+    if problems:
+        raise OsmosisError("\n".join(problems))
+    return list(entries)
+
+
+def _matches(value: str, there: set[str]) -> set[str]:
+    return (
+        {each for each in there if each == value}
+        or {each for each in there if each.startswith(value)}
+        or {each for each in there if fnmatchcase(each, value)}
+    )
+
+
+def _problem(option: str, value: str, there: set[str]) -> str:
+    names = list(KNOWN_STATUSES) if option == "status" else sorted(there, key=natural_key)
+    close = closest(value, names)
+    hint = f'did you mean "{close}"? ' if close else ""
+    if option == "status":
+        return f'--status "{value}": not a status; {hint}there are {listed(names, MOST_LISTED)}'
+    them = f"those are {listed(names, MOST_LISTED)}" if names else f"none of them has a known {option}"
+    return f'--{option} "{value}": no listed run has it; {hint}{them}'

@@ -1,0 +1,325 @@
+"""Two eval runs compared: their page, the finding in words and all that limits it, and both as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pytest_osmosis import stats
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.changed_rows import MOST_NAMED, better_and_worse, named_rows, show_command
+from pytest_osmosis.report.failure_text import ScoredAnswer
+from pytest_osmosis.report.statistics import interval_text
+from pytest_osmosis.report.style import Style, StyledText, aligned, bold, dim, joined, warning
+from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Side
+from pytest_osmosis.results.run_differences import RunDifference, config_diff, run_differences
+from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.safe import one_line
+from pytest_osmosis.verdicts.comparison import ChangedRow, Passes
+from pytest_osmosis.verdicts.gates import DROP
+from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
+
+MOST_DIFF_LINES = 20
+SCHEMA_VERSION = 1
+
+
+def meaning_text(compared: ComparedRuns) -> str:
+    """Return the meaning of the difference in some words."""
+    match compared.meaning:
+        case "better":
+            return "B is better"
+        case "worse":
+            return "B is worse"
+        case None:
+            return "decides nothing"
+    paired = compared.rows.paired
+    return "may be chance" if paired is not None and paired.difference else "no difference"
+
+
+def finding_text(compared: ComparedRuns) -> str:
+    """Return the finding in one sentence: its meaning, the difference, its interval, p, the test, and the rows."""
+    paired = compared.rows.paired
+    if paired is None:
+        return "Nothing can be compared: no row was measured in both."
+    meaning = {"better": "B is better", "worse": "B is worse", "chance": "No more than chance"}
+    begin = meaning.get(compared.meaning or "", "This decides nothing")
+    over = "the one row" if paired.n_rows == 1 else f"the {count(paired.n_rows)} rows"
+    test = f"95% interval {interval_text(paired.interval, difference)}, p {p_value(paired.p)}, {paired.test}"
+    differs = f"differs by {difference(paired.difference)}" if paired.difference else "is the same"
+    rows = better_and_worse(paired.better, paired.worse)
+    return f"{begin}: over {over} that both measured, the pass rate of B {differs} ({test}); {rows}."
+
+
+def fairness_texts(compared: ComparedRuns) -> list[str]:
+    """Return the reasons why the difference decides nothing."""
+    texts = list(compared.caveats)
+    if compared.least_p is not None:
+        rows = plural(compared.rows.n_rows, "row")
+        texts.append(f"{rows} cannot show a difference: p is at least {compared.least_p:.2g}, whatever the rows are")
+    return texts
+
+
+def power_text(compared: ComparedRuns) -> str | None:
+    """Return the chance to notice a small difference, None if it is large enough, not known, or of no interest."""
+    paired = compared.rows.paired
+    if compared.meaning != "chance" or paired is None or not paired.se:
+        return None
+    z, enough = stats.normal_quantile(1 - stats.ALPHA / 2), stats.normal_quantile(stats.POWER)
+    chance = stats.chance_below(DROP - z * paired.se, paired.se)
+    if chance >= stats.POWER:
+        return None
+    needed = round(paired.n_rows * ((z + enough) * paired.se / DROP) ** 2 + 0.5)
+    return (
+        f"low power: a true difference of {DROP:g} would be noticed {chance:.0%} of the time; "
+        f"{plural(needed, 'row')} would make it {stats.POWER:.0%}"
+    )
+
+
+def left_out_text(compared: ComparedRuns) -> str | None:
+    """Return the numbers of rows that are not compared, None if all are."""
+    rows = compared.rows.matched
+    parts = {
+        "only in A": rows.removed,
+        "only in B": rows.added,
+        "with other content": rows.changed,
+        "not measured in both": compared.rows.n_unmeasured,
+    }
+    texts = [f"{count(n)} {reason}" for reason, n in parts.items() if n]
+    return f"rows left out: {', '.join(texts)}" if texts else None
+
+
+def end_texts(compared: ComparedRuns) -> list[str]:
+    """Return how the sides ended that did not finish."""
+    texts = []
+    for side in (compared.a, compared.b):
+        if (reason := side.document.get("stop_reason")) is not None and not side.caveats:
+            ended = "failed" if side.document.get("status") == "failed" else "was stopped"
+            texts.append(f"{side.letter} {ended}: {one_line(reason)}")
+        if not side.has_ended:
+            texts.append(f"{side.letter} did not end: only rows that it has measured so far are compared")
+    return texts
+
+
+def comparison_lines(compared: ComparedRuns, *, every_row: bool) -> Iterator[str]:
+    """Yield the lines of the page. The first rows that changed are named unless `every_row` is."""
+    yield from _sides(compared)
+    yield ""
+    yield from _verdict(compared)
+    yield from _differences(compared, whole=every_row)
+    if changed := compared.changed:
+        yield from ("", bold("rows that changed:"), *named_rows(changed, len(changed) if every_row else MOST_NAMED))
+        for side, index in ((compared.a, changed[0].old_index), (compared.b, changed[0].row_index)):
+            if side.stored is not None:
+                command = show_command(side.stored.run.directory.path)
+                yield dim(f"  row{index} in {side.letter}: {command} row{index}")
+
+
+# -- what they came to -------------------------------------------------------------------------------------
+
+
+def _sides(compared: ComparedRuns) -> Iterator[str]:
+    sides = (compared.a, compared.b)
+    rows = [["", *(side.letter for side in sides)]]
+    rows += [[what, *(cell(side) for side in sides)] for what, cell in _FACTS.items()]
+    if any(side.summary.get("judges") for side in sides):
+        rows.append(["judges", *map(_judges, sides)])
+    head, *lines = aligned(rows, left=(0, 1, 2))
+    yield bold(head)
+    yield from lines
+
+
+def _passed(side: Side) -> str:
+    overall = side.results.overall
+    unmeasured = overall.n_runs - overall.n_measured
+    left_out = f", {count(unmeasured)} not measured" if unmeasured else ""
+    return f"{count(side.results.passed)} of {plural(overall.n_runs, 'run')}{left_out}"
+
+
+def _cost(side: Side) -> str:
+    cost, unknown = side.summary["cost_usd"], side.summary["cost_unknown"]
+    if cost is None:
+        return "unknown" if side.results.overall.n_runs else "-"
+    return money(cost) + (f" (unknown for {plural(unknown, 'run')})" if unknown else "")
+
+
+def _judges(side: Side) -> str:
+    judges = side.summary.get("judges")
+    if not judges:
+        return "-"
+    return "cost unknown" if judges["cost_usd"] is None else money(judges["cost_usd"])
+
+
+def _started(side: Side) -> str:
+    started = side.provenance.get("started_at")
+    return "-" if started is None else moment(started)
+
+
+_FACTS: Mapping[str, Callable[[Side], str]] = {
+    "run": lambda side: side.name,
+    "status": lambda side: side.state,
+    "started": _started,
+    "model": lambda side: str(side.config["model"]),
+    "rows": lambda side: f"{count(len(side.records))}, n = {side.config['n_runs']}",
+    "passed": _passed,
+    "tokens": lambda side: count(side.summary["total_tokens"]),
+    "cost": _cost,
+    "time": lambda side: seconds(side.summary["total_duration_ms"] / 1000),
+}
+
+
+# -- the comparison ----------------------------------------------------------------------------------------
+
+
+def _verdict(compared: ComparedRuns) -> Iterator[str]:
+    rows, paired = compared.rows, compared.rows.paired
+    over = "1 row" if rows.n_rows == 1 else f"{count(rows.n_rows)} rows"
+    yield f"pass rate over the {over} that both measured, with its 95% interval:"
+    yield f"  A      {_rate(compared.rate_a)}"
+    yield f"  B      {_rate(compared.rate_b)}"
+    if paired is None:
+        return
+    interval = interval_text(paired.interval, difference)
+    test = f" (p {p_value(paired.p)}, {paired.test})"
+    yield joined(f"  B - A  {difference(paired.difference)} ({interval}): ", _meaning(compared), test)
+    yield f"  {better_and_worse(paired.better, paired.worse)}"
+    yield from (warning(f"  {caveat}") for caveat in fairness_texts(compared))
+    if (power := power_text(compared)) is not None:
+        yield dim(f"  {power}")
+    if (left_out := left_out_text(compared)) is not None:
+        yield f"  {left_out}"
+    yield from (warning(f"  {text}") for text in end_texts(compared))
+
+
+def _rate(rate: ComparedRate) -> str:
+    return f"{score(rate.value)} ({interval_text(rate.interval)})"
+
+
+def _meaning(compared: ComparedRuns) -> StyledText:
+    styles: Mapping[str | None, Style] = {"better": "good", "worse": "bad", None: "warning"}
+    return StyledText((meaning_text(compared), styles.get(compared.meaning)))
+
+
+# -- differences -------------------------------------------------------------------------------------------
+
+
+def _differences(compared: ComparedRuns, *, whole: bool) -> Iterator[str]:
+    found = run_differences(compared.a, compared.b)
+    yield ""
+    if not found:
+        yield "nothing that is recorded differs: config, model, code and data are the same"
+    else:
+        yield bold("differences:")
+        if any(each.area == "scoring" for each in found):
+            yield warning("  the runs were scored differently, so their pass rates do not mean the same")
+        rows = [[f"  {each.what}", *_values(each)] for each in found]
+        yield from aligned(rows, left=(0, 1))
+    lines = config_diff(compared.a, compared.b)
+    if lines:
+        yield "  lines of the TOML (- A, + B):"
+        shown = lines if whole else lines[:MOST_DIFF_LINES]
+        yield from (f"    {one_line(line)}" for line in shown)
+        if len(shown) < len(lines):
+            yield f"    and {count(len(lines) - len(shown))} more; --all shows them"
+
+
+def _values(found: RunDifference) -> list[str]:
+    if found.a is None and found.b is None:
+        return ["changed"]
+    return [f"{_value(found.a)} -> {_value(found.b)}"]
+
+
+def _value(text: str | None) -> str:
+    return "-" if text is None else one_line(text)
+
+
+def comparison_json(compared: ComparedRuns) -> dict[str, Any]:
+    """Return the comparison as JSON. Raises `JournalError` if an answer cannot be read."""
+    return {
+        **comparison_numbers(compared),
+        "differences": [each._asdict() for each in run_differences(compared.a, compared.b)],
+        "config_diff": config_diff(compared.a, compared.b),
+        "changed_rows": [_row(compared, row) for row in compared.changed],
+    }
+
+
+def comparison_numbers(compared: ComparedRuns) -> dict[str, Any]:
+    """Return the comparison as JSON without its rows and the differences of both eval runs; this reads no journal."""
+    rows, paired = compared.rows, compared.rows.paired
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "a": _side(compared.a, compared.rate_a),
+        "b": _side(compared.b, compared.rate_b),
+        "rows": {
+            "compared": rows.n_rows,
+            "only_a": rows.matched.removed,
+            "only_b": rows.matched.added,
+            "other_content": rows.matched.changed,
+            "not_measured": rows.n_unmeasured,
+        },
+        "better": 0 if paired is None else paired.better,
+        "worse": 0 if paired is None else paired.worse,
+        "difference": None if paired is None else paired.difference,
+        "difference_interval": None if paired is None else paired.interval._asdict(),
+        "p_value": None if paired is None else paired.p,
+        "test": None if paired is None else paired.test,
+        "least_p": compared.least_p,
+        "caveats": list(compared.caveats),
+        "meaning": compared.meaning,
+    }
+
+
+def _side(side: Side, rate: ComparedRate) -> dict[str, Any]:
+    summary, overall = side.summary, side.results.overall
+    judges = summary.get("judges")
+    return {
+        "run": None if side.is_file else side.name,
+        "path": shown(side.path),
+        "state": side.document["status"],
+        "started_at": side.provenance.get("started_at"),
+        "eval": side.config["name"],
+        "model": side.config["model"],
+        "n_runs": side.config["n_runs"],
+        "rows": len(side.records),
+        "counted": overall.n_runs,
+        "measured": overall.n_measured,
+        "passed": side.results.passed,
+        "pass_rate": rate.value,
+        "pass_rate_interval": rate.interval._asdict(),
+        "tokens": summary["total_tokens"],
+        "cost_usd": summary["cost_usd"],
+        "cost_unknown": summary["cost_unknown"],
+        "judges_cost_usd": None if judges is None else judges["cost_usd"],
+        "duration_ms": summary["total_duration_ms"],
+    }
+
+
+def _row(compared: ComparedRuns, row: ChangedRow) -> dict[str, Any]:
+    return {
+        "change": "worse" if row.is_worse else "better",
+        "a": _row_of(compared.a, row.old_index, row.old),
+        "b": _row_of(compared.b, row.row_index, row.new),
+    }
+
+
+def _row_of(side: Side, index: int, passes: Passes) -> dict[str, Any]:
+    return {
+        "row_index": index,
+        "passed": passes.passed,
+        "measured": passes.measured,
+        "runs": [_run(side, record) for record in side.records[index]],
+    }
+
+
+def _run(side: Side, record: RunRecord) -> dict[str, Any]:
+    answer = None
+    if side.stored is not None and record.rolled:
+        rollout = side.stored.rollout(record)
+        answer = ScoredAnswer.of(rollout.get("messages", ()), rollout.get("n_prompt", 0), None).text
+    return {
+        "run": str(record.run),
+        "outcome": kind_of(record, side.rule) if record.status != "pending" else "pending",
+        "reason": one_line(reason_of(record, side.rule)),
+        "scores": dict(record.scores),
+        "answer": answer,
+    }
