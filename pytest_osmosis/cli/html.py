@@ -14,9 +14,8 @@ from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.results.several_runs import entries_of
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.paths import absolute, shown
-from pytest_osmosis.viewer.chunks import Kept
 from pytest_osmosis.viewer.report import report, report_lines
-from pytest_osmosis.viewer.report_file import is_report
+from pytest_osmosis.viewer.report_file import Kept, is_report
 
 _RUN_HELP = "an eval run, named as for show (default: latest); or one config of several evals, the newest run of each"
 DESCRIPTION = """\

@@ -19,12 +19,10 @@ from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.numbers import byte_size, plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.chunks import Kept, ReportedRun
-from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page
-from pytest_osmosis.viewer.entries import entry_rows
-from pytest_osmosis.viewer.history import PastRun, history_page, past_run_of
+from pytest_osmosis.viewer.comparing import ComparedRun, PastRun, comparison_page, history_page, past_run_of
 from pytest_osmosis.viewer.open_run import OpenRun
-from pytest_osmosis.viewer.report_file import WrittenReport, write_report
+from pytest_osmosis.viewer.report_file import Kept, ReportedRun, WrittenReport, write_report
+from pytest_osmosis.viewer.run_list import entry_rows
 from pytest_osmosis.viewer.shapes import ComparisonPage, EntryRow, HistoryPage, RunsPage
 
 ALL_PAIRS = 6

@@ -9,22 +9,36 @@ is streamed: memory holds one chunk.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis import __version__
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.results.files import replacing
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import escaped
-from pytest_osmosis.viewer.bundle import Bundle, read_bundle
-from pytest_osmosis.viewer.chunks import Chunk, ReportedRun, packed, placed
 from pytest_osmosis.viewer.shapes import ComparisonPage, HistoryPage, RunPage, RunsPage
 
+CHUNK_BYTES = 128 * 1024
+"""A browser opens as much at once, and deflate still finds most repetition in it: chunks of 32 kB cost 10% more, those
+of 512 kB save 3%. A longer conversation has a chunk of its own."""
+LEVEL = 4
+"""The level of deflate. Level 6 takes twice the time, for 2% less."""
+Kept = Literal["all", "failed", "none"]
+"""The runs whose conversations are kept. "failed" are those that did not pass, so unmeasured ones too."""
+ASSETS = Path(__file__).with_name("assets")
+_SOURCES = re.compile(r"/\* sources ([0-9a-f]{64}) \*/\n")
+_CLOSES = re.compile(r"</script|</style|<!--", re.IGNORECASE)
 MARK = "<!doctype html>\n<!-- Written by pytest-osmosis, which replaces this file. -->\n"
 """The beginning of a report, by which it is recognised."""
 END = b"</body>\n</html>\n"
@@ -37,6 +51,122 @@ _POLICY = (
 )
 OWN_KEYS = frozenset({"status", "outcomes", "boundaries", "html_conversations", "change", "state"})
 """Keys of pages whose values are words of ours."""
+
+
+class ReportedRun(NamedTuple):
+    """An eval run in a report. `conversation` gives the JSON of one in UTF-8, by the position of its run in the page.
+
+    It gives None for a run without one, and the same bytes each time.
+    """
+
+    page: RunPage
+    conversation: Callable[[int], bytes | None]
+    kept: Kept = "all"
+
+    @property
+    def name(self) -> str:
+        return self.page["head"]["row"]["name"]
+
+    @property
+    def kept_runs(self) -> Sequence[int]:
+        """The positions of the runs whose conversations are kept, if they have one."""
+        outcomes, passed = self.page["runs"]["outcome"], self.page["head"]["outcomes"].index("passed")
+        if self.kept == "none":
+            return []
+        return [at for at, outcome in enumerate(outcomes) if self.kept == "all" or outcome != passed]
+
+
+class Chunk(NamedTuple):
+    """Neighbouring runs whose conversations, one a line, are compressed together, by their positions in the page."""
+
+    run: ReportedRun
+    at: Sequence[int]
+
+    def text(self, redaction: Redaction) -> bytes:
+        """Return its lines. They are already without the secrets that were known when the journal was written."""
+        lines = [line for line in map(self.run.conversation, self.at) if line is not None]
+        if redaction.may_be_in(b"\n".join(lines)):
+            lines = [_redacted(line, redaction) for line in lines]
+        return b"\n".join(lines)
+
+
+def placed(run: ReportedRun, first: int) -> tuple[RunPage, list[Chunk]]:
+    """Return the chunks of an eval run, the first of which has the number `first`, and its page with their places."""
+    n_runs = len(run.page["runs"]["row"])
+    chunk, line = [-1] * n_runs, [-1] * n_runs
+    chunks: list[Chunk] = []
+    inside: list[int] = []
+    n_bytes = 0
+    for at in run.kept_runs:
+        conversation = run.conversation(at)
+        if conversation is None:
+            continue
+        if not chunks or n_bytes + len(conversation) > CHUNK_BYTES:
+            inside, n_bytes = [], 0
+            chunks.append(Chunk(run, inside))
+        chunk[at], line[at] = first + len(chunks) - 1, len(inside)
+        inside.append(at)
+        n_bytes += len(conversation) + 1
+    page: RunPage = {**run.page, "runs": {**run.page["runs"], "chunk": chunk, "line": line}}
+    page["head"] = {**page["head"], "html_conversations": run.kept}
+    return page, chunks
+
+
+def packed(text: bytes) -> bytes:
+    """Return base64 of raw deflate, in which HTML finds nothing to obey."""
+    deflate = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, 9)
+    return b64encode(deflate.compress(text) + deflate.flush())
+
+
+def _redacted(line: bytes, redaction: Redaction) -> bytes:
+    """Return a conversation without secrets: each of its events as the journal would hold it."""
+    conversation: Mapping[str, Any] = json.loads(line)
+    scores = ",".join(map(redaction.event, conversation["scores"]))
+    return f'{{"rollout":{redaction.event(conversation["rollout"])},"scores":[{scores}]}}'.encode()
+
+
+class Bundle(NamedTuple):
+    """The front end as it is shipped: app.js and app.css in `assets/`, which `make viewer` builds.
+
+    Each begins with the hash of its sources. A page that holds them names their own hashes in its content security
+    policy, so a browser runs them and nothing else.
+    """
+
+    js: str
+    css: str
+
+    @property
+    def js_hash(self) -> str:
+        """The source expression of a content security policy that lets app.js run inside an HTML page."""
+        return _csp_hash(self.js)
+
+    @property
+    def css_hash(self) -> str:
+        """The same for app.css."""
+        return _csp_hash(self.css)
+
+
+def read_bundle(assets: Path = ASSETS) -> Bundle:
+    """Return the bundle. Raises `OsmosisError` if it is missing, of two builds, or would end the element around it."""
+    js, css = (_asset(assets / name) for name in ("app.js", "app.css"))
+    sources = {match[1] for text in (js, css) if (match := _SOURCES.match(text))}
+    if len(sources) != 1 or any(map(_CLOSES.search, (js, css))):
+        raise OsmosisError(f"the front end in {assets} is damaged; install pytest-osmosis again, or run: make viewer")
+    return Bundle(js, css)
+
+
+def _asset(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise OsmosisError(
+            f"{path}: the front end of reports and of the dashboard cannot be read ({error.strerror}); install "
+            "pytest-osmosis again, or in a clone of its repository run: make viewer"
+        ) from None
+
+
+def _csp_hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 class WrittenReport(NamedTuple):

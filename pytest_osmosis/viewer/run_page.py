@@ -5,11 +5,15 @@ All numbers are those of `results`, so they are those of results.json where ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import get_args
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
 
+from pytest_osmosis.config.kinds import key_text, toml
 from pytest_osmosis.files.shapes import ShapeFault
 from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
@@ -18,27 +22,163 @@ from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.publish import MANY
 from pytest_osmosis.results.rebuild import FactsFields
+from pytest_osmosis.results.results import Results, decided_scores
 from pytest_osmosis.results.stored_results import StoredResults
+from pytest_osmosis.stats import RunScore, Summary, gaffke
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.pass_rule import PassRule
-from pytest_osmosis.viewer.dataset_rows import DatasetRows
-from pytest_osmosis.viewer.figures import curves_of, functions_of
-from pytest_osmosis.viewer.rerun_command import rerun_command
-from pytest_osmosis.viewer.run_row import row_of
+from pytest_osmosis.viewer.dataset_rows import MOST_VALUES, DatasetRows
+from pytest_osmosis.viewer.run_list import row_of
 from pytest_osmosis.viewer.shapes import (
+    FunctionShape,
     GateShape,
+    IntervalShape,
     Outcome,
+    PassCurve,
     RowColumns,
     RunColumns,
     RunHead,
     RunPage,
+    SliceShape,
+    SlicesShape,
 )
-from pytest_osmosis.viewer.slices import slices_of
 
+_Group = Callable[[RunRecord], str | None]
+"""Returns the value of a run, None if it is in no slice."""
+
+
+_Judged = tuple[RunRecord, RunScore]
+"""A run that counts, and what its model's results say of it."""
 OUTCOMES: Sequence[Outcome] = get_args(Outcome)
 BOUNDARIES: Sequence[str] = get_args(Boundary)
 ERROR_CHARS = 300
+
+
+def slices_of(results: Results, dataset: DatasetRows, rows: Sequence[int]) -> list[SlicesShape]:
+    """Return the slices by each column of the dataset, and by facts about rollouts that differ. `rows` are all rows."""
+    judged = list(decided_scores(results.records, results.pass_rule))
+    places = {row: place for place, row in enumerate(rows)}
+    found = []
+    for column, group in _slice_columns(dataset.groups):
+        parts = _parted(judged, group)
+        if 2 <= len(parts) <= MOST_VALUES:
+            slices = [
+                _slice(value, parts[value], places, has_rate=not results.is_fragment)
+                for value in sorted(parts, key=_order)
+            ]
+            found.append(SlicesShape(column=column, slices=slices))
+    return found
+
+
+def _slice_columns(groups: Mapping[str, Mapping[int, str]]) -> Iterator[tuple[str, _Group]]:
+    for column, values in groups.items():
+        yield column, lambda record, values=values: values.get(record.run.row)  # type: ignore[misc]
+    yield "finish reason", lambda record: record.finish_reason
+    yield "model that answered", lambda record: record.model
+
+
+def _parted(judged: Sequence[_Judged], group: _Group) -> dict[str, list[_Judged]]:
+    parts: dict[str, list[_Judged]] = {}
+    for each in judged:
+        value = group(each[0])
+        if value is not None:
+            parts.setdefault(value, []).append(each)
+    return parts
+
+
+def _slice(value: str, runs: Sequence[_Judged], places: Mapping[int, int], *, has_rate: bool) -> SliceShape:
+    """Return a slice. Like that of the whole, its rate is left out while runs are missing that could change it."""
+    by_row: dict[int, list[float]] = {}
+    for record, score in runs:
+        by_row.setdefault(record.run.row, []).append(float(score.passed))
+    measured, passed = (sum(column) for column in zip(*((each.measured, each.passed) for _, each in runs), strict=True))
+    has_rate = has_rate and measured > 0
+    return SliceShape(
+        value=value,
+        rows=sorted(places[row] for row in by_row),
+        runs=len(runs),
+        measured=measured,
+        passed=passed,
+        pass_rate=passed / len(runs) if has_rate else None,
+        pass_rate_interval=cast(IntervalShape, gaffke(list(by_row.values()))._asdict()) if has_rate else None,
+    )
+
+
+def _order(value: str) -> tuple[int, float, str]:
+    """Return the sort key of a value: numbers by size, before texts."""
+    try:
+        return 0, float(value), value
+    except ValueError:
+        return 1, 0.0, value
+
+
+def rerun_command(run: StoredEvalRun) -> list[str] | None:
+    """Return the command before and after the name of a run.
+
+    It is None for an eval run whose config is gone or never was, and for one that tests over rollouts requested.
+    """
+    manifest, config = run.manifest, run.config
+    if config is None or not run.config_is_there or manifest.is_of_tests:
+        return None
+    node = f"{Path(shown(config)).as_posix()}::{manifest.named}["
+    after = [f"--osmosis-set={each}" for each in _settings(manifest.typed)]
+    if manifest.plan.granularity == "row":
+        after.append("--osmosis-granularity=run")
+    return [f"pytest {shlex.quote(node)[:-1]}", f"]' {shlex.join(after)}".rstrip()]
+
+
+def _settings(typed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for each in typed:
+        value = each["value"]
+        path = ".".join(map(key_text, (each["table"], each["key"], *each["below"])))
+        yield f"{path}={value if isinstance(value, str) else toml(value)}"
+
+
+def functions_of(document: Mapping[str, Any], results: Results) -> Iterator[FunctionShape]:
+    """Yield the published statistics of each function, of the eval's own model and then of its baseline's."""
+    rule = results.pass_rule
+    for model, summary in enumerate(document.get("model_summaries", [document["summary"]])):
+        published = summary["eval_fns"]
+        yield from (
+            FunctionShape(
+                name=name,
+                model=model,
+                threshold=rule.threshold(name),
+                decides=name in rule.deciding,
+                statistics=published[name],
+            )
+            for name in rule.scorers
+            if name in published
+        )
+
+
+def curves_of(results: Results) -> Iterator[PassCurve]:
+    """Yield the curves of runs that passed, and then those of each function, for each model.
+
+    There are none for one run a row, and for a part of the plan, whose rates would mislead.
+    """
+    if results.is_fragment:
+        return
+    models = [(results.overall, results.by_function)]
+    if results.baseline is not None:
+        models.append((results.baseline.overall, results.baseline.by_function))
+    for model, (overall, by_function) in enumerate(models):
+        for function, summary in {"": overall, **by_function}.items():
+            if summary.pass_at:
+                yield _curve(function, model, summary)
+
+
+def _curve(function: str, model: int, summary: Summary) -> PassCurve:
+    """Return a curve. pass^1 is pass@1, so it is not among the statistics."""
+    hat = {**({1: summary.pass_at[1]} if 1 in summary.pass_at else {}), **summary.pass_hat}
+    return PassCurve(
+        function=function,
+        model=model,
+        k=list(summary.pass_at),
+        pass_at_k=list(summary.pass_at.values()),
+        pass_hat_k=[hat.get(k) for k in summary.pass_at],
+    )
 
 
 def run_page(

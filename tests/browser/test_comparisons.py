@@ -17,12 +17,10 @@ from benchmarks.viewer_runs import BEGAN, SyntheticRun, write_run
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.numbers import difference
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.chunks import ReportedRun
-from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page
-from pytest_osmosis.viewer.history import history_page, past_run_of
+from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page, history_page, past_run_of
 from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.report import report as written_report
-from pytest_osmosis.viewer.report_file import write_report
+from pytest_osmosis.viewer.report_file import ReportedRun, write_report
 from pytest_osmosis.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage, RunRow
 from tests.browser.dashboards import Dashboard
 from tests.browser.growing import NAME, growing

@@ -11,8 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.chunks import Kept, ReportedRun
-from pytest_osmosis.viewer.report_file import write_report
+from pytest_osmosis.viewer.report_file import Kept, ReportedRun, write_report
 from pytest_osmosis.viewer.shapes import RunPage
 from tests.browser.pages import Pages
 from tests.unit.viewer.made_pages import list_of, run_page

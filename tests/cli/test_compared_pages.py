@@ -15,8 +15,7 @@ from pytest_osmosis.report.comparison import comparison_json
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.verdicts.comparison import RowRuns
-from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page
-from pytest_osmosis.viewer.history import PastRun, history_page, past_run, past_run_of
+from pytest_osmosis.viewer.comparing import ComparedRun, PastRun, comparison_page, history_page, past_run, past_run_of
 from pytest_osmosis.viewer.shapes import ComparisonPage, RunRow
 from tests.cli.real_runs import RealRuns
 

@@ -16,9 +16,8 @@ from pytest_osmosis.record.run_record import fold
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.run_entry import run_entry
 from pytest_osmosis.stats import gaffke
-from pytest_osmosis.viewer.entries import entry_rows
 from pytest_osmosis.viewer.open_run import OpenRun
-from pytest_osmosis.viewer.run_row import run_row
+from pytest_osmosis.viewer.run_list import entry_rows, run_row
 from pytest_osmosis.viewer.shapes import RunPage
 from tests.plugin.workspaces import read_json
 from tests.viewer.stored_kinds import KINDS, make_kinds

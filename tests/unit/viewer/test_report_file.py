@@ -14,9 +14,15 @@ import pytest
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.bundle import read_bundle
-from pytest_osmosis.viewer.chunks import CHUNK_BYTES, Kept, ReportedRun
-from pytest_osmosis.viewer.report_file import WrittenReport, is_report, write_report
+from pytest_osmosis.viewer.report_file import (
+    CHUNK_BYTES,
+    Kept,
+    ReportedRun,
+    WrittenReport,
+    is_report,
+    read_bundle,
+    write_report,
+)
 from tests.unit.viewer.made_pages import list_of, run_page
 
 SECRET = "sk-live-9f8e7d6c5b4a"

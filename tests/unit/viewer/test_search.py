@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.record.journal import encode
-from pytest_osmosis.viewer.search import is_seen
+from pytest_osmosis.viewer.open_run import is_seen
 
 CALL = {
     "id": "call_0123",
