@@ -25,7 +25,7 @@ from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_facts import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, new_run_directory, provenance_of, utc_text
 from pytest_osmosis.evals.selected_runs import SelectedRuns
-from pytest_osmosis.git.state import GitState
+from pytest_osmosis.git.command import GitState
 from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_directory import RunDirectory

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, NoReturn
 
-from pytest_osmosis.cluster.actors import Actors, Closed
-from pytest_osmosis.cluster.ends import failed_start
+from pytest_osmosis.cluster.actors import Actors, Closed, failed_start
 from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
 from pytest_osmosis.cluster.needs import HostNeeds
 from pytest_osmosis.config.tables import RayOptions

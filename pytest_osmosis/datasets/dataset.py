@@ -34,8 +34,15 @@ from pytest_osmosis.datasets.columns import (
 from pytest_osmosis.datasets.readers import ParquetReader, TextRows, scan_csv, scan_json, scan_jsonl, scan_parquet
 from pytest_osmosis.datasets.rows import Content, Row, make_row, notes_of
 from pytest_osmosis.errors import DatasetError, Problem
-from pytest_osmosis.files.formats import HEAD_BYTES, foreign_format, is_parquet
-from pytest_osmosis.files.reading import FileFault, fault_of, open_file, something_at
+from pytest_osmosis.files.reading import (
+    HEAD_BYTES,
+    FileFault,
+    fault_of,
+    foreign_format,
+    is_parquet,
+    open_file,
+    something_at,
+)
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown

@@ -20,8 +20,8 @@ from pytest_osmosis.evals.result_paths import baseline_path, comparison_path
 from pytest_osmosis.evals.rollout_source import RescoreSource, ResumeSource
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.selected_runs import SelectedRuns
-from pytest_osmosis.git.state import GitQueries
-from pytest_osmosis.git.worktrees import Worktrees
+from pytest_osmosis.git.command import GitQueries
+from pytest_osmosis.git.commits import Worktrees
 
 __all__ = [
     "AnswerStore",

@@ -20,8 +20,8 @@ from pytest_osmosis.evals.early_stop import GateTracker
 from pytest_osmosis.evals.prepared import Models, Prepared, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.evals.selected_runs import SelectedRuns
-from pytest_osmosis.git.state import GitQueries
-from pytest_osmosis.git.worktrees import Worktree, Worktrees
+from pytest_osmosis.git.command import GitQueries
+from pytest_osmosis.git.commits import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, HostCode, Role, Setup
 from pytest_osmosis.record.run_directory import RunDirectory

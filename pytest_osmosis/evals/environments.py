@@ -32,8 +32,7 @@ from pytest_osmosis.files import private
 from pytest_osmosis.host.code_digest import read_anew
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Setup, TellRequest, become, encode
 from pytest_osmosis.host.rollout_code import environment_code
-from pytest_osmosis.processes.child import EXIT_S, Child
-from pytest_osmosis.processes.guard import GUARD
+from pytest_osmosis.processes.child import EXIT_S, GUARD, Child
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.numbers import plural, seconds
 from pytest_osmosis.text.redaction import Redaction

@@ -29,7 +29,7 @@ from pytest_osmosis.evals.result_facts import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.formats.events import ROLLOUT
-from pytest_osmosis.git.state import GitQuery, GitState
+from pytest_osmosis.git.command import GitQuery, GitState
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.plan import shuffled

@@ -23,7 +23,7 @@ from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.evals.environments import facts_to_json, keep_rows
 from pytest_osmosis.evals.rollout_inputs import rollout_inputs
 from pytest_osmosis.files import private
-from pytest_osmosis.git.state import GitState
+from pytest_osmosis.git.command import GitState
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory

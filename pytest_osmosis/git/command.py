@@ -1,7 +1,8 @@
-"""Commands of git, which do what they are asked for, and run nothing that a repository's settings name.
+"""The state of a workspace's repository, and commands of git, which run nothing that a repository's settings name.
 
 The settings of a repository can name programs that git runs, such as a monitor of the file system, hooks and filters.
-They are switched off, as are requests to other repositories, and git gets no variable but those in `PASSED_ON`.
+They are switched off, as are requests to other repositories, and git gets no variable but those in `PASSED_ON`. The
+state is asked while the eval runs, so it delays nothing, and what git has not said in time is unknown.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_osmosis.processes.guard import GUARD
+from pytest_osmosis.processes.child import GUARD
 
 BOUND_S = 600.0
 """The longest that one command of git may take: the checkout of a large repository."""
@@ -27,6 +30,12 @@ PASSED_ON = ("PATH", "HOME", "XDG_CONFIG_HOME", "SYSTEMROOT")
 OURS = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
 SAFELY = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c", "protocol.allow=never")
 FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$")
+STATE_BOUND_S = 30.0
+"""The longest that one command of git may take."""
+PATIENCE_S = 1.0
+"""The longest that the end of an eval waits for git."""
+STATUS = ("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--no-renames")
+PLACES = ("--", ":/", ":(exclude,top,glob)**/__pycache__/**")
 
 
 class GitAnswer(NamedTuple):
@@ -110,3 +119,81 @@ def ask(
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     return GitAnswer(process.returncode, *(os.fsdecode(text).strip("\n") for text in (output, complaints)))
+
+
+class GitState(NamedTuple):
+    """The commit that is checked out, and True if files differ from it or are not in git. None: unknown."""
+
+    commit: str | None = None
+    dirty: bool | None = None
+
+    def to_json(self) -> dict[str, str | bool | None]:
+        return {"git_commit": self.commit, "git_dirty": self.dirty}
+
+
+class GitQuery:
+    """Asks git about the repository that holds `folder`, in a thread of its own. `so_far` are its answers until now."""
+
+    def __init__(self, folder: Path) -> None:
+        self.so_far = GitState()
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._ask, name="osmosis-git", daemon=True)
+
+    @classmethod
+    def begin(cls, folder: Path) -> GitQuery:
+        query = cls(folder)
+        query._thread.start()
+        return query
+
+    def state(self) -> GitState:
+        """Return what git has said. Waits for at most `PATIENCE_S`."""
+        self._thread.join(PATIENCE_S)
+        self.close()
+        return self.so_far
+
+    def close(self) -> None:
+        """End git if it still runs. Idempotent."""
+        self._closed = True
+        if self._process is not None:
+            self._process.kill()
+        self._thread.join(PATIENCE_S)
+
+    def _ask(self) -> None:
+        with suppress(GitFault):
+            commit = self._answer("rev-parse", "--verify", "--quiet", "HEAD^{commit}").text
+            if SHA.fullmatch(commit):
+                self.so_far = GitState(commit)
+                filters = filters_of(self._answer(*FILTERS).text)
+                changes = self._answer(*STATUS, *PLACES, settings=filters)
+                if not changes.status:
+                    self.so_far = GitState(commit, bool(changes.text))
+
+    def _answer(self, *arguments: str, settings: Sequence[str] = ()) -> GitAnswer:
+        answer = ask(self._folder, *arguments, settings=settings, bound_s=STATE_BOUND_S, began=self._note)
+        if self._closed:
+            raise GitFault("it was ended")
+        return answer
+
+    def _note(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        if self._closed:  # meanwhile
+            process.kill()
+
+
+class GitQueries:
+    """The queries of a session: one for each workspace."""
+
+    def __init__(self) -> None:
+        self._by_folder: dict[Path, GitQuery] = {}
+
+    def of(self, folder: Path) -> GitQuery:
+        """Return the query about `folder`, which begins with the first call."""
+        if folder not in self._by_folder:
+            self._by_folder[folder] = GitQuery.begin(folder)
+        return self._by_folder[folder]
+
+    def close(self) -> None:
+        for query in self._by_folder.values():
+            query.close()

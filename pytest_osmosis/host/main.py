@@ -45,8 +45,7 @@ from pytest_osmosis.host.protocol import (
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.server import HostServer
 from pytest_osmosis.host.user_errors import raise_no_terminal
-from pytest_osmosis.processes.core_files import leave_no_core_file
-from pytest_osmosis.processes.open_files import allow_many_files
+from pytest_osmosis.processes.limits import allow_many_files, leave_no_core_file
 from pytest_osmosis.text.redaction import Redaction
 
 if TYPE_CHECKING:

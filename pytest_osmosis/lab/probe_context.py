@@ -8,9 +8,8 @@ from functools import cached_property
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.lab.answers import Answers, find_answers
-from pytest_osmosis.lab.budget import BUDGET_S, TimeBudget
 from pytest_osmosis.lab.calls import CallInput, CallOutcome, ScoredCall, to_json
-from pytest_osmosis.lab.process import CPU_S, LabProcess
+from pytest_osmosis.lab.process import BUDGET_S, CPU_S, LabProcess, TimeBudget
 from pytest_osmosis.lab.target import Target
 
 MOST_ENDS = 5

@@ -12,21 +12,27 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from time import process_time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.lab import process_tree
-from pytest_osmosis.lab.budget import TimeBudget
 from pytest_osmosis.lab.calls import CallInput, CallOutcome, outcome_from_json, quoted_text, to_json
-from pytest_osmosis.lab.process_tree import ProcessUsage
 from pytest_osmosis.lab.target import Target
 from pytest_osmosis.processes.child import Child
 
+if TYPE_CHECKING:
+    from psutil import Process
+
+
+BUDGET_S = 20.0
+ROUNDS = 10
+"""Searches for processes that were started while others were ended."""
 CPU_S = 2.0
 """Processor seconds after which a call is cut off."""
 RESISTING_S = 1.0
@@ -37,8 +43,91 @@ MOST_PROCESSES = 32
 TICK_S = 0.1
 DRAIN_S = 1.0
 MOST_REPLY_BYTES = 1 << 20
-
 BOOT = "from pytest_osmosis.lab.child import main; main()"
+BROKEN = "broke the process in which it runs"
+
+
+class TimeBudget:
+    """The seconds that a test may take, and the calls that it made and left out.
+
+    They are processor time of this process and of those that call functions, and the time that calls wait. A busy
+    machine thus leaves out no call.
+    """
+
+    def __init__(self, seconds: float = BUDGET_S) -> None:
+        self.seconds = seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin another test."""
+        self._began = process_time()
+        self._spent_s = 0.0
+        self.made = 0
+        self.left_out = 0
+
+    def spend(self, seconds: float) -> None:
+        """Take note of the time of another process."""
+        self._spent_s += seconds
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left, at least 0."""
+        return max(0.0, self.seconds - self._spent_s - (process_time() - self._began))
+
+
+class ProcessUsage(NamedTuple):
+    """The processor time and the memory that processes use, how many they are, and True if one could run now."""
+
+    cpu_s: float
+    memory_mb: float
+    processes: int
+    runs: bool
+
+
+def usage_of(leader: int) -> ProcessUsage:
+    """Return what a process, children of it that ended, and its descendants use: nothing if it ended itself."""
+    import psutil
+
+    found = []
+    for process in _tree(leader):
+        with contextlib.suppress(psutil.Error), process.oneshot():
+            if (status := process.status()) != psutil.STATUS_ZOMBIE:
+                cpu_s = sum(process.cpu_times()[:4])  # user, system, and both of the children
+                found.append((cpu_s, process.memory_info().rss / 2**20, status == psutil.STATUS_RUNNING))
+    cpu_s, memory_mb, running = map(sum, zip(*found, strict=True)) if found else (0.0, 0.0, 0)
+    return ProcessUsage(cpu_s, memory_mb, len(found), bool(running))
+
+
+def end_tree(leader: int) -> None:
+    """End a process that was not yet waited for, its group, its session and its descendants."""
+    import psutil
+
+    found, ended = {*_tree(leader)}, set[psutil.Process]()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+    for _ in range(ROUNDS):
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        ended |= found
+        found = {each for each in psutil.process_iter() if _is_in_session(each.pid, leader)} - ended
+        if not found:
+            return
+
+
+def _tree(leader: int) -> list[Process]:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(leader)
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def _is_in_session(pid: int, leader: int) -> bool:
+    with contextlib.suppress(OSError):
+        return os.getsid(pid) == leader
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +249,7 @@ class LabProcess:
         while not (line := running.line(TICK_S)):
             if line == b"":
                 raise _Lost("died", running.last_words())
-            usage = process_tree.usage(running.pid)
+            usage = usage_of(running.pid)
             if not running.is_alive:
                 return running.last_line()
             before = before or usage
@@ -180,9 +269,6 @@ class LabProcess:
             raise _Lost("slow", f"took more than {cpu_s:g} s of CPU time, and could not be interrupted", used_s)
         if usage.memory_mb > running.ready_mb + limits.memory_mb:
             raise _Lost("died", f"took more than {limits.memory_mb:,.0f} MB of memory")
-
-
-BROKEN = "broke the process in which it runs"
 
 
 class _NoTimeLeft(Exception):
@@ -225,7 +311,7 @@ class _Running(Child):
 
     def ready(self) -> float:
         """Take note that the module is imported, and return the processor time that this took."""
-        usage = process_tree.usage(self.pid)
+        usage = usage_of(self.pid)
         self.is_ready, self.ready_mb = True, usage.memory_mb
         return usage.cpu_s
 
@@ -238,7 +324,7 @@ class _Running(Child):
 
     def last_line(self) -> bytes:
         """Return the line that a process wrote before it ended. Raises `_Lost` if there is none."""
-        process_tree.end(self.pid)  # what it started holds its pipe
+        end_tree(self.pid)  # what it started holds its pipe
         line = self.line(DRAIN_S)
         if not line:
             raise _Lost("died", self.last_words())
@@ -254,12 +340,12 @@ class _Running(Child):
         return f"ended its process (exit status {self.close()})"
 
     def has_too_many_processes(self) -> bool:
-        return self.calls % MOST_PROCESSES == 0 and process_tree.usage(self.pid).processes > MOST_PROCESSES
+        return self.calls % MOST_PROCESSES == 0 and usage_of(self.pid).processes > MOST_PROCESSES
 
     def close(self) -> int:
         """End the process and all that it started, and return its exit status. Idempotent."""
         if self.process.returncode is None:
-            process_tree.end(self.pid)
+            end_tree(self.pid)
             self.reaped(0.0)
             end = time.monotonic() + DRAIN_S
             while self._reader.is_alive() and time.monotonic() < end:

@@ -93,7 +93,7 @@ def row_of(stored: StoredResults) -> RunRow:
     if stored.is_from_journal:
         n_selected = manifest.selected.n_rollouts
         entry = replace(_without_rate(entry), partial=False, ended=len(stored.records), selected=n_selected)
-        entry = replace(entry, **(manifest.git or {}))
+        entry = replace(entry, **manifest.git) if manifest.git is not None else entry
     return run_row(entry)
 
 

@@ -18,11 +18,9 @@ from textwrap import dedent
 
 import pytest
 
-from pytest_osmosis.cluster import connection as connections
 from pytest_osmosis.cluster import hosts as bridges
-from pytest_osmosis.cluster.connection import RemoteConnection
 from pytest_osmosis.cluster.frames import ClusterFacts
-from pytest_osmosis.cluster.hosts import ClusterHosts
+from pytest_osmosis.cluster.hosts import ClusterHosts, RemoteConnection
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
 from pytest_osmosis.errors import ClusterError, HostError
@@ -299,7 +297,7 @@ def test_a_host_that_the_bridge_does_not_end_is_given_up(
         host = live.spawn()
         host.kill()
         assert not host.join(0.0)
-        monkeypatch.setattr(connections, "ANSWER_S", 0.0)
+        monkeypatch.setattr(bridges, "ANSWER_S", 0.0)
         host.kill()
         died = live.died()
         assert (died.connection, died.by) == (host, "machine")

@@ -12,7 +12,7 @@ from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, constants, read_
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 TIMES = ("duration_ms", "scoring_ms", "total_duration_ms", "provenance", "last_run")
-PATIENT = constants({"git.state.PATIENCE_S": 60.0})
+PATIENT = constants({"git.command.PATIENCE_S": 60.0})
 """The end of an eval waits for git as long as it takes on a loaded machine."""
 
 

@@ -8,14 +8,15 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.lab.calls import ScoredCall
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import ProbeContext
-from pytest_osmosis.lab.probes import determinism, fuzz, leaks, robustness, scores, speed
+from pytest_osmosis.lab.probes import determinism, leaks, speed
+from pytest_osmosis.lab.probes.robustness import probe_fuzz, probe_range, probe_robustness
 from pytest_osmosis.text.numbers import plural
 
 PROBES: Mapping[str, Callable[[ProbeContext], LabResult]] = {
     "determinism": determinism.probe,
-    "range": scores.probe,
-    "robustness": robustness.probe,
-    "fuzz": fuzz.probe,
+    "range": probe_range,
+    "robustness": probe_robustness,
+    "fuzz": probe_fuzz,
     "speed": speed.probe,
     "leaks": leaks.probe,
 }

@@ -1,26 +1,71 @@
-"""A probe that every answer gets a score and no exception, because a model may write anything."""
+"""Probes with answers as odd as a model may write: every one gets a score in the declared range, and no exception.
+
+Some are listed here; others Hypothesis generates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import random
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from pytest_osmosis.lab.calls import CallInput, ScoredCall
+from pytest_osmosis.lab.contract import not_a_number
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
-from pytest_osmosis.lab.probes.scores import fault, shortest_examples
+from pytest_osmosis.lab.target import Target
 
+ANSWERS = ("", " ", "\n", ".", "0", "-1", "1e308", "I do not know.")
 ODD_NUMBERS = "1,000 1.000,5 1e5 1E400 -1e400 0x2A 1_000 IV inf -inf nan . - + --1 1.2.3 1/0 0/0 42% $42 1e -0 0"
 ODD_JSON = 'null None [] {} {"answer":null} {"answer":[1]} {"answer":{}} "text" [1,2 { }'
 ODD_MARKERS = r"#### <answer> </answer> <answer></answer> \boxed{} \boxed{ ``` **"
 ODD_CHARACTERS = "\n \t \x00 \x1b[31m \u200b \ufeff \u202e é e\u0301 ß İ 😀 \ud800"
-
 NUMBERS = (*ODD_NUMBERS.split(), "½", "²", "\u0664\u0662", "\uff14\uff12", "4 2", "9" * 400, "9" * 5000)
 LONG = ("a" * 20_000, "42 " * 7_000, "\n" * 20_000, "word " * 4_000)
 TEXTS = ("", " ", "\n", *ODD_CHARACTERS.split(" "), *ODD_JSON.split(), *ODD_MARKERS.split(), "#### ", "####\n", *LONG)
 TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+EXAMPLES = 200
+DIGITS = "0123456789.,-+eE"
+PLAIN = "0a \n1A.,;:!?-+*/=_#$%&@|~^'`\"<>()[]{}\\9zZ\t\r"
+ODD = "\x00\x1b\u00e9\u00df\u0130\u00b2\u00bd\u0664\u200b\u2028\ufeff\U0001f600\ud800"
+"""A sample of unusual characters: accents, digits, fractions, direction marks, emoji, half a surrogate pair."""
 
 
-def probe(context: ProbeContext) -> LabResult:
+def probe_range(context: ProbeContext) -> LabResult:
+    inputs = context.answers.usable
+    if not inputs:
+        return LabResult(unmeasured=NO_INPUT)
+    calls = context.all_scored(call_input.answering(answer) for call_input in inputs[:4] for answer in ANSWERS)
+    findings = (finding for call in (*calls, *context.answers.calls) if (finding := fault(context.target, call)))
+    return LabResult(tuple(shortest_examples(findings)))
+
+
+def shortest_examples(findings: Iterable[RewardFinding]) -> list[RewardFinding]:
+    """Return one finding of each problem, the one with the shortest example."""
+    shortest: dict[tuple[str, str], RewardFinding] = {}
+    for finding in sorted(findings, key=lambda finding: len(finding.example)):
+        shortest.setdefault((finding.problem, finding.level), finding)
+    return list(shortest.values())
+
+
+def fault(target: Target, call: ScoredCall) -> RewardFinding | None:
+    """Return the fault of a score, None if it is a number within its range."""
+    outcome = call.outcome
+    if outcome.kind == "not_a_score":
+        return not_a_number(target, call)
+    low, high = target.declaration.range
+    if outcome.score is None:
+        return None
+    if (low is not None and outcome.score < low) or (high is not None and outcome.score > high):
+        bounds = f"from {'-inf' if low is None else f'{low:g}'} to {'inf' if high is None else f'{high:g}'}"
+        fix = "limit the score with min() and max(), or declare another range"
+        return RewardFinding("out-of-range", f"it leaves its range ({bounds})", call.shown(target), fix)
+    return None
+
+
+def probe_robustness(context: ProbeContext) -> LabResult:
     inputs = context.answers.usable
     if not inputs:
         return LabResult(unmeasured=NO_INPUT)
@@ -73,3 +118,62 @@ def _conversations(base: CallInput) -> Iterable[CallInput]:
         [*prompt, {"role": "assistant", "content": ""}],
     ):
         yield CallInput(None, messages, base.ground_truth, base.extra)
+
+
+def probe_fuzz(context: ProbeContext) -> LabResult:
+    inputs = context.answers.usable
+    if not inputs:
+        return LabResult(unmeasured=NO_INPUT)
+    worst = _search(context, inputs[0])
+    return LabResult(tuple(faults(context, [worst] if worst is not None else [])))
+
+
+def _search(context: ProbeContext, base: CallInput) -> ScoredCall | None:
+    import hypothesis
+    from hypothesis.errors import NoSuchExample
+
+    n = max(10, len(context.affordable([base] * EXAMPLES, 1)))
+
+    def goes_wrong(answer: str) -> bool:
+        return bool(faults(context, [context.scored(base.answering(answer))]))
+
+    settings = hypothesis.settings(
+        max_examples=min(n, EXAMPLES),
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    with _elsewhere():
+        try:
+            answer = hypothesis.find(_answers(base), goes_wrong, settings=settings, random=random.Random(0))
+        except NoSuchExample:
+            return None
+    return context.scored(base.answering(answer))
+
+
+@contextlib.contextmanager
+def _elsewhere() -> Iterator[None]:
+    from hypothesis import configuration
+
+    storage: Any = configuration.storage_directory(intent_to_write=False)
+    home = getattr(storage, "path", storage)  # older releases return the path itself
+    with tempfile.TemporaryDirectory() as folder:
+        configuration.set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            configuration.set_hypothesis_home_dir(home)
+
+
+def _answers(base: CallInput) -> Any:
+    """Return a strategy for unusual texts, numbers in many formats, and mixtures of these with a right answer."""
+    from hypothesis import strategies as st
+
+    parts = (base.text(), str(base.ground_truth), "####", "<answer>", "</answer>", "{", "}", '"', " ", "\n")
+    text = st.text(st.sampled_from(PLAIN + ODD), max_size=50)
+    digits = st.text(st.sampled_from(DIGITS), max_size=8)
+    pieces = st.lists(
+        st.one_of(st.sampled_from([piece for piece in parts if piece]), digits, st.floats().map(repr), text), max_size=6
+    )
+    return st.one_of(text, pieces.map("".join), pieces.map(" ".join))

@@ -17,12 +17,11 @@ import pytest
 
 from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.lab.case_files import FunctionCases, cases_by_function
-from pytest_osmosis.lab.cases import RewardCase
+from pytest_osmosis.lab.cases import FunctionCases, RewardCase, cases_by_function
 from pytest_osmosis.lab.findings import LabResult
 from pytest_osmosis.lab.target import Target, targets_in, untested_in
 from pytest_osmosis.plugin.reward_tests import reward_options
-from pytest_osmosis.processes.guard import GUARD
+from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.rewards.decorator import Definition, RewardWarning
 from pytest_osmosis.text.foreign_code import library_of, reward_advice
 from pytest_osmosis.text.paths import shown
@@ -138,7 +137,8 @@ def _untested_text(definition: Definition) -> str:
 
 
 def _items(module: pytest.Module, target: Target, cases: FunctionCases) -> Iterator[pytest.Item]:
-    from pytest_osmosis.lab import contract, rows
+    from pytest_osmosis.lab import contract
+    from pytest_osmosis.lab.cases import check_rows
 
     scored = [case for case in cases.cases if case.expect is not None]
     best_first = sorted(scored, key=lambda case: case.expect or (0.0, 0.0), reverse=True)
@@ -147,7 +147,7 @@ def _items(module: pytest.Module, target: Target, cases: FunctionCases) -> Itera
     for case in cases.cases:
         yield _item(CaseItem, module, target, f"cases-{case.id}", case=case)
     if cases.references is not None:
-        yield _item(CheckItem, module, target, "rows", check=partial(rows.check, target, cases.references))
+        yield _item(CheckItem, module, target, "rows", check=partial(check_rows, target, cases.references))
     if target.mode is not None and reward_options.lab(module.config):
         from pytest_osmosis.lab.probe_context import ProbeContext
         from pytest_osmosis.lab.probes import PROBES, examine

@@ -22,7 +22,7 @@ from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
 from pytest_osmosis.evals import Prepared, Surroundings, Worktrees, begin, host_setup, worktree_of
-from pytest_osmosis.git.worktrees import Worktree
+from pytest_osmosis.git.commits import Worktree
 from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin.command import options, session_options

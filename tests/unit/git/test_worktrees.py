@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.git.command import GitFault
-from pytest_osmosis.git.commits import commit_of
-from pytest_osmosis.git.worktrees import WORKTREES, Worktrees
+from pytest_osmosis.git.commits import WORKTREES, Worktrees, commit_of
 from tests.unit.git.repositories import commit, git
 
 DEADLINE_S = 60.0
@@ -22,7 +21,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from pytest_osmosis.git.commits import commit_of
-from pytest_osmosis.git.worktrees import Worktrees
+from pytest_osmosis.git.commits import Worktrees
 folder = Path(sys.argv[1])
 worktrees = Worktrees()
 worktree = worktrees.of(commit_of(folder, "branch", "early"), folder)

@@ -9,8 +9,7 @@ import pytest
 
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.lab.calls import MISSING, CallOutcome
-from pytest_osmosis.lab.case_files import FunctionCases, cases_by_function
-from pytest_osmosis.lab.cases import RewardCase
+from pytest_osmosis.lab.cases import FunctionCases, RewardCase, cases_by_function
 from pytest_osmosis.lab.target import Target, target_of
 from pytest_osmosis.rewards.decorator import osmosis_reward
 

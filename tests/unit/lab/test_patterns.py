@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.lab import patterns
-from pytest_osmosis.lab.patterns import Attack, Pattern, attacks, patterns_in
+from pytest_osmosis.lab.probes import speed as patterns
+from pytest_osmosis.lab.probes.speed import Attack, Pattern, attacks, patterns_in
 from pytest_osmosis.lab.target import targets_in
 from tests.unit.lab import backtracking
 

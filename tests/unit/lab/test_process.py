@@ -11,9 +11,8 @@ import psutil
 import pytest
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.lab.budget import TimeBudget
 from pytest_osmosis.lab.calls import CallInput
-from pytest_osmosis.lab.process import MOST_PROCESSES, LabLimits, LabProcess
+from pytest_osmosis.lab.process import MOST_PROCESSES, LabLimits, LabProcess, TimeBudget
 from pytest_osmosis.lab.target import targets_in
 from tests.unit.lab import hostile
 

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from pytest_osmosis.lab.process_tree import end, usage
+from pytest_osmosis.lab.process import end_tree, usage_of
 
 MEMORY_MB = 30
 PARENT = f"""
@@ -29,7 +29,7 @@ def test_a_process_that_waits_for_the_processor_alone_could_run() -> None:
     try:
         os.kill(stopped.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
-        here, there = usage(os.getpid()), usage(stopped.pid)
+        here, there = usage_of(os.getpid()), usage_of(stopped.pid)
     finally:
         stopped.kill()
         stopped.wait()
@@ -44,10 +44,10 @@ def test_what_descendants_use_counts_until_they_are_ended() -> None:
     assert leader.stdout is not None
     leader.stdout.readline()
     (child,) = [each for each in psutil.Process(leader.pid).children() if each.name() != "true"]
-    before = usage(leader.pid)
-    end(leader.pid)
+    before = usage_of(leader.pid)
+    end_tree(leader.pid)
     os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
-    after = usage(leader.pid)
+    after = usage_of(leader.pid)
     leader.communicate()
 
     assert before.memory_mb > MEMORY_MB

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.lab.cases import ReferenceRows
+from pytest_osmosis.lab.cases import ReferenceRows, check_rows
 from pytest_osmosis.lab.findings import LabResult
-from pytest_osmosis.lab.rows import check
 from pytest_osmosis.lab.target import target_of
 from pytest_osmosis.rewards.decorator import osmosis_reward
 from tests.unit.lab import planted, right
@@ -27,7 +26,7 @@ def result(folder: Path, function: Any, rows: list[dict[str, Any]], threshold: f
     (folder / "references.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     target = target_of(function.__name__, function, function.__module__, folder / "rewards.py")
     assert target is not None
-    return check(target, ReferenceRows("references.jsonl", threshold, "rewards.py:1"))
+    return check_rows(target, ReferenceRows("references.jsonl", threshold, "rewards.py:1"))
 
 
 def test_fitting_references_pass_even_if_rows_share_a_ground_truth(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from pytest_osmosis.processes.guarding import parent_of
 DEADLINE_S = 60.0
 PRELUDE = """
 import os, signal, subprocess, sys, threading, time
-from pytest_osmosis.processes import guard
-from pytest_osmosis.processes.guard import GUARD
+from pytest_osmosis.processes import child as children
+from pytest_osmosis.processes.child import GUARD
 
-guard.END_S = 60.0  # a busy machine may need longer than users would wait
+children.END_S = 60.0  # a busy machine may need longer than users would wait
 
 def child():
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid

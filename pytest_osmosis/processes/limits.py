@@ -1,4 +1,4 @@
-"""The number of files and connections that a process may have open at once."""
+"""Limits of this process: no images of its memory, which holds keys, and many open files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import contextlib
 
 WANTED = (65_536, 10_240)
 """A system may allow less than it says: macOS names no bound, but takes 10240."""
+
+
+def leave_no_core_file() -> None:
+    """Let the system write no core file if this process crashes, nor its children. Code may raise the limit again."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # there is no `resource` on Windows
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
 def allow_many_files() -> None:
