@@ -21,9 +21,9 @@ from pytest_osmosis.cassettes.reader import (
 from pytest_osmosis.errors import CassetteError, Problem
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.files.shapes import ShapeFault
-from pytest_osmosis.text.key_shapes import key_in, may_hold_key
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.redaction import key_in, may_hold_key
 
 MOST_PROBLEMS = 20
 RECORD = "--osmosis-record"

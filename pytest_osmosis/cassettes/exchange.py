@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
-from pytest_osmosis.text.key_shapes import may_hold_key, without_keys
+from pytest_osmosis.text.redaction import may_hold_key, without_keys
 
 ROLLOUT = "rollout"
 """The asker of a rollout's own requests. Those of judges have the name of the function that asks."""

@@ -52,7 +52,7 @@ from pytest_osmosis.files.shapes import (
     whole as whole_number,
 )
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 SCHEMA_VERSION = 1
 CASSETTE, LOG = "cassette", "exchanges"

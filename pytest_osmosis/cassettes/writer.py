@@ -21,7 +21,7 @@ from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Body, Continuation
 from pytest_osmosis.cassettes.reader import CASSETTE, LOG, CassetteFile, Head, Stored, answer_of, encoded, header
 from pytest_osmosis.errors import CassetteError, Problem
 from pytest_osmosis.files.reading import FileFault
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 
 @dataclass(frozen=True, slots=True)

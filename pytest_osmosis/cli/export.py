@@ -21,8 +21,8 @@ from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.rebuild import differences, rebuild
 from pytest_osmosis.results.run_lines import read_run_lines
 from pytest_osmosis.text.arguments import filled
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.paths import shown
 
 FORMATS = ("json", "jsonl", "prime")
 DESCRIPTION = """\

@@ -13,7 +13,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.results.several_runs import entries_of
 from pytest_osmosis.text.arguments import filled
-from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.names import absolute, shown
 from pytest_osmosis.viewer.report import report, report_lines
 from pytest_osmosis.viewer.report_file import Kept, is_report
 

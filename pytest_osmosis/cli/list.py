@@ -18,11 +18,8 @@ from pytest_osmosis.record.lifecycle import Status
 from pytest_osmosis.report.style import STATUSES, Style, StyledText, aligned, bold, dim
 from pytest_osmosis.results.run_entry import RunEntry, run_entry
 from pytest_osmosis.text.arguments import filled
-from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.natural_order import natural_key
+from pytest_osmosis.text.names import closest, listed, natural_key, shown
 from pytest_osmosis.text.numbers import count, money, plural, score
-from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.suggest import closest
 
 _HEAD = ["run", "started (UTC)", "status", "pass rate", "passed", "gates", "tokens", "cost"]
 DESCRIPTION = """\

@@ -22,8 +22,8 @@ from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.read import is_results
 from pytest_osmosis.text.arguments import filled
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.paths import shown
 
 DESCRIPTION = """\
 Make the results of a whole eval from those of its shards (--osmosis-shard), and

@@ -21,8 +21,7 @@ from pytest_osmosis.report.run_page import Listing, RunContext, page_json, page_
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.stored_results import cost_of, pass_rule_of, read_stored
 from pytest_osmosis.text.arguments import filled
-from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import listed, shown
 
 _RUN_HELP = (
     "the eval run: its folder, its name in .osmosis/runs or the beginning of the name, its results file, the name of "

@@ -21,9 +21,8 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.report.style import bold, dim, joined
 from pytest_osmosis.text.arguments import filled
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.paths import shown
 
 DESCRIPTION = """\
 Stop an eval run that is pending or running, wherever it was started. No further

@@ -43,8 +43,8 @@ from pytest_osmosis.record.submission import (
 )
 from pytest_osmosis.report.style import bad, bold, dim, joined
 from pytest_osmosis.text.arguments import filled
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import money, plural
-from pytest_osmosis.text.paths import shown
 
 DESCRIPTION = """\
 Run an eval in the background: show its plan, ask, and start pytest so that it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from pytest_osmosis.cli.arguments import COMMANDS, RUNS
-from pytest_osmosis.text.suggest import suggestion
+from pytest_osmosis.text.names import suggestion
 
 EVAL = ("eval", "vf-eval")
 _RUN = "pytest --osmosis-config=FILE, or pytest --osmosis-env=ID for an environment"

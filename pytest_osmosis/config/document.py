@@ -11,8 +11,7 @@ from pytest_osmosis.config.key_lines import Lines, first_repeated
 from pytest_osmosis.config.kinds import within_levels
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_text
-from pytest_osmosis.text.paths import absolute, shown
-from pytest_osmosis.text.suggest import closest, did_you_mean
+from pytest_osmosis.text.names import absolute, closest, did_you_mean, shown
 
 MOST_BYTES = 10_000_000
 """The largest config. A file that is larger was named by mistake."""

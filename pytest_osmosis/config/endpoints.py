@@ -22,8 +22,7 @@ from pytest_osmosis.config.tables import EMPTY, ApiClientType
 from pytest_osmosis.config.workspace import is_folder
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.suggest import did_you_mean, suggestion
+from pytest_osmosis.text.names import did_you_mean, shown, suggestion
 
 DEFAULT_PATH = "configs/endpoints.toml"
 FILE_NAME = "endpoints.toml"

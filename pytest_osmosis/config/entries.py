@@ -32,9 +32,8 @@ from pytest_osmosis.config.key_lines import Place
 from pytest_osmosis.config.kinds import ANYTHING, toml, type_text
 from pytest_osmosis.config.prime_keys import HEADER_LINES
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, suggestion
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.suggest import suggestion
 
 BLOCKS = ("eval", "ablation")
 SWEEP = "sweep"

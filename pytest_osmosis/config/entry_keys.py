@@ -16,7 +16,7 @@ from pytest_osmosis.config.kinds import Unfit, key_text, toml
 from pytest_osmosis.config.named_keys import OPTIONS, dotted_keys
 from pytest_osmosis.config.origins import TableKey
 from pytest_osmosis.config.prime_keys import HEADER_LINES, PRIME_KEYS, sampling_keys
-from pytest_osmosis.text.suggest import closest, did_you_mean
+from pytest_osmosis.text.names import closest, did_you_mean
 
 NAME = "name"
 SAMPLING_ARGS = "sampling_args"

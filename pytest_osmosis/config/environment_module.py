@@ -17,8 +17,7 @@ from typing import Any, Literal, NamedTuple
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.text.paths import absolute, shown
-from pytest_osmosis.text.suggest import suggestion
+from pytest_osmosis.text.names import absolute, shown, suggestion
 
 PROJECT = "pyproject.toml"
 DEFAULTS = ("tool", "verifiers", "eval")

@@ -12,7 +12,7 @@ from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.origins import Origin, TableKey
 from pytest_osmosis.config.workspace import inside
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.text.paths import absolute
+from pytest_osmosis.text.names import absolute
 
 BUILT_IN: dict[TableKey, int] = {("evaluation", "limit"): 5, ("evaluation", "n"): 3, ("evaluation", "batch_size"): 32}
 """The defaults of `prime eval`, which hold for environments only."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pytest_osmosis.config.kinds import ValueKind, faults_of
-from pytest_osmosis.text.suggest import closest, did_you_mean, suggestion
+from pytest_osmosis.text.names import closest, did_you_mean, suggestion
 
 NOT_SUPPORTED = "not supported yet; leave it out"
 

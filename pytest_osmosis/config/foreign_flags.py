@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.prime_keys import PRIME_KEYS
+from pytest_osmosis.text.names import suggestion
 from pytest_osmosis.text.safe import one_line
-from pytest_osmosis.text.suggest import suggestion
 
 PREFIX = "--osmosis-"
 OF_EVALS = frozenset(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pytest_osmosis.text.suggest import suggestion
+from pytest_osmosis.text.names import suggestion
 
 T = TypeVar("T")
 LONGEST_SHOWN = 100

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.config.kinds import key_text, toml, within_levels
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.text.suggest import did_you_mean, suggestion
+from pytest_osmosis.text.names import did_you_mean, suggestion
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "agent": ("agent", "agent"),

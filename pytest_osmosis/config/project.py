@@ -15,7 +15,7 @@ from pytest_osmosis.config.kinds import key_text, toml
 from pytest_osmosis.config.origins import ConfigLevel
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.text.suggest import closest
+from pytest_osmosis.text.names import closest
 
 ROOT = ("tool", "pytest-osmosis")
 EVAL = "eval"

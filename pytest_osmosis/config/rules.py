@@ -18,10 +18,8 @@ from pytest_osmosis.config.ray_keys import requirements_files
 from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, EXAMPLE_MODEL, TEXT_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
 from pytest_osmosis.files.reading import fault_of
-from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.names import absolute, listed, shown, suggestion
 from pytest_osmosis.text.recorded import RECORDED
-from pytest_osmosis.text.suggest import suggestion
 
 GRADER_SCORE, RUBRIC_SCORE = "reward", "rubric"
 STATE_KEYS = ("row_index", "run_index", "example_id", "trajectory_id")

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_stdin, read_text
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)", re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'([^']*)'\s*(?:#.*)?")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pytest_osmosis.text.paths import absolute
+from pytest_osmosis.text.names import absolute
 
 
 def workspace_of(path: Path) -> Path:

@@ -43,10 +43,8 @@ from pytest_osmosis.files.reading import (
     open_file,
     something_at,
 )
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown, suggestion
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.suggest import suggestion
 
 FOLDERS = ("datasets", "data")
 _MOST_LISTED = 10

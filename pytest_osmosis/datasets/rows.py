@@ -27,9 +27,8 @@ from pytest_osmosis.datasets.columns import (
     shown_json,
 )
 from pytest_osmosis.text.chat_messages import text_of
-from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.recorded import SOLUTION, prompt_of, recorded_conversation
-from pytest_osmosis.text.row_metadata import METADATA, metadata_of
+from pytest_osmosis.text.names import listed
+from pytest_osmosis.text.recorded import METADATA, SOLUTION, metadata_of, prompt_of, recorded_conversation
 
 INSTRUCTING = ("system", "developer")
 """The roles of a system prompt: OpenAI's newer models call it the developer's."""

@@ -27,7 +27,7 @@ from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.text.user_frames import user_traceback
-from pytest_osmosis.text.user_objects import error_in_words, type_name
+from pytest_osmosis.text.user_values import error_in_words, type_name
 
 RETRIED = frozenset({"InfraError", "InvalidModelResponseError"})
 """The errors of verifiers after which `rollout_retries` rolls out once more. Errors that derive from them count too."""

@@ -18,7 +18,7 @@ from pytest_osmosis.models.endpoint_targets import resolve_model
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.results.baseline_results import why_unfit
 from pytest_osmosis.results.read import PublishedResults, read_results
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.git.command import GitFault
 from pytest_osmosis.git.commits import Commit, Worktree, Worktrees, commit_of
-from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import listed, shown
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared

@@ -21,8 +21,8 @@ from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.results.shards import ShardFacts
 from pytest_osmosis.stats import Summary
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import RowComparison
 
 

@@ -23,8 +23,8 @@ from pytest_osmosis.results.prime_files import folder_of, write_prime_files
 from pytest_osmosis.results.publish import facts_at_end, published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
 from pytest_osmosis.results.results import Results
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural, score
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import Verdict
 
 

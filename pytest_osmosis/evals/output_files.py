@@ -23,7 +23,7 @@ from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.results.prime_files import RESULTS
 from pytest_osmosis.results.read import is_results
-from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.names import absolute, shown
 
 OVERWRITE = "--osmosis-overwrite"
 CODE = ".py"

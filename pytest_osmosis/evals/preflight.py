@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pytest_osmosis.datasets import Checked, Dataset, Row, check_rows
 from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.row_metadata import label_of, metadata_of
+from pytest_osmosis.text.recorded import label_of, metadata_of
 
 WITHOUT_MODEL = (
     "no model to ask: nothing was rolled out or graded; name a server that has one with [model] base_url or "

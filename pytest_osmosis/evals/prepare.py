@@ -53,7 +53,7 @@ from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 
 class NotLoaded(ConfigError):

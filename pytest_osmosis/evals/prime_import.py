@@ -31,9 +31,8 @@ from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
 from pytest_osmosis.results.prime_files import REWARD, eval_run_of
 from pytest_osmosis.results.prime_read import PrimeLine, PrimeRun, read_prime_run
 from pytest_osmosis.text.chat_messages import text_of
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.paths import shown
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared

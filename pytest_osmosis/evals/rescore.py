@@ -52,7 +52,7 @@ from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.stored_results import description_of
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.recorded import RECORDED
 
 _NOT_STORED = "no rollout is stored"

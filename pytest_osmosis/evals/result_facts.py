@@ -16,7 +16,7 @@ from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.conclude import Rules
 from pytest_osmosis.results.shards import BaselineFile, ShardFacts, max_errors_text
-from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.names import absolute, shown
 
 
 def planned_rules(prepared: Prepared, selected: SelectedRuns, *, updates_baseline: bool) -> Rules:

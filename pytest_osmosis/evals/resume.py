@@ -25,9 +25,8 @@ from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import read_head
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import seconds
-from pytest_osmosis.text.paths import shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=~-]{0,209}")
 _NOT_NAMES = (LATEST,)

@@ -23,7 +23,7 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.stored_progress import StoredProgress
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.safe import shortened
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.read_back import cassette_of
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, money, plural
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import compare, matched_by_run
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 

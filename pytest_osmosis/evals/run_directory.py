@@ -29,7 +29,7 @@ from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.results.publish import redacted
-from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.names import absolute, shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import title_of
 

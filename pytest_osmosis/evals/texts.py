@@ -8,7 +8,7 @@ from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.rules import text_file
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_text
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 MOST_BYTES = 1 << 20
 """The largest file with a text."""

@@ -21,10 +21,8 @@ from typing import Literal, NamedTuple
 from pytest_osmosis.git.command import FILTERS, SHA, GitFault, ask, filters_of
 from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.processes.guarding import remove
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown, suggestion
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.suggest import suggestion
 
 MOST_LISTED = 5
 HEADS, ORIGIN = "refs/heads/", "refs/remotes/origin/"

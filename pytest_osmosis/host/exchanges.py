@@ -39,7 +39,7 @@ from pytest_osmosis.host.protocol import CassetteFields, Emit, EventSink, Exchan
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.providers import Api
 from pytest_osmosis.models.targets import asks_responses
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 
 def report_at_once(events: EventSink) -> Emit:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypedDict
 
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.safe import dumps
 
 RUBRIC = "rubric"
 """The name of the judge's score."""

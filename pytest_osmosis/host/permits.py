@@ -9,7 +9,7 @@ from itertools import count
 
 from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Size, UnusedEvent
 from pytest_osmosis.models.base import ChatRequest, Usage
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.safe import dumps
 
 ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """Sampling keys that limit the length of an answer."""

@@ -16,8 +16,8 @@ from os import write
 from typing import Any
 
 from pytest_osmosis.host.protocol import ArtifactEvent, HostEvent, Request, lines
-from pytest_osmosis.text.json_line import dumps, loads
 from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.text.safe import dumps, loads
 
 READ_BYTES = 1 << 18
 

@@ -18,7 +18,7 @@ from pytest_osmosis.formats.kinds import AnyModel
 from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.safe import dumps
 
 if TYPE_CHECKING:
     from pytest_osmosis.environments.facts import EnvironmentSource

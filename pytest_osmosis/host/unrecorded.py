@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_osmosis.cassettes.exchange import ROLLOUT, Body, Fingerprint
 from pytest_osmosis.cassettes.reader import AskerAnswers, Stored
 from pytest_osmosis.errors import CassetteError, ModelError
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import one_line, shortened
 

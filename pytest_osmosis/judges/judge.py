@@ -23,9 +23,8 @@ from typing import Any
 from pytest_osmosis.errors import ITS_ANSWER, JudgeError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.text.chat_messages import text_of
-from pytest_osmosis.text.json_line import dumps
 from pytest_osmosis.text.quoted_blocks import ANSWER, CONVERSATION, INPUT, METADATA, TRUTH, marker_id, quoted
-from pytest_osmosis.text.safe import one_line
+from pytest_osmosis.text.safe import dumps, one_line
 
 EXPLANATIONS = ("explanation", "reason", "reasoning", "rationale", "justification")
 """Keys under which models explain a score, the best one first."""

@@ -28,9 +28,8 @@ from pytest_osmosis.files.strict_json import JsonFault, parsed
 from pytest_osmosis.lab.calls import MISSING, TOLERANCE, CallInput, CallOutcome, ScoredCall, call
 from pytest_osmosis.lab.findings import LabResult, RewardFinding, quoted
 from pytest_osmosis.lab.target import Target
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown, suggestion
 from pytest_osmosis.text.recorded import SOLUTION
-from pytest_osmosis.text.suggest import suggestion
 
 if TYPE_CHECKING:
     from pytest_osmosis.datasets import Row

@@ -23,8 +23,8 @@ from pytest_osmosis.models.providers import (
     Service,
     service_at,
 )
+from pytest_osmosis.text.names import closest, did_you_mean
 from pytest_osmosis.text.recorded import RECORDED
-from pytest_osmosis.text.suggest import closest, did_you_mean
 
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.errors import ClusterError, ConfigError, Problem
 from pytest_osmosis.evals import Prepared, SelectedRuns, Spawn, Worktrees, n_hosts, worktree_of
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.paths import shown
 
 if TYPE_CHECKING:
     from pytest_osmosis.cluster.frames import ClusterFacts

@@ -17,10 +17,9 @@ from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.user_frames import is_ours, user_traceback
-from pytest_osmosis.text.user_objects import described, error_in_words
-from pytest_osmosis.text.user_values import number_of
+from pytest_osmosis.text.user_values import described, error_in_words, number_of
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import kind_of
 

@@ -26,7 +26,7 @@ from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.plugin.command.options import plans_setup
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.safe import escaped
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pytest_osmosis.record.run_id import RunId, Unit
 from pytest_osmosis.record.run_record import INFRASTRUCTURE
 from pytest_osmosis.results.measured import any_answer
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 
 class SessionEval:

@@ -16,9 +16,7 @@ from pytest_osmosis.files.reading import FileFault, fault_of, read_text, somethi
 from pytest_osmosis.files.strict_json import JsonFault, parsed
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.natural_order import natural_key
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import listed, natural_key, shown
 
 LATEST = "latest"
 MOST_BYTES = 1 << 30

@@ -18,7 +18,7 @@ from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.formats.codec import decode
 from pytest_osmosis.formats.kinds import HEXADECIMAL, Amount, Moment, Positive
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, Shard
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 MANIFEST_VERSION: Final = 1
 MOST_BYTES = 1 << 26

@@ -19,8 +19,8 @@ from weakref import WeakSet
 from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.record.lock_holder import UNKNOWN, Holder, Purpose
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import moment
-from pytest_osmosis.text.paths import shown
 
 MOST_BYTES = 4096
 PATIENCE_S = 0.5

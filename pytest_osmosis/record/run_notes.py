@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pytest_osmosis.formats.events import ROLLOUT, NoteFields
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.safe import dumps
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from pytest_osmosis.record.run_directory import RUNS
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, RowComparison
 
 MOST_NAMED = 10

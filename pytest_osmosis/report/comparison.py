@@ -13,8 +13,8 @@ from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.report.style import Style, StyledText, aligned, bold, dim, joined, warning
 from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Side
 from pytest_osmosis.results.run_differences import RunDifference, config_diff, run_differences
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.comparison import ChangedRow, Passes
 from pytest_osmosis.verdicts.gates import DROP

@@ -12,8 +12,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import RunNotes
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.message_layout import short_text
-from pytest_osmosis.text.chat_messages import answer_of, text_of
-from pytest_osmosis.text.framework_messages import as_chat_messages
+from pytest_osmosis.text.chat_messages import answer_of, as_chat_messages, text_of
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, kind_of, reason_of, score_line

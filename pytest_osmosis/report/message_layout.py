@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.report.style import bold, dim, joined, warning
-from pytest_osmosis.text.chat_messages import refusal_of
-from pytest_osmosis.text.framework_messages import as_chat_messages
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.chat_messages import as_chat_messages, refusal_of
+from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.safe import one_line, shortened, width
 
 INDENT = "    "

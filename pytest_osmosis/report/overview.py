@@ -15,7 +15,7 @@ from pytest_osmosis.report.style import bad, dim, fitted_tables, good, joined, s
 from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.results import ModelResults, Results
 from pytest_osmosis.stats import Summary
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.numbers import count, difference, money, p_value, plural, score, seconds
 from pytest_osmosis.text.safe import fitted_middle, one_line
 from pytest_osmosis.verdicts.gates import State, Verdict

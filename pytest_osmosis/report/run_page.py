@@ -21,9 +21,8 @@ from pytest_osmosis.report.summary import summary_lines
 from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.results.stored_results import StoredResults
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, moment, money, plural, seconds
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import fitted, one_line
 from pytest_osmosis.text.safe import width as width_of
 from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, UNMEASURED, PassRule, kind_of, reason_of

@@ -15,7 +15,7 @@ from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
 from pytest_osmosis.report.summary import remark_lines, tokens_text
 from pytest_osmosis.results.results import ModelResults, Results, by_row, floor_of, gate_value
 from pytest_osmosis.stats import POWER, Summary, mean
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.numbers import count, money, plural, score
 from pytest_osmosis.verdicts.gates import DROP, UNDECIDED, State, Verdict
 

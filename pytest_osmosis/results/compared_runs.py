@@ -25,8 +25,8 @@ from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import Results, by_row
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.stats import Interval
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts import comparison
 from pytest_osmosis.verdicts.comparison import ChangedRow, RowComparison, RowRuns, shares
 from pytest_osmosis.verdicts.pass_rule import PassRule

@@ -16,7 +16,7 @@ from pytest_osmosis.results.causes import causes_of, too_many
 from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_earlier_results
 from pytest_osmosis.results.results import Results, range_for, runs_for
 from pytest_osmosis.stats import holm
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.verdicts import comparison, gates
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict, verdict_without_value

@@ -32,9 +32,8 @@ from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.results.shard_checks import facts_of, problems_of
 from pytest_osmosis.results.shards import BaselineFile, ShardFacts, max_errors_text, most_errors
 from pytest_osmosis.results.sums import sum_of_all, summed
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import UNDECIDED

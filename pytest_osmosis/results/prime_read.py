@@ -29,7 +29,7 @@ from pytest_osmosis.files.shapes import (
 )
 from pytest_osmosis.files.strict_json import DEEPEST, JsonFault, depth
 from pytest_osmosis.results.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 MOST_LINE_BYTES = 1 << 27
 METADATA_SHAPE = members(

@@ -40,7 +40,7 @@ from pytest_osmosis.results.read_back import cassette_of, price_of, price_of_jud
 from pytest_osmosis.results.results import EvalDescription, ModelResults, Rescored, Results, Throttling
 from pytest_osmosis.results.shards import ShardFacts
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import verdict_without_value
 from pytest_osmosis.verdicts.pass_rule import PassRule

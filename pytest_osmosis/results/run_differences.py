@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.record.run_record import NOTHING, Event
 from pytest_osmosis.results.compared_runs import Side
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed
 
 Area = Literal["question", "scoring", "code", "throughput", "versions"]
 """The part of an eval: what is asked of the model, how answers are scored, the code and data, the rest."""

@@ -15,7 +15,7 @@ from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.read import PublishedHead, read_head
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 _ROLLOUT = b'{"ev":"rollout"'
 """The beginning of the journal's line on a rollout, as it is written: the run follows, up to `_ATTEMPT`."""

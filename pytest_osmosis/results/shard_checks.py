@@ -11,8 +11,8 @@ from pytest_osmosis.errors import Problem
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.shards import ShardFacts, max_errors_text
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.paths import shown
 
 _PER_MACHINE = ("batch_size", "overridden", "baseline_model")
 """Keys of the published config that may differ between the shards of an eval: one without rows has no baseline."""

@@ -27,7 +27,7 @@ from pytest_osmosis.results.published_results import results_of
 from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results
 from pytest_osmosis.results.read_back import price_of, price_of_judge
 from pytest_osmosis.results.results import EvalDescription, ModelResults, Results
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
 

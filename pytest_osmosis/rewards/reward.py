@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from pytest_osmosis.text.names import suggestion
 from pytest_osmosis.text.safe import shortened
-from pytest_osmosis.text.suggest import suggestion
-from pytest_osmosis.text.user_objects import described, type_name
-from pytest_osmosis.text.user_values import UserValueFault, metrics_of, number_of
+from pytest_osmosis.text.user_values import UserValueFault, described, metrics_of, number_of, type_name
 
 KEYS = ("score", "reason", "metrics")
 """The keys of a returned mapping, and the attributes of a returned object."""

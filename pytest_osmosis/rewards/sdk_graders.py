@@ -18,7 +18,7 @@ from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.graders import GraderCode, RolloutToGrade, no_reward, with_notes
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.foreign_code import only_taken
-from pytest_osmosis.text.row_metadata import label_of, metadata_of
+from pytest_osmosis.text.recorded import label_of, metadata_of
 from pytest_osmosis.text.user_values import UserValueFault, number_of
 
 UNGRADED = (

@@ -22,10 +22,9 @@ from typing import Any
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput
 from pytest_osmosis.text.foreign_code import only_taken
-from pytest_osmosis.text.json_line import dumps
-from pytest_osmosis.text.row_metadata import metadata_of
-from pytest_osmosis.text.user_objects import error_in_words, type_name
-from pytest_osmosis.text.user_values import fields_of, metrics_and_fields, metrics_of
+from pytest_osmosis.text.recorded import metadata_of
+from pytest_osmosis.text.safe import dumps
+from pytest_osmosis.text.user_values import error_in_words, fields_of, metrics_and_fields, metrics_of, type_name
 
 NOTHING_TO_GRADE = (
     "returned None and registered no sample source, so there is nothing to grade; return the messages, or "

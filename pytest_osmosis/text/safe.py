@@ -1,9 +1,12 @@
-"""Text of models and user code, made safe to show."""
+"""Text of models and user code made safe to show, and JSON objects on one ASCII line each, whatever they contain."""
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 LINE_CHARS = 400
 MOST_MARKS = 4
@@ -31,6 +34,10 @@ _UNSAFE = re.compile(
     rf"|(?P<marks>(?<=[{_MARKS}]{{{MOST_MARKS}}})[{_MARKS}]+)"
 )
 _ASCII_SUSPECTS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|::|##|section_")
+MAX_CHARS = 100_000
+"""The text of an object without a JSON form has no more characters."""
+loads: Callable[[str], Any] = json.JSONDecoder().decode
+"""Like the encoder, made at import, so that user code cannot replace it in the module `json`."""
 
 
 def escaped(text: str) -> str:
@@ -123,3 +130,28 @@ def _columns(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
+def dumps(message: Mapping[str, Any] | Sequence[Any]) -> str:
+    try:
+        return _encode(message)
+    except (ValueError, TypeError):
+        return _encode(_finite(message))
+
+
+def _text(value: object) -> str:
+    return shortened(str(value), MAX_CHARS)
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_text).encode
+
+
+def _finite(value: Any) -> Any:
+    """Return `value` with NaN, infinities and keys as text. A conversation can contain any of them."""
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.text.safe import shortened
-from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, error_in_words, traceback_of, type_name
+from pytest_osmosis.text.user_values import MAX_ERROR_CHARS, error_in_words, traceback_of, type_name
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,7 +1,8 @@
-"""Numbers, metrics and further fields of user code as plain data.
+"""Objects of user code in words, and its numbers, metrics and further fields as plain data.
 
-Like the functions of `user_objects`, those here may run user code. Each raises `UserValueFault` for what it cannot
-take, with a text that says what to do.
+Objects may lie about their class, raise in `__repr__`, or return gigabytes. Every function here may run user code, and
+so must be called where such code may run. `UserValueFault`, whose text says what to do, is raised for what cannot be
+taken; nothing else leaves but a `BaseException` that is no `Exception`.
 """
 
 from __future__ import annotations
@@ -11,17 +12,54 @@ import math
 import numbers
 from collections.abc import Mapping
 from itertools import islice
+from types import TracebackType
 from typing import Any
 
-from pytest_osmosis.text.json_line import dumps
-from pytest_osmosis.text.safe import shortened
-from pytest_osmosis.text.user_objects import described, error_in_words, type_name
+from pytest_osmosis.text.safe import dumps, shortened
 
+_NAME: Any = type.__dict__["__name__"]
+_TRACEBACK: Any = BaseException.__dict__["__traceback__"]
+MAX_ERROR_CHARS = 4_000
 MOST_METRICS = 100
 MOST_NAME_CHARS = 100
 MOST_FIELDS = 50
 MOST_FIELD_CHARS = 2_000
 DEEPEST_FIELD = 20
+
+
+def type_name(value: object) -> str:
+    """Return the name of an object's real class, whatever its metaclass says."""
+    return str.__str__(_NAME.__get__(type(value)))
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Return an exception's traceback, whatever its own code does with that attribute."""
+    trace: TracebackType | None = _TRACEBACK.__get__(error)
+    return trace
+
+
+def described(value: object, limit: int = 80) -> str:
+    """Return the first `limit` characters of an object's `repr`, or why there is none."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        return f"(its repr() raised {type_name(error)})"
+    return str.__getitem__(text, slice(limit))
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an exception, or why there is none."""
+    try:
+        text = str(error)
+    except Exception as worse:
+        text = f"(its text raised {type_name(worse)})"
+    return shortened(str.__str__(text), MAX_ERROR_CHARS)
+
+
+def error_in_words(error: BaseException) -> str:
+    """Return an exception's class and text in words: "KeyError: 'x'"."""
+    text = text_of(error)
+    return f"{type_name(error)}: {text}" if text else type_name(error)
 
 
 class UserValueFault(TypeError, ValueError):

@@ -13,7 +13,7 @@ from threading import Lock
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import eval_in, home_above, is_run, listing_order, stored
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.names import absolute, shown
 from pytest_osmosis.viewer.comparing import MOST_RUNS, PastRun, comparison_page, history_page, past_run
 from pytest_osmosis.viewer.open_run import LiveRun
 from pytest_osmosis.viewer.report_file import encoded

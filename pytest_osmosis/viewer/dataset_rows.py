@@ -12,7 +12,7 @@ from typing import Any
 from pytest_osmosis.datasets import Dataset, open_dataset
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.recorded import SOLUTION
 from pytest_osmosis.text.safe import escaped
 from pytest_osmosis.viewer.journal_index import excerpt

@@ -16,8 +16,8 @@ from pytest_osmosis.report.style import StyledText, dim, warning
 from pytest_osmosis.results.entry_table import EntryTable, entry_table
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.results.stored_results import StoredResults
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import byte_size, plural
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.viewer.comparing import ComparedRun, PastRun, comparison_page, history_page, past_run_of
 from pytest_osmosis.viewer.open_run import OpenRun

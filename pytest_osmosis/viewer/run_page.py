@@ -25,7 +25,7 @@ from pytest_osmosis.results.rebuild import FactsFields
 from pytest_osmosis.results.results import Results, decided_scores
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.stats import RunScore, Summary, gaffke
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from pytest_osmosis.viewer.dataset_rows import MOST_VALUES, DatasetRows

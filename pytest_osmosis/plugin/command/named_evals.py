@@ -22,8 +22,7 @@ from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import is_eval_toml
 from pytest_osmosis.plugin.items import unit_key
 from pytest_osmosis.plugin.reward_tests.reward_options import outside_testpaths, path_of
-from pytest_osmosis.text.natural_order import natural_key
-from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.names import absolute, natural_key, shown
 
 if TYPE_CHECKING:
     from pytest_osmosis.record.find_run import StoredEvalRun
@@ -188,7 +187,7 @@ def _option_tomls(config: pytest.Config, values: Sequence[str]) -> list[Path]:
 
 
 def _suggestion(path: Path) -> str:
-    from pytest_osmosis.text.suggest import closest
+    from pytest_osmosis.text.names import closest
 
     siblings = [other.name for other in path.parent.glob("*") if other.suffix == ".toml" or other.is_dir()]
     close = closest(path.name, siblings)

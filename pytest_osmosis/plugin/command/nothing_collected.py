@@ -23,9 +23,8 @@ from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 from pytest_osmosis.rewards.graders import MODES
 from pytest_osmosis.text.foreign_code import library_of, module_advice, reward_advice
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.paths import shown
 
 MOST_FILES = 500
 MOST_BYTES = 1_000_000

@@ -26,7 +26,7 @@ from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.output.reports import configured
 from pytest_osmosis.report.markdown import is_page
 from pytest_osmosis.results.entry_table import is_comparison
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 _REPORTS = {
     "xmlpath": "--junitxml",

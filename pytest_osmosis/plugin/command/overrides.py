@@ -20,7 +20,7 @@ from pytest_osmosis.config.prime_keys import PRIME_KEYS, PrimeKey, sampling_keys
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option
-from pytest_osmosis.text.suggest import suggestion
+from pytest_osmosis.text.names import suggestion
 
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable

@@ -46,7 +46,7 @@ from pytest_osmosis.plugin.command.session_options import SMOKE_ROWS, SessionOpt
 from pytest_osmosis.plugin.items import eval_id, file_id, uncollected
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 
 class PreparedEvals(NamedTuple):

@@ -31,9 +31,8 @@ from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.report.overview import distinct_names
 from pytest_osmosis.report.summary import last_run_line, stored_line
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, moment, plural, score
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import MIN_CHARS
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.gates import title_of

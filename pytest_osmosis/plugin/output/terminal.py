@@ -27,9 +27,8 @@ from pytest_osmosis.report.overview import distinct_names, overview_lines, total
 from pytest_osmosis.report.style import Style, bold, dim, joined, painted
 from pytest_osmosis.report.summary import notice_lines, summary_lines
 from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
-from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import escaped
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.rewards.decorator import Definition, RewardWarning
 from pytest_osmosis.text.foreign_code import library_of, reward_advice
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
 NAMED = pytest.StashKey[set[Path]]()

@@ -22,7 +22,7 @@ from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult
 from pytest_osmosis.plugin.rollout_tests.source import source_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.report.failure_text import conversation_lines
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 FIXTURE = "rollout"
 RESULT = pytest.StashKey[RolloutResult]()

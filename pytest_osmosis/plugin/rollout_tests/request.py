@@ -20,8 +20,7 @@ from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals import EvalRequest
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.text.paths import absolute, shown
-from pytest_osmosis.text.suggest import suggestion
+from pytest_osmosis.text.names import absolute, shown, suggestion
 
 ARGUMENTS = {**SELECTING, "n": OPTIONS["n"]}
 """The marker's keyword arguments, and the key of the config that each sets."""

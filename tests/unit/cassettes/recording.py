@@ -21,7 +21,7 @@ from pytest_osmosis.cassettes.exchange import (
 from pytest_osmosis.cassettes.reader import CASSETTE, header
 from pytest_osmosis.cassettes.writer import ExchangeLog
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.safe import dumps
 
 _CALLS = count()
 

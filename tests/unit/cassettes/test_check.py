@@ -146,7 +146,7 @@ def test_a_key_is_never_written(tmp_path: Path) -> None:
     log = write_log(tmp_path / "log", conversation(RUNS[0], f"the key is {KEY}"))
     assert KEY in log.read_text(), "only what hosts report is cleaned"
     from pytest_osmosis.cassettes.exchange import cleaned
-    from pytest_osmosis.text.json_line import dumps
+    from pytest_osmosis.text.safe import dumps
 
     assert cleaned({"content": f"the key is {KEY}", KEY: [KEY]}, dumps) == {
         "content": "the key is [looks like a key]",

@@ -25,7 +25,7 @@ from pytest_osmosis.cassettes.exchange import (
 from pytest_osmosis.cassettes.reader import check_exchange, encoded, head_in, head_of, read_line
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.safe import dumps
 
 texts = st.text(st.characters(codec="utf-8") | st.characters(categories=["Cs"]), max_size=20).map(
     lambda text: json.loads(json.dumps(text))  # JSON joins the two surrogates of a pair

@@ -13,7 +13,7 @@ from pytest_osmosis.config.document import Document
 from pytest_osmosis.config.endpoints import ALIASES, ENDPOINT, RegisteredEndpoint, Registry, load_registry
 from pytest_osmosis.config.key_lines import Lines
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 VALID = """\
 [[endpoint]]

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_osmosis.config import workspace_of
 from pytest_osmosis.config.workspace import inside
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 
 @pytest.mark.parametrize(

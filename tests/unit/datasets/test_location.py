@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.datasets import locate
 from pytest_osmosis.errors import DatasetError
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pytest_osmosis.host.exchanges import AskedModel, AskerExchanges, HostExchan
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.models.base import ChatRequest, Message
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.safe import dumps
 from tests.unit.cassettes.recording import Call, user, write_log
 
 MODEL = AskedModel("m", "")

@@ -28,7 +28,7 @@ from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.results.shards import ShardFacts
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import Verdict, title_of
 from tests.unit.made import CONFIG, PROVENANCE, A, B, failed, finished, pending, removed, results_of, rolled

@@ -14,7 +14,7 @@ from pytest_osmosis.results.files import write
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.publish import text_of
 from pytest_osmosis.results.read import ROWS, PublishedHead
-from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.names import shown
 from tests.unit.made import A, finished, published
 
 PLAN, OTHER = plan_digest({"n": 1}), plan_digest({"n": 2})

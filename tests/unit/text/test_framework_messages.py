@@ -6,7 +6,7 @@ import pytest
 
 from pytest_osmosis.report.failure_text import conversation_lines
 from pytest_osmosis.report.message_layout import Shortener, message_lines
-from pytest_osmosis.text.framework_messages import as_chat_messages
+from pytest_osmosis.text.chat_messages import as_chat_messages
 
 QUESTION = {"role": "user", "content": "What is 6 * 7?"}
 RESPONSES = [

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_osmosis.text.json_line import dumps, loads
+from pytest_osmosis.text.safe import dumps, loads
 
 
 def test_user_code_cannot_replace_the_encoder_and_the_decoder(monkeypatch: pytest.MonkeyPatch) -> None:

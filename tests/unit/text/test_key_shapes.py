@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from pytest_osmosis.text.key_shapes import REPLACEMENT, key_in, may_hold_key, without_keys
+from pytest_osmosis.text.redaction import REPLACEMENT, key_in, may_hold_key, without_keys
 
 ALNUM = (string.ascii_letters + string.digits) * 2
 KEYS = [

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.text.user_frames import MAX_CHARS, user_traceback
-from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, described, error_in_words, type_name
-from pytest_osmosis.text.user_values import UserValueFault, number_of
+from pytest_osmosis.text.user_values import (
+    MAX_ERROR_CHARS,
+    UserValueFault,
+    described,
+    error_in_words,
+    number_of,
+    type_name,
+)
 from tests.hostile.hostile_objects import ERRORS, VALUES
 
 MOST_CHARS = 3 * MAX_ERROR_CHARS

@@ -1,0 +1,71 @@
+"""Names and paths in messages: shortened, listed, put in order, and suggested for misspelt ones."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def closest(name: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate that is most similar to a misspelt name, or None if no candidate is similar."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(candidates), n=1)), None)
+
+
+def suggestion(name: str, candidates: Iterable[str], form: str = '"{}"') -> str:
+    """Return the question that offers the most similar candidate, written as `form`, or "".
+
+    >>> suggestion("modle", ["model", "data"], "[{}]"), suggestion("x", ["model"])
+    (', did you mean [model]?', '')
+    """
+    close = closest(name, candidates)
+    return did_you_mean(form.format(close) if close else None)
+
+
+def did_you_mean(suggestion: str | None) -> str:
+    return f", did you mean {suggestion}?" if suggestion else ""
+
+
+def listed(items: Iterable[object], most: int) -> str:
+    """Return the first `most` items, separated by commas, and the number of the others.
+
+    >>> listed(["a", "b", "c"], most=3), listed(range(1005), most=2)
+    ('a, b, c', '0, 1 and 1,003 more')
+    """
+    texts = [str(item) for item in items]
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def natural_key(text: str) -> tuple[list[tuple[int, str]], str]:
+    """Return a key that sorts texts with whole numbers by their values, and letters regardless of their case.
+
+    >>> sorted(["set10", "set2", "Set1", "set02", "set"], key=natural_key)
+    ['set', 'Set1', 'set02', 'set2', 'set10']
+    """
+    words_and_numbers = enumerate(re.split("([0-9]+)", text.casefold()))
+    return [_number(part) if index % 2 else (0, part) for index, part in words_and_numbers], text
+
+
+def _number(digits: str) -> tuple[int, str]:
+    """Return a key that orders numbers of any length: the longer one is larger."""
+    significant = digits.lstrip("0")
+    return len(significant), significant
+
+
+def absolute(path: Path) -> Path:
+    """Return the absolute path, without `..` and without resolving symlinks."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 (resolve() follows symlinks)
+
+
+def shown(path: Path) -> str:
+    """Return the path relative to the current folder if that is shorter, or else the absolute path."""
+    whole = str(absolute(path))
+    try:
+        relative = os.path.relpath(whole)
+    except ValueError:  # another drive
+        return whole
+    return min(relative, whole, key=len)
