@@ -44,8 +44,7 @@ from pytest_osmosis.config.tables import (
 from pytest_osmosis.config.training_tables import ONLY_EVALS, ONLY_TRAINING
 from pytest_osmosis.config.workspace import in_configs, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.text.header_names import merged_headers
-from pytest_osmosis.text.names import absolute
+from pytest_osmosis.text.names import absolute, merged_headers
 from pytest_osmosis.text.recorded import RECORDED
 
 ADVANCED_NOTE = "[advanced] is for the Osmosis platform and has no effect here"

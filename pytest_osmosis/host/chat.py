@@ -23,7 +23,7 @@ from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, M
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.models.replicas import USES, ReplicaUse
-from pytest_osmosis.text.header_names import merged_headers
+from pytest_osmosis.text.names import merged_headers
 
 OTHER_LOOP = (
     "ctx.chat must be awaited in its rollout's event loop; from a thread: asyncio.run_coroutine_threadsafe("

@@ -14,8 +14,7 @@ from pytest_osmosis.config.tables import EXAMPLE_MODEL, ModelTable
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import OPENAI_APIS, SERVICES
 from pytest_osmosis.models.targets import DEMO, DEMO_JUDGE, ModelTarget, at_address, check_url, resolve
-from pytest_osmosis.text.header_names import merged_headers
-from pytest_osmosis.text.names import closest
+from pytest_osmosis.text.names import closest, merged_headers
 
 PRIME_URL, PRIME_KEY = "https://api.pinference.ai/api/v1", "PRIME_API_KEY"
 SESSION: Mapping[str, str] = {"X-Session-ID": "example_id"}

@@ -1,9 +1,9 @@
-"""The outcome of a test, of a run or all runs of a row: a line that says why it did not pass, and a block of text."""
+"""The outcome of a run's test: one line that says why it did not pass, and a short block of text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from pytest_osmosis.report.message_layout import short_text
 from pytest_osmosis.text.chat_messages import answer_of, as_chat_messages, text_of
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, one_line, shortened
-from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, kind_of, reason_of, score_line
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of, reason_of, score_line
 
 ANSWER_IN_A_LINE = 40
 """The most characters of an answer, and of a ground truth, in a line. Of a longer one the line has the end, where most
@@ -26,8 +26,6 @@ REASON_IN_A_LINE = 80
 LAST_MESSAGES = 4
 MESSAGE_CHARS = 600
 DETAILS_CHARS = 16_000
-LISTED_IN_A_LINE, LISTED_IN_A_BLOCK = 3, 20
-"""The most runs that are listed in the reason and in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,50 +225,3 @@ def lost_text(n: int) -> str:
     'up to 1 rollout was lost in flight, possibly billed'
     """
     return f"up to {plural(n, 'rollout')} {'was' if n == 1 else 'were'} lost in flight, possibly billed"
-
-
-def outcome_of_row(outcomes: Mapping[RunId, Outcome], never_ran: Collection[RunId] = ()) -> Outcome:
-    """Return the outcome of a row's test from the outcomes of all its runs, of which some `never_ran`.
-
-    It is the first of these that any run has: failed, error, skipped because it never ran, passed. It is skipped if the
-    grader took out all runs.
-    """
-    runs = {run: outcomes[run] for run in sorted(outcomes)}
-    if len(runs) == 1:
-        return next(iter(runs.values()))
-    kind = _kind({outcome.kind for outcome in runs.values()}, some_never_ran=bool(never_ran))
-    reason, text = "", ""
-    if kind == "skipped":
-        reason = _skipped(runs, never_ran)
-    elif kind != "passed":
-        failures = [
-            f"run{run.index}: {outcome.reason}" for run, outcome in runs.items() if outcome.kind in ("failed", "error")
-        ]
-        head = f"{len(failures)} of {plural(len(runs), 'run')} did not pass"
-        head += f", {len(never_ran)} never ran" if never_ran else ""
-        shown = next(run for run, outcome in runs.items() if outcome.kind == kind)
-        listed = [f"  {line}" for line in _first(failures, LISTED_IN_A_BLOCK)]
-        of_run = [f"run{shown.index}:"] if len(failures) > 1 else []
-        reason = one_line(f"{head}: {'; '.join(_first(failures, LISTED_IN_A_LINE))}")
-        text = "\n".join([head, *listed, *of_run, *runs[shown].text.split("\n")[1:]])  # its first line is listed
-    sections = [(f"{title} (run{run.index})", text) for run in runs for title, text in runs[run].sections]
-    return Outcome(kind, reason, text, tuple(sections), sum(outcome.duration_s for outcome in runs.values()))
-
-
-def _kind(kinds: Collection[Kind], *, some_never_ran: bool) -> Kind:
-    if "failed" in kinds:
-        return "failed"
-    if "error" in kinds:
-        return "error"
-    return "skipped" if some_never_ran or "passed" not in kinds else "passed"
-
-
-def _skipped(runs: Mapping[RunId, Outcome], never_ran: Collection[RunId]) -> str:
-    if not never_ran or len(never_ran) == len(runs):
-        return next(iter(runs.values())).reason
-    return f"{len(never_ran)} of {plural(len(runs), 'run')} never ran: {runs[min(never_ran)].reason}"
-
-
-def _first(lines: Sequence[str], n: int) -> list[str]:
-    more = [f"and {len(lines) - n} more"] if len(lines) > n else []
-    return [*lines[:n], *more]

@@ -1,10 +1,10 @@
-"""Names and paths in messages: shortened, listed, put in order, and suggested for misspelt ones."""
+"""Names, paths and headers in messages and requests: listed, put in order, and suggested for misspelt ones."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -69,3 +69,17 @@ def shown(path: Path) -> str:
     except ValueError:  # another drive
         return whole
     return min(relative, whole, key=len)
+
+
+def merged_headers(*tables: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of all tables. Of equal names the last one counts, with its own spelling.
+
+    >>> merged_headers({"X-Team": "a", "X-Run": "1"}, {"x-team": "b"})
+    {'X-Run': '1', 'x-team': 'b'}
+    """
+    merged: dict[str, tuple[str, str]] = {}
+    for table in tables:
+        for name, value in table.items():
+            merged.pop(name.lower(), None)
+            merged[name.lower()] = (name, value)
+    return dict(merged.values())

@@ -1,8 +1,7 @@
 """Objects of user code in words, and its numbers, metrics and further fields as plain data.
 
-Objects may lie about their class, raise in `__repr__`, or return gigabytes. Every function here may run user code, and
-so must be called where such code may run. `UserValueFault`, whose text says what to do, is raised for what cannot be
-taken; nothing else leaves but a `BaseException` that is no `Exception`.
+Objects may lie about their class, raise in `__repr__`, or return gigabytes. Every function here may run user code.
+`UserValueFault`, which says what to do, is raised for what cannot be taken.
 """
 
 from __future__ import annotations
