@@ -41,6 +41,7 @@ ROLLOUT = {
 }
 SCORE = {
     "ev": "score",
+    "output": {},
     "row": 3,
     "run": 1,
     "attempt": 1,

@@ -34,7 +34,7 @@ def rollout(row: int, run: int = 0, **fields: Any) -> dict[str, Any]:
 
 
 def score(value: float, row: int, run: int = 0) -> dict[str, Any]:
-    return {**rollout(row, run), "ev": "score", "scores": {A: value}, "errors": {}}
+    return {**rollout(row, run), "ev": "score", "scores": {A: value}, "errors": {}, "output": {}}
 
 
 def eval_run(folder: Path, *events: Mapping[str, Any], **manifest: Any) -> StoredEvalRun:
