@@ -33,6 +33,7 @@ ROLLOUT = {
     "attempt": 1,
     "ms": 1500.0,
     "messages": MESSAGES,
+    "n_prompt": 1,
     "finish_reason": "stop",
     "usage": {"input_tokens": 1200, "output_tokens": 7},
     "model": "m",

@@ -25,6 +25,23 @@ from tests.unit.made import MANIFEST, A
 DEADLINE_S = 60.0
 RULE = PassRule((A,))
 MESSAGES = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+ENVIRONMENT = {
+    "env_id": "owner/word-count",
+    "env_args": {},
+    "extra_env_kwargs": {},
+    "state_columns": [],
+    "module": "word_count",
+    "version": None,
+    "code": "",
+    "framework": None,
+    "n_rows": 1,
+    "pass_threshold": 1.0,
+    "grouped": False,
+    "functions": [],
+    "sampling": {},
+    "tools": [],
+    "notes": [],
+}
 METADATA: Mapping[str, Any] = {"env_id": "sums", "model": "m"}
 
 
@@ -86,11 +103,11 @@ def test_files_replace_links(tmp_path: Path) -> None:
     assert not any(path.is_symlink() for path in (tmp_path / "out").iterdir())
 
 
-@pytest.mark.parametrize(("environment", "name"), [({}, "x"), ({"env_id": "owner/word-count"}, "word-count")])
+@pytest.mark.parametrize(("environment", "name"), [({}, "x"), ({"environment": ENVIRONMENT}, "word-count")])
 def test_the_folder_is_named_after_the_environment_or_the_eval(
     tmp_path: Path, environment: dict[str, Any], name: str
 ) -> None:
-    run = eval_run(tmp_path, environment=environment)
+    run = eval_run(tmp_path, **environment)
 
     assert folder_of(run, tmp_path) == tmp_path / f"evals/{name}--demo--arithmetic/x-1"
 
