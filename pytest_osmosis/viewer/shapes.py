@@ -238,7 +238,7 @@ class RunPage(TypedDict):
 class Conversation(TypedDict):
     """A run as the journal has it: the event of its rollout, and the last event about each score.
 
-    The keys are those of `RolloutEvent` and `ScoreEvent` in record/events.py.
+    The keys are those of `RolloutEvent` and `ScoreEvent` in formats/events.py.
     """
 
     rollout: Mapping[str, Any]

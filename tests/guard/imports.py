@@ -114,7 +114,8 @@ def processes(root: Path) -> Mapping[str, Imports]:
         found[kind] = imports
     for imports in project.imports(*with_eval, "-pxdist", "-n1"):
         if "pytest" in imports:
-            found["xdist worker" if "xdist.remote" in imports else "pytest with an eval and workers"] = imports
+            # The controller imports the program of its workers. A worker gets it as text, and does not import it.
+            found["pytest with an eval and workers" if "xdist.remote" in imports else "xdist worker"] = imports
     for command in ("--version", "runs", "show"):
         (found[f"pytest-osmosis {command}"],) = project.imports("-mpytest_osmosis", command)
     return dict(sorted(found.items()))
