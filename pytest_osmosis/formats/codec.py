@@ -50,7 +50,7 @@ def _placed(error: str, whole: object, kind: type) -> ShapeFault:
     return fault
 
 
-_ERROR = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?", re.DOTALL)
+_ERROR = re.compile(r"(.*?)(?: - at (`key` in )?`\$([^`]*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.([^.[]+)|\[([0-9]+)\]|\[\.\.\.\]")
 
 

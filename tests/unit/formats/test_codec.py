@@ -87,6 +87,8 @@ FAULTS: list[tuple[Any, str]] = [
     ({"by_row": {"0": ["a", "b"], "x": ["a", "b"]}}, "by_row.x: must be an integer, got 'x'"),
     ({"by_row": {"-1": ["a", "b"]}}, "by_row.-1: must be an integer of at least 0, got '-1'"),
     ({"by_row": {"9" * 40: ["a", "b"]}}, "by_row.9999"),
+    ({"tag": "x` - at `$.parts[7]"}, "tag: cannot be 'x` - at `$.parts[7]'"),
+    ({"parts": [{"calls": 1, "word": "x - at `key` in `$.n`"}]}, "parts[0].word: cannot be 'x - at `key` in `$.n`'"),
     ({"tag": "\ud800"}, "tag: cannot be '?'"),
     ({"parts": [{"calls": 1, "word": "\ud800"}]}, "parts[0].word: cannot be '?'"),
     ({"by_row": {"\ud800": ["a", "b"]}}, "by_row.?: must be an integer, got '?'"),
