@@ -22,7 +22,8 @@ _WAITING: dict[int, asyncio.Future[None]] = {}
 
 
 def size_of(request: ChatRequest) -> Size:
-    limits = [limit for key in ANSWER_LIMITS if isinstance(limit := request.sampling.get(key), int)]
+    given = map(request.sampling.get, ANSWER_LIMITS)
+    limits = [limit for limit in given if isinstance(limit, int) and not isinstance(limit, bool)]
     text = dumps({"messages": list(request.messages), "tools": list(request.tools)})
     return Size(len(text), min(limits) if limits else None)
 

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from pytest_osmosis.host.permits import size_of
 from pytest_osmosis.host.protocol import read_event
+from pytest_osmosis.models.base import ChatRequest
 
 RUN = {"row": 0, "run": 0, "attempt": 1}
 START = {"ev": "start", **RUN, "at": "2026-01-01T00:00:00Z"}
@@ -48,3 +50,10 @@ def test_other_lines_are_refused(event: object, fault: str) -> None:
 def test_every_event_of_a_host_is_known(kind: str) -> None:
     with pytest.raises(ValueError, match=r"^lacks "):
         read_event(json.dumps({"ev": kind}).encode())
+
+
+def test_a_bound_on_an_answer_that_is_no_number_is_no_part_of_the_size() -> None:
+    size = size_of(ChatRequest([], sampling={"max_tokens": True, "max_completion_tokens": 7.5}))
+
+    event = {"ev": "ask", "row": 0, "run": 0, "attempt": 1, "id": 1, **size._asdict()}
+    assert read_event(json.dumps(event).encode()) == event
