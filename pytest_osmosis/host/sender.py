@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.deadline import Deadline, StallTime, brief_deadlines
@@ -103,11 +103,16 @@ class SentRequest(ModelRequest):
             waiting=self._waiting,
             rng=sender.jitter,
             on_result=self._note_result,
-            within=sender.within,
+            within=self._within,
             moved=self._moved,
         )
         self.answered(answered.reply.usage)
         return answered.reply
+
+    def _within(self, seconds: float) -> AbstractAsyncContextManager[object]:
+        """Return the context in which the request is sent: none is entered for one that is refused before."""
+        self.was_sent = True
+        return self._sender.within(seconds)
 
     def _note_result(self, error: ModelError | None) -> None:
         self._overloaded = self._sender.overload.overloaded(error)

@@ -317,7 +317,7 @@ class StandbySlot:
 class ModelRequest:
     """One request of a rollout, with its retries: an async context, entered once the request may be sent.
 
-    `get_permit` is called each time that it is sent.
+    `get_permit` is called each time that it is to be sent. The permit of one that was not sent is given back.
     """
 
     def __init__(self, slot: RolloutSlot | StandbySlot, get_permit: GetPermit | None = None) -> None:
@@ -325,9 +325,10 @@ class ModelRequest:
         self._get_permit = get_permit
         self._permit: Permit | None = None
         self._in_flight = False
+        self.was_sent = False
 
-    def answered(self, usage: Usage | None = None) -> None:
-        """Report that the request was sent and is over; `usage` is None if its tokens were not counted."""
+    def answered(self, usage: Usage | None) -> None:
+        """Report that the request is over; `usage` is None if its tokens were not counted."""
         if self._permit is not None:
             self._permit.answered(usage)
 
@@ -355,10 +356,13 @@ class ModelRequest:
 
     async def _begin(self) -> None:
         self._permit = await self._slot.begin_request(self._get_permit)
-        self._in_flight = True
+        self._in_flight, self.was_sent = True, False
 
     def _end(self) -> None:
         if self._in_flight:
             self._in_flight = False
-            self.answered()
+            if self.was_sent:
+                self.answered(None)
+            elif self._permit is not None:
+                self._permit.give_back()
             self._slot.end_request()

@@ -101,6 +101,29 @@ async def test_the_wait_for_a_permit_does_not_count() -> None:
             assert "boundary" not in await host.rollout(0)
 
 
+async def test_a_request_that_a_bound_refuses_once_it_has_its_permit_gives_it_back() -> None:
+    """Both ask before one is answered; one request is in flight at a time, so the other one waits for the answer."""
+
+    async def agent(ctx: ChatContext) -> None:
+        await asyncio.gather(ctx.chat(ctx.prompt), ctx.chat(ctx.prompt))
+
+    with ChatServer(reply("42")) as server:
+        async with core_host(
+            server, agent, agent_timeout_s=TIME_S, permits=True, bounds=RolloutBounds(tokens=1)
+        ) as host:
+            host.run(0)
+            first = await host.heard("ask", 0)
+            grant([first["id"]])
+            await asked(server, 1)
+            while len(asks := [event for event in host.events if event["ev"] == "ask"]) < 2:
+                await settled()
+            grant([asks[1]["id"]])
+            event = await host.rollout(0)
+    assert (event["boundary"], len(server.requests)) == ("agent", 1)
+    became = {event["id"]: event["ev"] for event in host.events if event["ev"] in ("answered", "unused")}
+    assert became == {asks[0]["id"]: "answered", asks[1]["id"]: "unused"}
+
+
 async def test_code_beside_a_request_that_waits_for_its_permit_reaches_the_deadline_once_it_has_it() -> None:
     answered = asyncio.Event()
 
