@@ -25,7 +25,7 @@ from tests.unit.made import MANIFEST, A
 DEADLINE_S = 60.0
 RULE = PassRule((A,))
 MESSAGES = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
-ENVIRONMENT = {
+ENVIRONMENT: Mapping[str, Any] = {
     "env_id": "owner/word-count",
     "env_args": {},
     "extra_env_kwargs": {},
