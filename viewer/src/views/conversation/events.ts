@@ -1,4 +1,4 @@
-// The events of a run, as formats/events.py has them, read without trust: earlier versions wrote some of them.
+// The events of a run, as record/events.py has them, read without trust: earlier versions wrote some of them.
 import type { Conversation, RunPage } from "../../shapes";
 import { asText, isFields } from "./chat_shapes";
 
