@@ -219,7 +219,7 @@ def planned(
     typed: tuple[Override, ...] = (),
     source: NewRollouts | RescoreSource = NEW_ROLLOUTS,
 ) -> Prepared:
-    """Return the eval of what was checked, with the prices that its models had `at` a time unless it is only listed.
+    """Return the eval of what was checked, with the prices that its models had `at` a time.
 
     The plan of a shard or a smoke test, and so its digest, is that of the whole.
     """
@@ -230,11 +230,9 @@ def planned(
         named = [row for row in request.named_rows if row in opened.rows.digests]
         smoke = plan.first(request.smoke).with_named(named, opened.dataset.line)
     config, other = _limited(opened.config, request, part or smoke or plan), models.baseline
-    asked = {ModelTag.PRIMARY: (config.experiment.model_path, models.target)}
+    prices = {ModelTag.PRIMARY: price_of(config.experiment.model_path, models.target, config.prices, at)}
     if other is not None:
-        asked[ModelTag.BASELINE] = (other.name, other.target)
-    listed = request.listing  # shows no price, and need not load the list of them
-    prices = {tag: None if listed else price_of(*model, config.prices, at) for tag, model in asked.items()}
+        prices[ModelTag.BASELINE] = price_of(other.name, other.target, config.prices, at)
     prepared = Prepared(
         config=config,
         dataset=opened.dataset,
