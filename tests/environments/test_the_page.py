@@ -434,7 +434,7 @@ def test_an_ablation(page: Workspace, server: ChatServer) -> None:
         for temperature in (0.0, 0.5, 1.0)
         for difficulty in ("easy", "hard")
     }
-    names = {path.name.rpartition("-20")[0] for path in (page.root / ".osmosis" / "runs").iterdir()}
+    names = {path.name.rsplit("-", 2)[0] for path in (page.root / ".osmosis" / "runs").iterdir()}
     assert "my-env~temperature=0.5~difficulty=hard" in names
 
 

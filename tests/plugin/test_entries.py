@@ -33,7 +33,7 @@ def many(workspace: Workspace) -> Workspace:
 
 
 def names(workspace: Workspace) -> list[str]:
-    return sorted(path.name.rpartition("-20")[0] for path in (workspace.root / ".osmosis" / "runs").iterdir())
+    return sorted(path.name.rsplit("-", 2)[0] for path in (workspace.root / ".osmosis" / "runs").iterdir())
 
 
 @pytest.mark.journey
