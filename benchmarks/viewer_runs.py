@@ -14,13 +14,14 @@ import json
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from benchmarks.viewer_conversations import Conversation, Question, conversation, questions
 from pytest_osmosis.engine.actor import LoadedCode
+from pytest_osmosis.evals.prepare import prices_of
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.result_facts import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, new_run_directory, provenance_of, utc_text
@@ -206,7 +207,8 @@ def _prepared(folder: Path, run: SyntheticRun, asked: Sequence[Question]) -> Pre
     pyproject = folder / "pyproject.toml"
     if not pyproject.exists():
         pyproject.write_text("[tool.pytest.ini_options]\n", encoding="utf-8")
-    return prepare(config, environ={}, listing=True)
+    prepared = prepare(config, environ={}, listing=True)
+    return replace(prepared, prices=prices_of(prepared.config, prepared.models, run.began))
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ from pytest_osmosis.evals.texts import system_prompt
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.git.commits import Commit
 from pytest_osmosis.models.endpoint_targets import PRIME_KEY, PRIME_URL, is_at_prime, resolve_model
-from pytest_osmosis.models.prices import price_of
+from pytest_osmosis.models.prices import Price, price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
@@ -219,7 +219,7 @@ def planned(
     typed: tuple[Override, ...] = (),
     source: NewRollouts | RescoreSource = NEW_ROLLOUTS,
 ) -> Prepared:
-    """Return the eval of what was checked, with the prices that its models had `at` a time.
+    """Return the eval of what was checked, with the prices that its models had `at` a time, unless it is only listed.
 
     The plan of a shard or a smoke test, and so its digest, is that of the whole.
     """
@@ -229,10 +229,7 @@ def planned(
     elif request.smoke is not None:
         named = [row for row in request.named_rows if row in opened.rows.digests]
         smoke = plan.first(request.smoke).with_named(named, opened.dataset.line)
-    config, other = _limited(opened.config, request, part or smoke or plan), models.baseline
-    prices = {ModelTag.PRIMARY: price_of(config.experiment.model_path, models.target, config.prices, at)}
-    if other is not None:
-        prices[ModelTag.BASELINE] = price_of(other.name, other.target, config.prices, at)
+    config = _limited(opened.config, request, part or smoke or plan)
     prepared = Prepared(
         config=config,
         dataset=opened.dataset,
@@ -243,7 +240,7 @@ def planned(
         part=part,
         environment=opened.environment,
         models=models,
-        prices=prices,
+        prices=prices_of(config, models, None if request.listing else at),
         judge_price=judge_prices(models.judge, config.prices, at),
         hidden=read.hidden,
         commit=read.commit,
@@ -252,6 +249,14 @@ def planned(
         source=source,
     )
     return replace(prepared, plan_digest=plan_digest(identity(prepared)))
+
+
+def prices_of(config: EvalConfig, models: Models, at: datetime | None) -> Mapping[ModelTag, Price | None]:
+    """Return the prices of the models at a time, None where they are unknown. Without a time, none is looked up."""
+    asked = {ModelTag.PRIMARY: (config.experiment.model_path, models.target)}
+    if models.baseline is not None:
+        asked[ModelTag.BASELINE] = (models.baseline.name, models.baseline.target)
+    return {tag: None if at is None else price_of(*model, config.prices, at) for tag, model in asked.items()}
 
 
 def _limited(config: EvalConfig, request: EvalRequest, plan: Plan) -> EvalConfig:

@@ -24,7 +24,7 @@ from pytest_osmosis.evals.conclude import Conclusion
 from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record import find_run
 from pytest_osmosis.record.journal import replay
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import fold
 from tests.preparing import prepare, prepare_again
 from tests.unit.evals.conftest import Begun, Ran, Workspace
@@ -108,6 +108,13 @@ def test_listing_needs_no_secrets(workspace: Workspace) -> None:
     workspace.configure(("required = []", 'required = ["MISSING_TOKEN"]'))
 
     assert workspace.prepare(listing=True).models.secrets == {}
+
+
+def test_listing_looks_up_no_price(workspace: Workspace) -> None:
+    workspace.configure(("[secrets]", '[baseline]\nmodel_path = "demo/arithmetic"\n[secrets]'))
+
+    assert workspace.prepare(listing=True).prices == {ModelTag.PRIMARY: None, ModelTag.BASELINE: None}
+    assert None not in workspace.prepare().prices.values()
 
 
 def test_a_named_row_is_collected_with_the_selection_unless_it_is_beyond_the_end(
