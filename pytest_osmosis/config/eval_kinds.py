@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -26,8 +25,8 @@ from pytest_osmosis.config.kinds import (
     table_of,
     toml,
     typed_array,
+    typed_json,
     typed_toml,
-    within_levels,
 )
 from pytest_osmosis.config.tables import TokenPrices
 
@@ -125,8 +124,8 @@ def json_table(*reserved: str) -> ValueKind:
 
 def _typed_json(text: str) -> object:
     try:
-        return within_levels(json.loads(text))
-    except (ValueError, RecursionError):
+        return typed_json(text)
+    except Unfit:
         return typed_toml(text)
 
 

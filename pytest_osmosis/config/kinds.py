@@ -109,6 +109,14 @@ def quoted_list(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
+def typed_json(text: str) -> Any:
+    """Return the value of a typed JSON text. Raises `Unfit` if it is none."""
+    try:
+        return within_levels(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise refuse(f"must be JSON: {error}") from None
+
+
 def typed_toml(text: str) -> object:
     """Return the TOML value that a typed text means, or the text itself."""
     import tomli

@@ -6,11 +6,10 @@ evaluation of verifiers 0.1.13.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from pytest_osmosis.config.kinds import refuse, within_levels
+from pytest_osmosis.config.kinds import refuse
 
 EVERY_RUN_AT_ONCE = 1_000_000
 """The `batch_size` that stands for no limit: an eval has no more in flight than it has runs."""
@@ -101,14 +100,6 @@ def sampling_keys(value: Mapping[str, Any]) -> dict[str, Any]:
         raise refuse("extra_body must be a table")
     body = {**others, **extra_body}
     return {**known, **({"extra_body": body} if body else {})}
-
-
-def typed_json(text: str) -> Any:
-    """Return the value of a typed JSON text. Raises `Unfit` if it is none."""
-    try:
-        return within_levels(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise refuse(f"must be JSON: {error}") from None
 
 
 def _same(table: str, *names: str) -> Iterator[PrimeKey]:

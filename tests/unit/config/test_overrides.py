@@ -9,9 +9,8 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.conditions import gate_setting, gate_settings
-from pytest_osmosis.config.kinds import Unfit, toml
+from pytest_osmosis.config.kinds import Unfit, toml, typed_json
 from pytest_osmosis.config.named_keys import Setting, setting
-from pytest_osmosis.config.prime_keys import typed_json
 from pytest_osmosis.config.tables import GateRule, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
 
