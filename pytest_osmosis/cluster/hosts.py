@@ -122,7 +122,7 @@ class RemoteConnection:
                 if isinstance(message, Died):
                     self._ended.set()
 
-    # What follows is told by the thread that reads the bridge.
+    # The thread that reads the bridge calls the methods below.
 
     def placed(self, node_id: str) -> None:
         """Note that the host is on a node."""

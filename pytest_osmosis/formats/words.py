@@ -1,4 +1,4 @@
-"""The words of what is stored and published, in closed sets. No msgspec here: hosts and xdist workers know them too."""
+"""The words of what is stored and published, in closed sets. They import no msgspec."""
 
 from __future__ import annotations
 
