@@ -99,7 +99,7 @@ def test_memory_is_bounded_by_one_row_group(opened: Opened) -> None:
         for index in range(len(dataset)):
             dataset.read(file, index)
             most = max(most, pa.total_allocated_bytes() - before)
-    assert 1_000_000 < most < 6_000_000
+    assert 1_000_000 < most < 10_000_000  # the file has 20 MB; how many buffers of a group Arrow holds at once varies
 
 
 def test_values_become_json_values(opened: Opened) -> None:
