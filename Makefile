@@ -129,9 +129,9 @@ viewer: $(STAMP) ## build the front end of reports and of the dashboard, after a
 	cd viewer && npm ci --silent --ignore-scripts && npx tsc && node build.mjs
 
 viewer-check: $(STAMP) ## build the front end again, and compare it byte for byte with the bundle
-	rm -rf dist/bundle && mkdir -p dist/bundle && cp pytest_osmosis/viewer/assets/* viewer/src/shapes.ts dist/bundle
+	rm -rf dist/bundle && mkdir -p dist/bundle && cp pytest_osmosis/addons/viewer/assets/* viewer/src/shapes.ts dist/bundle
 	$(MAKE) viewer
-	cd dist/bundle && cmp app.js ../../pytest_osmosis/viewer/assets/app.js && cmp app.css ../../pytest_osmosis/viewer/assets/app.css && cmp shapes.ts ../../viewer/src/shapes.ts
+	cd dist/bundle && cmp app.js ../../pytest_osmosis/addons/viewer/assets/app.js && cmp app.css ../../pytest_osmosis/addons/viewer/assets/app.css && cmp shapes.ts ../../viewer/src/shapes.ts
 
 coverage: $(STAMP) browser ## measure the branch coverage of `make test` and `make test-all`; list what only processes reach
 	$(BIN)/python -m pip install --quiet --group coverage

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.__main__ import ROOT
 from benchmarks.scale import OURS, prepare
-from pytest_osmosis.cluster.frames import ClusterFacts, Frame, Kind, read_frame
+from pytest_osmosis.addons.ray.frames import ClusterFacts, Frame, Kind, read_frame
 
 PLACES = 10_000
 BYTES = "OSMOSIS_BENCHMARK_BYTES"
@@ -32,7 +32,7 @@ EVENTS = 4
 """The events of each rollout."""
 CONFTEST = """
 import json, pathlib, time
-from pytest_osmosis.cluster import hosts
+from pytest_osmosis.addons.ray import hosts
 
 hosts.BOOT = "import sys; sys.path.append(sys.argv.pop()); from benchmarks.cluster_feed import bridge; bridge()"
 begun = time.monotonic()

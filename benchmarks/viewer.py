@@ -25,9 +25,9 @@ from playwright.sync_api import Browser, Page
 from benchmarks import viewer_anchor
 from benchmarks.viewer_pages import Times, acted, fresh, heap_mb, launched, searched, shown_after
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
+from pytest_osmosis.addons.viewer.report import report as make_report
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.report import report as make_report
 from tests.browser import canary as canaries
 from tests.browser.canary import Canary
 from tests.browser.dashboards import Dashboard, write_report

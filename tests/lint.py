@@ -17,7 +17,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 READ_BY_USERS = ("pytest_osmosis", "examples", "docs")
 FOLDERS = (*READ_BY_USERS, "tests", "benchmarks")
-OF_THE_SDK = "pytest_osmosis/compat/osmosis_ai/"
+OF_THE_SDK = "pytest_osmosis/addons/osmosis_sdk/osmosis_ai/"
 """Its classes have the names of the SDK's."""
 
 RETIRED = {

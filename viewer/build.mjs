@@ -7,7 +7,7 @@ import { build } from "esbuild";
 import { minify } from "terser";
 
 const VIEWER = dirname(fileURLToPath(import.meta.url));
-const ASSETS = join(VIEWER, "..", "pytest_osmosis", "viewer", "assets");
+const ASSETS = join(VIEWER, "..", "pytest_osmosis", "addons", "viewer", "assets");
 
 // The same hash as sources_digest in pytest_osmosis's tests: each path, a NUL, the bytes, a NUL, in order of paths.
 function sourcesDigest() {

@@ -15,7 +15,7 @@ VIEWER = Path(__file__).resolve().parent
 if str(VIEWER.parent) not in sys.path:  # when run as a file
     sys.path.insert(0, str(VIEWER.parent))
 
-from pytest_osmosis.viewer import shapes  # noqa: E402
+from pytest_osmosis.addons.viewer import shapes  # noqa: E402
 
 TYPES = VIEWER / "src" / "shapes.ts"
 _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null", Any: "any"}
@@ -24,7 +24,7 @@ _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(N
 def typescript() -> str:
     """Return the text of shapes.ts."""
     parts = [
-        "// Made by `python viewer/shapes.py` from pytest_osmosis/viewer/shapes.py, where every key is explained.\n"
+        "// Made by `python viewer/shapes.py` from addons/viewer/shapes.py, where every key is explained.\n"
     ]
     parts += [
         f"export type {name} = {_type(value)};\n"

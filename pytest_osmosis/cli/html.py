@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_osmosis.addons.viewer.report import report, report_lines
+from pytest_osmosis.addons.viewer.report_file import Kept, is_report
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import LATEST, find_run, is_run
@@ -14,8 +16,6 @@ from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.results.several_runs import entries_of
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import absolute, shown
-from pytest_osmosis.viewer.report import report, report_lines
-from pytest_osmosis.viewer.report_file import Kept, is_report
 
 _RUN_HELP = "an eval run, named as for show (default: latest); or one config of several evals, the newest run of each"
 DESCRIPTION = """\

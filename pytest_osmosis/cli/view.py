@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from pytest_osmosis.addons.viewer.dashboard import Dashboard
+from pytest_osmosis.addons.viewer.server import Access, DashboardServer
 from pytest_osmosis.cli.arguments import add_color_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
@@ -23,8 +25,6 @@ from pytest_osmosis.record.find_run import find_run, is_run
 from pytest_osmosis.report.style import bold, dim, joined, warning
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import absolute, shown
-from pytest_osmosis.viewer.dashboard import Dashboard
-from pytest_osmosis.viewer.server import Access, DashboardServer
 
 MOST_PORT = 65535
 _RUN_HELP = (

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypedDict, TypeVar
 
-from pytest_osmosis.compat.stand_in import StandIn
+from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of, probed

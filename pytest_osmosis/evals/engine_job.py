@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.engine.limits import Limits
-from pytest_osmosis.environments.facts import EnvironmentSource
 from pytest_osmosis.evals.early_stop import GateTracker
 from pytest_osmosis.evals.prepared import Models, Prepared, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling

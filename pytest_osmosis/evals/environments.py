@@ -21,11 +21,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
 from pytest_osmosis.config.environment_module import EnvironmentModule, name_of
 from pytest_osmosis.datasets import Dataset, open_dataset
 from pytest_osmosis.engine.host_connection import Connection, HostConnection, HostEnviron, Post, Spawn, exit_text
 from pytest_osmosis.engine.host_process import HOST, PrestartedHost
-from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.files import private

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
 from pytest_osmosis.config import (
     EvalConfig,
     Override,
@@ -26,7 +27,6 @@ from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.prime_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, ModelTable
 from pytest_osmosis.datasets import Checked, Dataset, check_rows, locate, open_dataset, select
-from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_model, read_baseline
 from pytest_osmosis.evals.cassettes import eval_cassette, other_api

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.rules import GRADER_SCORE, RUBRIC_SCORE
 from pytest_osmosis.datasets import Checked, Dataset
-from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.evals import early_stop
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.cassettes import EvalCassette

@@ -13,10 +13,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_eval_config
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
-from pytest_osmosis.environments.facts import EnvironmentFacts
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.checks import Checks

@@ -20,8 +20,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
-from pytest_osmosis.environments.faults import EnvironmentFault
-from pytest_osmosis.environments.state import STATE
+from pytest_osmosis.addons.verifiers.faults import EnvironmentFault
+from pytest_osmosis.addons.verifiers.state import STATE
 from pytest_osmosis.formats.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host import output
 from pytest_osmosis.host.artifacts import NO_FILES, ArtifactSender, Stamps

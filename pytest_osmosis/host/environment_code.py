@@ -15,14 +15,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.environments import framework_version
-from pytest_osmosis.environments.agent import EnvironmentAgent, EnvironmentSettings
-from pytest_osmosis.environments.concurrency import Concurrency
-from pytest_osmosis.environments.facts import EnvironmentSource
-from pytest_osmosis.environments.load import LoadedEnvironment
-from pytest_osmosis.environments.rubric import EnvironmentRubric, function_names
-from pytest_osmosis.environments.state import scored_columns
-from pytest_osmosis.environments.tasksets import Groups
+from pytest_osmosis.addons.verifiers import framework_version
+from pytest_osmosis.addons.verifiers.agent import EnvironmentAgent, EnvironmentSettings
+from pytest_osmosis.addons.verifiers.concurrency import Concurrency
+from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
+from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
+from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric, function_names
+from pytest_osmosis.addons.verifiers.state import scored_columns
+from pytest_osmosis.addons.verifiers.tasksets import Groups
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Key, ScoringFields, Setup
 from pytest_osmosis.host.rollout_code import environment_code
@@ -91,7 +91,7 @@ class EnvironmentCode:
 
 def facts_told(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:
     """Write the rows of an environment. Returns the facts, with the digests of its files. Raises `CodeError`."""
-    from pytest_osmosis.environments.rows import told_by
+    from pytest_osmosis.addons.verifiers.rows import told_by
 
     assert code.environment is not None
     try:

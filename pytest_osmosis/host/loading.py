@@ -49,7 +49,7 @@ from pytest_osmosis.text.user_frames import user_traceback, with_names
 from pytest_osmosis.text.user_values import MAX_ERROR_CHARS, error_in_words
 
 if TYPE_CHECKING:
-    from pytest_osmosis.environments.load import LoadedEnvironment
+    from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
     from pytest_osmosis.host.environment_code import EnvironmentCode
     from pytest_osmosis.host.rubric_scorer import RubricScorer
 
@@ -143,7 +143,7 @@ def load_environment(code: HostCode, begins: Callable[[str], None]) -> LoadedEnv
 
     `load` then loads the rest in the same process.
     """
-    from pytest_osmosis.environments.load import load as load_source
+    from pytest_osmosis.addons.verifiers.load import load as load_source
 
     assert code.environment is not None
     read_anew(_folders(code))
@@ -304,7 +304,7 @@ def _environment(setup: Setup, loaded: LoadedEnvironment | None) -> EnvironmentC
     source = setup.code.environment
     if source is None:
         return None
-    from pytest_osmosis.environments.load import load as load_source
+    from pytest_osmosis.addons.verifiers.load import load as load_source
     from pytest_osmosis.host.environment_code import EnvironmentCode
 
     return EnvironmentCode(source, loaded or load_source(source), setup)

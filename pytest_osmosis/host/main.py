@@ -22,7 +22,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_osmosis.compat.stand_in import StandIn
+from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
 from pytest_osmosis.endpoint.environment import applied
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import fast_exit, output
@@ -49,7 +49,7 @@ from pytest_osmosis.processes.limits import allow_many_files, leave_no_core_file
 from pytest_osmosis.text.redaction import Redaction
 
 if TYPE_CHECKING:
-    from pytest_osmosis.environments.load import LoadedEnvironment
+    from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
 
 COLLECT_AFTER = 10_000
 """The threshold of the garbage collector: rollouts make many objects, and few of them in cycles."""

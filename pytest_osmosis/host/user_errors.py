@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_osmosis.environments.faults import EnvironmentFault
+from pytest_osmosis.addons.verifiers.faults import EnvironmentFault
 from pytest_osmosis.errors import BoundError, JudgeError, ModelError
 from pytest_osmosis.host.chat import RequestTotals
 from pytest_osmosis.host.deadline import DeadlineExpired

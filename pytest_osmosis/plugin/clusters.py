@@ -19,8 +19,8 @@ from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from pytest_osmosis.cluster.frames import ClusterFacts
-    from pytest_osmosis.cluster.hosts import ClusterHosts
+    from pytest_osmosis.addons.ray.frames import ClusterFacts
+    from pytest_osmosis.addons.ray.hosts import ClusterHosts
     from pytest_osmosis.engine.engine import Engine
 
 
@@ -60,7 +60,7 @@ class RayClusters:
         Raises `ClusterError` if that fails or no node can run a host, `ConfigError` if nodes cannot reach a model, or
         `CodeError` if there is no code to upload.
         """
-        from pytest_osmosis.cluster.hosts import ClusterHosts
+        from pytest_osmosis.addons.ray.hosts import ClusterHosts
 
         hidden = {name for each in evals for name in each.prepared.models.secrets}
         tied = {self._key(each.prepared) for each in evals if any(_loopback_problems(each.prepared))}
@@ -147,7 +147,7 @@ def _check_room(facts: ClusterFacts, options: RayOptions) -> None:
     """Raise `ClusterError` if no node can run a host, even one that nothing else uses."""
     if facts.n_nodes:
         return
-    from pytest_osmosis.cluster.needs import HostNeeds
+    from pytest_osmosis.addons.ray.needs import HostNeeds
 
     needs = HostNeeds(options.resources)
     kinds = [f"{name} {value}" for name, value in needs.selector.items()]
@@ -175,7 +175,7 @@ def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:
     cluster = f"{few}{plural(facts.n_nodes, 'node')} (Ray {facts.ray} at {facts.address})"
     if facts.n_places >= n:
         return f"{plural(n, 'host')} on {cluster}"
-    from pytest_osmosis.cluster.needs import HostNeeds
+    from pytest_osmosis.addons.ray.needs import HostNeeds
 
     waiting = n - facts.n_places
     verbs = ("has", "waits") if facts.n_places == 1 else ("have", "waits") if waiting == 1 else ("have", "wait")

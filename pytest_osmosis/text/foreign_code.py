@@ -24,7 +24,7 @@ _OF_MODULES: Mapping[str, str] = {
     "verifiers": "install one that has environments (pip install 'verifiers<0.4'), and evaluate one with "
     "--osmosis-env=ID: see docs/how-to/verifiers-environments.md",
 }
-_SDK_PACKAGES = ("osmosis_ai", "pytest_osmosis.compat.osmosis_ai")
+_SDK_PACKAGES = ("osmosis_ai", "pytest_osmosis.addons.osmosis_sdk.osmosis_ai")
 
 
 def library_of(parameters: Sequence[str]) -> Library | None:

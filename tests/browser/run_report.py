@@ -11,11 +11,11 @@ from typing import Any
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.viewer_runs import SyntheticRun, write_run
+from pytest_osmosis.addons.viewer.open_run import OpenRun
+from pytest_osmosis.addons.viewer.report import report
+from pytest_osmosis.addons.viewer.report_file import Kept
+from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.open_run import OpenRun
-from pytest_osmosis.viewer.report import report
-from pytest_osmosis.viewer.report_file import Kept
-from pytest_osmosis.viewer.shapes import RunPage
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.viewer_runs import BEGAN, SyntheticRun, write_run
+from pytest_osmosis.addons.viewer.comparing import ComparedRun, comparison_page, history_page, past_run_of
+from pytest_osmosis.addons.viewer.open_run import OpenRun
+from pytest_osmosis.addons.viewer.report import report as written_report
+from pytest_osmosis.addons.viewer.report_file import ReportedRun, write_report
+from pytest_osmosis.addons.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage, RunRow
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.numbers import difference
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.comparing import ComparedRun, comparison_page, history_page, past_run_of
-from pytest_osmosis.viewer.open_run import OpenRun
-from pytest_osmosis.viewer.report import report as written_report
-from pytest_osmosis.viewer.report_file import ReportedRun, write_report
-from pytest_osmosis.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage, RunRow
 from tests.browser.dashboards import Dashboard
 from tests.browser.growing import NAME, growing
 from tests.browser.pages import DEADLINE_MS, Pages, settled

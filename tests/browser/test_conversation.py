@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from pytest_osmosis.addons.viewer.report_file import Kept, ReportedRun, write_report
+from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.report_file import Kept, ReportedRun, write_report
-from pytest_osmosis.viewer.shapes import RunPage
 from tests.browser.pages import Pages
 from tests.unit.viewer.made_pages import list_of, run_page
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from pytest_osmosis.addons.viewer.report_file import ReportedRun, write_report
+from pytest_osmosis.addons.viewer.shapes import RunPage, RunRow
 from pytest_osmosis.text.numbers import count, money, score, seconds
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.report_file import ReportedRun, write_report
-from pytest_osmosis.viewer.shapes import RunPage, RunRow
 from tests.browser.pages import Pages, Theme
 from tests.cli.dashboards import dashboard
 from tests.cli.test_view import store

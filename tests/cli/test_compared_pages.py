@@ -9,14 +9,21 @@ from typing import Any, cast
 
 import pytest
 
+from pytest_osmosis.addons.viewer.comparing import (
+    ComparedRun,
+    PastRun,
+    comparison_page,
+    history_page,
+    past_run,
+    past_run_of,
+)
+from pytest_osmosis.addons.viewer.shapes import ComparisonPage, RunRow
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.comparison import comparison_json
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.verdicts.comparison import RowRuns
-from pytest_osmosis.viewer.comparing import ComparedRun, PastRun, comparison_page, history_page, past_run, past_run_of
-from pytest_osmosis.viewer.shapes import ComparisonPage, RunRow
 from tests.cli.real_runs import RealRuns
 
 

@@ -127,7 +127,7 @@ def test_secrets_that_the_environment_has_are_redacted(
 def test_a_report_says_how_to_get_less_if_it_is_large(
     typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_osmosis.viewer.report.LARGE", 10_000)
+    monkeypatch.setattr("pytest_osmosis.addons.viewer.report.LARGE", 10_000)
     stored("sums-20261122T140157Z-1ef7a3", ROLLOUT, SCORE, results=None)
 
     assert "--conversations=failed leaves out those of runs that passed" in typed("html")

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from pytest_osmosis.cluster import actors, bridge
-from pytest_osmosis.cluster import hosts as cluster_hosts
-from pytest_osmosis.cluster.actor import HostActor
-from pytest_osmosis.cluster.actors import Look
-from pytest_osmosis.cluster.hosts import ClusterHosts
+from pytest_osmosis.addons.ray import actors, bridge
+from pytest_osmosis.addons.ray import hosts as cluster_hosts
+from pytest_osmosis.addons.ray.actor import HostActor
+from pytest_osmosis.addons.ray.actors import Look
+from pytest_osmosis.addons.ray.hosts import ClusterHosts
 from pytest_osmosis.config.tables import RayOptions
 from tests.cluster.simulated import SimulatedActor, SimulatedCluster
 
@@ -31,7 +31,7 @@ from tests.cluster.rayless import main
 main({nodes!r})
 """
 PLUGIN = """
-from pytest_osmosis.cluster import hosts
+from pytest_osmosis.addons.ray import hosts
 
 def pytest_configure(config):
     boot, hosts.BOOT = hosts.BOOT, {boot!r}

@@ -13,11 +13,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Self
 
-from pytest_osmosis.cluster import actors as actors_module
-from pytest_osmosis.cluster.actor import Said
-from pytest_osmosis.cluster.actors import NODE_ID, Actors, Closed, Look
-from pytest_osmosis.cluster.frames import ClusterFacts, Frame, Kind
-from pytest_osmosis.cluster.needs import HostNeeds, Node, selects
+from pytest_osmosis.addons.ray import actors as actors_module
+from pytest_osmosis.addons.ray.actor import Said
+from pytest_osmosis.addons.ray.actors import NODE_ID, Actors, Closed, Look
+from pytest_osmosis.addons.ray.frames import ClusterFacts, Frame, Kind
+from pytest_osmosis.addons.ray.needs import HostNeeds, Node, selects
 
 DEADLINE_S = 180.0
 

@@ -22,10 +22,10 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cluster import actor as actor_module
-from pytest_osmosis.cluster.actor import MOST_WAITING, READ_BYTES, HostActor, Said
-from pytest_osmosis.cluster.actors import pieces
-from pytest_osmosis.cluster.frames import Kind
+from pytest_osmosis.addons.ray import actor as actor_module
+from pytest_osmosis.addons.ray.actor import MOST_WAITING, READ_BYTES, HostActor, Said
+from pytest_osmosis.addons.ray.actors import pieces
+from pytest_osmosis.addons.ray.frames import Kind
 from pytest_osmosis.host.protocol import HostCode, Setup, encode
 from pytest_osmosis.models.targets import ModelTarget
 
@@ -312,7 +312,7 @@ def test_an_actor_that_nobody_listens_to_ends_with_its_processes(
 
 ACTOR = """
 import sys
-from pytest_osmosis.cluster.actor import HostActor
+from pytest_osmosis.addons.ray.actor import HostActor
 
 actor = HostActor("/")
 for call in map(eval, sys.stdin):

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from pytest_osmosis.cluster import actors
-from pytest_osmosis.cluster.actors import NODE_ID
-from pytest_osmosis.cluster.frames import Frame, Kind
+from pytest_osmosis.addons.ray import actors
+from pytest_osmosis.addons.ray.actors import NODE_ID
+from pytest_osmosis.addons.ray.frames import Frame, Kind
 from tests.cluster.clusters import until
 from tests.cluster.simulated import SimulatedCluster
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cluster.frames import ClusterFacts, Frame, Kind, read_frame
+from pytest_osmosis.addons.ray.frames import ClusterFacts, Frame, Kind, read_frame
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.host.protocol import encode
 from tests.cluster.clusters import DEADLINE_S, RayCluster, head_by_command, is_running, until
@@ -53,7 +53,7 @@ class Bridge:
     def __init__(self, log: Path, environ: Mapping[str, str]) -> None:
         with log.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_osmosis.cluster.bridge"],
+                [sys.executable, "-m", "pytest_osmosis.addons.ray.bridge"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -411,7 +411,7 @@ def test_the_token_of_the_user_opens_the_cluster_of_this_machine(tmp_path: Path)
 def test_another_version_of_ray_is_named(cluster: RayCluster, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
-        "if 'pytest_osmosis.cluster.bridge' in sys.orig_argv:\n"
+        "if 'pytest_osmosis.addons.ray.bridge' in sys.orig_argv:\n"
         "    import ray._private.utils as utils\n"
         "    utils.compute_version_info = lambda: ('0.0.1', '3.11.0')\n"
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cluster.hosts import ClusterHosts, RemoteConnection
+from pytest_osmosis.addons.ray.hosts import ClusterHosts, RemoteConnection
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostEnviron, Post
 from pytest_osmosis.host.protocol import Setup

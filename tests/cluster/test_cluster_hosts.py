@@ -18,9 +18,9 @@ from textwrap import dedent
 
 import pytest
 
-from pytest_osmosis.cluster import hosts as bridges
-from pytest_osmosis.cluster.frames import ClusterFacts
-from pytest_osmosis.cluster.hosts import ClusterHosts, RemoteConnection
+from pytest_osmosis.addons.ray import hosts as bridges
+from pytest_osmosis.addons.ray.frames import ClusterFacts
+from pytest_osmosis.addons.ray.hosts import ClusterHosts, RemoteConnection
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
 from pytest_osmosis.errors import ClusterError, HostError
@@ -33,7 +33,7 @@ UNUSED = b'{"ev": "unused", "id": 1}\n'
 
 BRIDGE = """
 import json, os, signal, sys, time
-from pytest_osmosis.cluster.frames import Frame, Kind, read_frame
+from pytest_osmosis.addons.ray.frames import Frame, Kind, read_frame
 
 def hear():
     return read_frame(sys.stdin.buffer.read)
@@ -393,7 +393,7 @@ def test_closing_ends_a_bridge_that_does_not_end(
 
 OPENS = """
 import os, signal, sys
-from pytest_osmosis.cluster import hosts
+from pytest_osmosis.addons.ray import hosts
 from pytest_osmosis.config.tables import RayOptions
 hosts.BOOT = sys.argv[1]
 opened = hosts.ClusterHosts(RayOptions(), os.environ)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cluster.needs import HostNeeds, Node, selects
+from pytest_osmosis.addons.ray.needs import HostNeeds, Node, selects
 
 
 def node(total: dict[str, float], **labels: str) -> Node:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.cluster import bridge
-from pytest_osmosis.cluster.bridge import ConnectionRefusal, check_answers, check_form, refusal_text
-from pytest_osmosis.cluster.hosts import ClusterHosts
+from pytest_osmosis.addons.ray import bridge
+from pytest_osmosis.addons.ray.bridge import ConnectionRefusal, check_answers, check_form, refusal_text
+from pytest_osmosis.addons.ray.hosts import ClusterHosts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.errors import ClusterError
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cluster.frames import ClusterFacts
+from pytest_osmosis.addons.ray.frames import ClusterFacts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.plugin.clusters import hosts_text
 from tests.cluster.clusters import until
@@ -189,7 +189,7 @@ def test_debuggers_stay_in_this_process(workspace: Workspace) -> None:
     result.assert_outcomes(passed=2)
     assert "osmosis: user code runs in this process, not on a cluster (--osmosis-inline)" in result.outlines
     modules = json.loads((workspace.root / "modules.json").read_text())
-    assert not [name for name in modules if name.startswith(("ray", "pytest_osmosis.cluster"))]
+    assert not [name for name in modules if name.startswith(("ray", "pytest_osmosis.addons.ray"))]
 
 
 def test_code_that_does_not_load_ends_the_session_and_its_hosts(workspace: Workspace, eval_on: Write) -> None:

@@ -15,14 +15,15 @@ import pytest_osmosis
 PACKAGE = Path(pytest_osmosis.__file__).parent
 NAME = PACKAGE.name
 ARCHITECTURE = PACKAGE.parent / "ARCHITECTURE.md"
-ENTRANCES = {"", "__main__"}
-"""The package's own `__init__`, whose public names live in rooms, and its `__main__`."""
+ENTRANCES = {"", "__main__", "addons"}
+"""The package's own `__init__`, whose public names live in rooms, its `__main__`, and the folder of the add-ons."""
 
 
 def table_of_rooms() -> dict[str, set[str]]:
     """Read from ARCHITECTURE.md which rooms each room may import."""
-    rows = re.findall(r"^\| `(\w+)/?` \|.*\|([^|]*)\|$", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE)
-    return {room: set(re.findall(r"`(\w+)`", allowed)) for room, allowed in rows}
+    name = r"`((?:addons/)?\w+)/?`"
+    rows = re.findall(rf"^\| {name} \|.*\|([^|]*)\|$", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {room: set(re.findall(name, allowed)) for room, allowed in rows}
 
 
 ROOMS = table_of_rooms()
@@ -52,7 +53,8 @@ def imported_by(path: Path) -> Iterator[str]:
 
 
 def room_of(module: str) -> str:
-    return module.partition(".")[0]
+    first, *rest = module.split(".")
+    return f"{first}/{rest[0]}" if first == "addons" and rest else first
 
 
 def rooms_imported_by(names: list[str]) -> Iterator[tuple[str, str]]:

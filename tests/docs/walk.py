@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from pytest_osmosis.compat.stand_in import StandIn
+from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
 from pytest_osmosis.config import load_entries
 from pytest_osmosis.config.document import read_document
 from pytest_osmosis.config.endpoints import Registry

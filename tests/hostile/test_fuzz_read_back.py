@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.lab.cases import cases_by_function
+from pytest_osmosis.addons.lab.target import target_of
 from pytest_osmosis.cli.list import list_runs, runs_json
 from pytest_osmosis.cli.show import show_json, show_lines, show_request
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.baseline import read_baseline
-from pytest_osmosis.lab.cases import cases_by_function
-from pytest_osmosis.lab.target import target_of
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.stored_rollouts import StoredRollouts

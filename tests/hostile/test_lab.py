@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.lab.probes import PROBES
-from pytest_osmosis.lab.process import LabLimits, LabProcess
+from pytest_osmosis.addons.lab.probes import PROBES
+from pytest_osmosis.addons.lab.process import LabLimits, LabProcess
 from tests.hostile.workspaces import HostileWorkspace
 
 IMPORTS = "import ctypes, itertools, os, re, signal, sys, time"

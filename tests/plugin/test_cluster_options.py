@@ -23,7 +23,7 @@ def pytest_unconfigure():
 def imported(workspace: Workspace) -> list[str]:
     """Return the modules about clusters that the last session imported, in a process of its own."""
     modules = json.loads((workspace.root / "modules.json").read_text())
-    return [name for name in modules if name.split(".")[0] == "ray" or name.startswith("pytest_osmosis.cluster")]
+    return [name for name in modules if name.split(".")[0] == "ray" or name.startswith("pytest_osmosis.addons.ray")]
 
 
 @pytest.mark.parametrize(

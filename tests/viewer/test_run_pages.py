@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.viewer.open_run import OpenRun
+from pytest_osmosis.addons.viewer.run_list import entry_rows, run_row
+from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_record import fold
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.run_entry import run_entry
 from pytest_osmosis.stats import gaffke
-from pytest_osmosis.viewer.open_run import OpenRun
-from pytest_osmosis.viewer.run_list import entry_rows, run_row
-from pytest_osmosis.viewer.shapes import RunPage
 from tests.plugin.workspaces import read_json
 from tests.viewer.stored_kinds import KINDS, make_kinds
 

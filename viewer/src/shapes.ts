@@ -1,4 +1,4 @@
-// Made by `python viewer/shapes.py` from pytest_osmosis/viewer/shapes.py, where every key is explained.
+// Made by `python viewer/shapes.py` from addons/viewer/shapes.py, where every key is explained.
 
 export type StatusName = "pending" | "running" | "finished" | "failed" | "stopped" | "unreadable";
 

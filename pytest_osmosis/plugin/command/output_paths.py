@@ -117,7 +117,7 @@ def _html_reports(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
 
 
 def _is_report(path: Path) -> bool:
-    from pytest_osmosis.viewer.report_file import is_report
+    from pytest_osmosis.addons.viewer.report_file import is_report
 
     return is_report(path)
 

@@ -81,7 +81,7 @@ class HtmlReports:
 
     def _try(self, path: Path, members: Sequence[FinishedEval]) -> None:
         """Write a report. An error of any kind, also a defect of ours, only costs the report."""
-        from pytest_osmosis.viewer.report import report, report_lines
+        from pytest_osmosis.addons.viewer.report import report, report_lines
 
         runs = {_directory(each): each.run.prepared.config.output.html_conversations for each in members}
         try:

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.compat.stand_in import StandIn
+from pytest_osmosis.addons.lab.cases import FunctionCases, RewardCase, cases_by_function
+from pytest_osmosis.addons.lab.findings import LabResult
+from pytest_osmosis.addons.lab.target import Target, targets_in, untested_in
+from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.lab.cases import FunctionCases, RewardCase, cases_by_function
-from pytest_osmosis.lab.findings import LabResult
-from pytest_osmosis.lab.target import Target, targets_in, untested_in
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.rewards.decorator import Definition, RewardWarning
@@ -137,8 +137,8 @@ def _untested_text(definition: Definition) -> str:
 
 
 def _items(module: pytest.Module, target: Target, cases: FunctionCases) -> Iterator[pytest.Item]:
-    from pytest_osmosis.lab import contract
-    from pytest_osmosis.lab.cases import check_rows
+    from pytest_osmosis.addons.lab import contract
+    from pytest_osmosis.addons.lab.cases import check_rows
 
     scored = [case for case in cases.cases if case.expect is not None]
     best_first = sorted(scored, key=lambda case: case.expect or (0.0, 0.0), reverse=True)
@@ -149,8 +149,8 @@ def _items(module: pytest.Module, target: Target, cases: FunctionCases) -> Itera
     if cases.references is not None:
         yield _item(CheckItem, module, target, "rows", check=partial(check_rows, target, cases.references))
     if target.mode is not None and reward_options.lab(module.config):
-        from pytest_osmosis.lab.probe_context import ProbeContext
-        from pytest_osmosis.lab.probes import PROBES, examine
+        from pytest_osmosis.addons.lab.probe_context import ProbeContext
+        from pytest_osmosis.addons.lab.probes import PROBES, examine
 
         context = ProbeContext(target, [case.input for case in scored], reward_options.lab_budget_s(module.config))
         module.config.add_cleanup(context.close)
@@ -209,7 +209,7 @@ class CaseItem(RewardItem):
 
     def runtest(self) -> None:
         """Call the function; its exceptions are raised here, so that a debugger stops in its code."""
-        from pytest_osmosis.lab.calls import invoke, outcome_of_exception, outcome_of_value
+        from pytest_osmosis.addons.lab.calls import invoke, outcome_of_exception, outcome_of_value
         from pytest_osmosis.text.user_frames import to_raise
 
         case = self._case

@@ -5,15 +5,19 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError as SchemaError
 
-from pytest_osmosis.compat.osmosis_ai.rollout.core.base import RolloutAgentLoop, RolloutContext, RolloutResult
-from pytest_osmosis.compat.osmosis_ai.rollout.core.exceptions import ToolArgumentError
-from pytest_osmosis.compat.osmosis_ai.rollout.core.schemas import (
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core.base import (
+    RolloutAgentLoop,
+    RolloutContext,
+    RolloutResult,
+)
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core.exceptions import ToolArgumentError
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core.schemas import (
     OpenAIFunctionSchema,
     OpenAIFunctionToolSchema,
     RolloutRequest,
 )
-from pytest_osmosis.compat.osmosis_ai.rollout.server import create_app
-from pytest_osmosis.compat.osmosis_ai.rollout.tools import get_tool_call_info
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.server import create_app
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.tools import get_tool_call_info
 
 
 class Loop(RolloutAgentLoop):

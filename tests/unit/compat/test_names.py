@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_osmosis.compat.stand_in import FOLDER, PACKAGE, StandIn
+from pytest_osmosis.addons.osmosis_sdk.stand_in import FOLDER, PACKAGE, StandIn
 
 LOOPS = {
     "osmosis_ai": {"osmosis_reward"},

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis import osmosis_reward
-from pytest_osmosis.compat.osmosis_ai.rollout.tools import create_tool_result
-from pytest_osmosis.compat.stand_in import PACKAGE, StandIn
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.tools import create_tool_result
+from pytest_osmosis.addons.osmosis_sdk.stand_in import PACKAGE, StandIn
 
 needs_no_sdk = pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is not None, reason=f"{PACKAGE} is installed")
 
@@ -239,7 +239,7 @@ def test_an_integration_whose_extra_is_missing_takes_part_in_the_rollout_of_the_
     (installed / "rollout/types.py").write_text("class RolloutSample: ...\n", encoding="utf-8")
     framework = types.ModuleType("strands")
     exec(STRANDS, vars(framework))
-    name = "pytest_osmosis.compat.osmosis_ai.rollout.integrations.agents.strands"
+    name = "pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.integrations.agents.strands"
     for module in ("strands", "strands.models", "strands.models.model", "strands.models.openai"):
         monkeypatch.setitem(sys.modules, module, framework)
     monkeypatch.setitem(sys.modules, name, types.ModuleType(name))  # as it was, afterwards

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.environments.agent import EnvironmentAgent, EnvironmentSettings
-from pytest_osmosis.environments.concurrency import Concurrency
-from pytest_osmosis.environments.faults import EnvironmentFault
-from pytest_osmosis.environments.tasksets import Groups
+from pytest_osmosis.addons.verifiers.agent import EnvironmentAgent, EnvironmentSettings
+from pytest_osmosis.addons.verifiers.concurrency import Concurrency
+from pytest_osmosis.addons.verifiers.faults import EnvironmentFault
+from pytest_osmosis.addons.verifiers.tasksets import Groups
 from tests.unit.environments.test_tasksets import Context
 
 

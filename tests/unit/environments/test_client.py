@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.environments.client import client_for
+from pytest_osmosis.addons.verifiers.client import client_for
 from pytest_osmosis.models.base import ChatReply, Message, Usage
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.environments.facts import EnvironmentSource
-from pytest_osmosis.environments.load import load
+from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
+from pytest_osmosis.addons.verifiers.load import load
 from pytest_osmosis.errors import CodeError
 
 CODE = """

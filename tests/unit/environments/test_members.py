@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.environments.concurrency import Concurrency
-from pytest_osmosis.environments.rubric import EnvironmentRubric
+from pytest_osmosis.addons.verifiers.concurrency import Concurrency
+from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric
 
 
 class Rubric:

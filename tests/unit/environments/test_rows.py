@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.verifiers.rows import row_of
 from pytest_osmosis.datasets import Row, open_dataset
-from pytest_osmosis.environments.rows import row_of
 
 CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1?"}]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.environments.facts import EnvironmentFacts
+from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import Prepared
 from pytest_osmosis.evals.prime_import import resumed_from

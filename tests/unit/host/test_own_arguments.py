@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from pytest_osmosis import Grader, GraderContext
+from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
+from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
+from pytest_osmosis.addons.verifiers.state import STATE
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.environments.facts import EnvironmentSource
-from pytest_osmosis.environments.load import LoadedEnvironment
-from pytest_osmosis.environments.state import STATE
 from pytest_osmosis.host.environment_code import EnvironmentCode
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import own_copy
@@ -92,7 +92,7 @@ class Spoilers:
                 self.note(ctx.metadata, ctx.sample.messages, *ctx.sample.extra_fields.values())
                 ctx.sample.reward = 1.0
 
-        return SdkGraderCode(Spoils, package="pytest_osmosis.compat.osmosis_ai")
+        return SdkGraderCode(Spoils, package="pytest_osmosis.addons.osmosis_sdk.osmosis_ai")
 
 
 FULL = (SCORED["ground_truth"], SCORED["record"], CONVERSATION)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.lab.target import Target, target_of
+from pytest_osmosis.addons.lab.target import Target, target_of
 
 
 def target(function: Callable[..., Any]) -> Target:

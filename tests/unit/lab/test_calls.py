@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.lab.calls import CallInput, call
+from pytest_osmosis.addons.lab.calls import CallInput, call
 from pytest_osmosis.text.user_frames import to_raise
 from tests.unit.lab.functions import target
 
@@ -32,9 +32,9 @@ async def waits_on_a_loop(solution_str: str, ground_truth: str) -> float:
 
 
 def test_the_time_that_others_take_on_a_busy_machine_is_not_that_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_osmosis.lab.calls.perf_counter", itertools.count(step=1000).__next__)
-    monkeypatch.setattr("pytest_osmosis.lab.calls.process_time", itertools.count(step=0.25).__next__)
-    monkeypatch.setattr("pytest_osmosis.lab.calls._waits", lambda: 7)
+    monkeypatch.setattr("pytest_osmosis.addons.lab.calls.perf_counter", itertools.count(step=1000).__next__)
+    monkeypatch.setattr("pytest_osmosis.addons.lab.calls.process_time", itertools.count(step=0.25).__next__)
+    monkeypatch.setattr("pytest_osmosis.addons.lab.calls._waits", lambda: 7)
 
     assert call(target(computes), INPUT).seconds == 0.25
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.lab.calls import MISSING, CallOutcome
+from pytest_osmosis.addons.lab.cases import FunctionCases, RewardCase, cases_by_function
+from pytest_osmosis.addons.lab.target import Target, target_of
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.lab.calls import MISSING, CallOutcome
-from pytest_osmosis.lab.cases import FunctionCases, RewardCase, cases_by_function
-from pytest_osmosis.lab.target import Target, target_of
 from pytest_osmosis.rewards.decorator import osmosis_reward
 
 
@@ -181,7 +181,7 @@ def test_an_exception_matches_by_its_name_or_a_base_class(
 
 
 def target_input() -> Any:
-    from pytest_osmosis.lab.calls import CallInput
+    from pytest_osmosis.addons.lab.calls import CallInput
 
     return CallInput(answer="42")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.lab.calls import CallInput
-from pytest_osmosis.lab.contract import check
+from pytest_osmosis.addons.lab.calls import CallInput
+from pytest_osmosis.addons.lab.contract import check
 from pytest_osmosis.rewards.decorator import osmosis_reward
 from tests.unit.lab.functions import target
 

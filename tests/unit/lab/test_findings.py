@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.lab.findings import quoted
+from pytest_osmosis.addons.lab.findings import quoted
 
 
 class Silent:

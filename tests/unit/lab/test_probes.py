@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.lab.calls import CallOutcome
-from pytest_osmosis.lab.contract import check
-from pytest_osmosis.lab.probe_context import ProbeContext
-from pytest_osmosis.lab.probes import PROBES, examine
-from pytest_osmosis.lab.process import LabLimits, LabProcess
-from pytest_osmosis.lab.target import Target, targets_in
+from pytest_osmosis.addons.lab.calls import CallOutcome
+from pytest_osmosis.addons.lab.contract import check
+from pytest_osmosis.addons.lab.probe_context import ProbeContext
+from pytest_osmosis.addons.lab.probes import PROBES, examine
+from pytest_osmosis.addons.lab.process import LabLimits, LabProcess
+from pytest_osmosis.addons.lab.target import Target, targets_in
 from tests.unit.lab import backtracking, planted, planted_more, realistic, right
 
 RIGHT = {target.name: target for target in targets_in(right, Path(right.__file__))}
@@ -105,7 +105,7 @@ def test_rarer_bugs_are_found(context: ProbeContext, target: Target) -> None:
 def test_a_pattern_that_backtracks_is_found(
     context: ProbeContext, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_osmosis.lab.probes.speed.LIMIT_S", 0.3)
+    monkeypatch.setattr("pytest_osmosis.addons.lab.probes.speed.LIMIT_S", 0.3)
 
     result = examine(context, "speed")
 

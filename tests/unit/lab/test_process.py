@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pytest_osmosis.addons.lab.calls import CallInput
+from pytest_osmosis.addons.lab.process import MOST_PROCESSES, LabLimits, LabProcess, TimeBudget
+from pytest_osmosis.addons.lab.target import targets_in
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.lab.calls import CallInput
-from pytest_osmosis.lab.process import MOST_PROCESSES, LabLimits, LabProcess, TimeBudget
-from pytest_osmosis.lab.target import targets_in
 from tests.unit.lab import hostile
 
 TARGETS = {target.name: target for target in targets_in(hostile, Path(hostile.__file__), plain=True)}
@@ -29,7 +29,7 @@ INPUT = CallInput(answer="42", ground_truth="42", extra={})
 def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait longer than users would for the end of a process without a pipe, unless it never comes."""
     if "closes_the_pipe_and_waits" not in request.node.name:
-        monkeypatch.setattr("pytest_osmosis.lab.process.DRAIN_S", 60.0)
+        monkeypatch.setattr("pytest_osmosis.addons.lab.process.DRAIN_S", 60.0)
 
 
 @pytest.fixture

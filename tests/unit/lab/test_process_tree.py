@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from pytest_osmosis.lab.process import end_tree, usage_of
+from pytest_osmosis.addons.lab.process import end_tree, usage_of
 
 MEMORY_MB = 30
 PARENT = f"""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.lab.cases import ReferenceRows, check_rows
-from pytest_osmosis.lab.findings import LabResult
-from pytest_osmosis.lab.target import target_of
+from pytest_osmosis.addons.lab.cases import ReferenceRows, check_rows
+from pytest_osmosis.addons.lab.findings import LabResult
+from pytest_osmosis.addons.lab.target import target_of
 from pytest_osmosis.rewards.decorator import osmosis_reward
 from tests.unit.lab import planted, right
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.cluster.frames import ClusterFacts
+from pytest_osmosis.addons.ray.frames import ClusterFacts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.plugin.clusters import hosts_text, is_of_this_machine
 

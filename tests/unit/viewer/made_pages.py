@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_osmosis.viewer.shapes import Outcome, RunPage, RunRow, RunsPage
+from pytest_osmosis.addons.viewer.shapes import Outcome, RunPage, RunRow, RunsPage
 
 OUTCOMES: Sequence[Outcome] = ("passed", "failed", "unmeasured", "removed", "running", "pending")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from multidict import CIMultiDict
 
-from pytest_osmosis.viewer.server import TOKEN_PATH, Access
+from pytest_osmosis.addons.viewer.server import TOKEN_PATH, Access
 
 TOKEN = "0123abcd"
 OWN = {"Host": "127.0.0.1:8000", "Authorization": f"Bearer {TOKEN}"}

@@ -31,7 +31,7 @@ def _files() -> list[Path]:
 
 def built(name: str) -> str:
     """Return a file of the bundle."""
-    file = resources.files("pytest_osmosis.viewer") / "assets" / name
+    file = resources.files("pytest_osmosis.addons.viewer") / "assets" / name
     assert file.is_file(), f"{name} is missing: run make viewer"
     return file.read_text(encoding="ascii")
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
+from pytest_osmosis.addons.viewer.dashboard import Dashboard, NoPageError
+from pytest_osmosis.addons.viewer.open_run import LiveRun, OpenRun
+from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import event_at
-from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError
-from pytest_osmosis.viewer.open_run import LiveRun, OpenRun
-from pytest_osmosis.viewer.shapes import RunPage
 
 RUN = SyntheticRun("support-live", rows=4, n=2)
 
@@ -29,7 +29,7 @@ def going_on(tmp_path: Path) -> Iterator[RunInProgress]:
 @pytest.fixture(autouse=True)
 def no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request reads what is new."""
-    monkeypatch.setattr("pytest_osmosis.viewer.open_run.RESTS", 0)
+    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.RESTS", 0)
 
 
 def page_of(live: LiveRun) -> Any:
@@ -69,9 +69,9 @@ def test_a_page_that_took_long_stays_as_it_is_for_a_while(
     going_on: RunInProgress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, cpu_s = 1000.0, 0.0
-    monkeypatch.setattr("pytest_osmosis.viewer.open_run.RESTS", 4)
-    monkeypatch.setattr("pytest_osmosis.viewer.open_run.monotonic", lambda: now)
-    monkeypatch.setattr("pytest_osmosis.viewer.open_run.thread_time", lambda: cpu_s)
+    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.RESTS", 4)
+    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.monotonic", lambda: now)
+    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.thread_time", lambda: cpu_s)
     made = OpenRun.page
 
     def slowly(run: OpenRun) -> RunPage:
@@ -159,7 +159,7 @@ def test_another_eval_run_in_the_same_folder_is_asked_for_as_a_whole(tmp_path: P
 
 
 def test_a_search_goes_on_where_the_last_request_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_osmosis.viewer.open_run.SEARCH_S", 0.0)
+    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.SEARCH_S", 0.0)
     write_run(tmp_path, RUN)
     dashboard = Dashboard(tmp_path)
     page = json.loads(dashboard.run(RUN.name))

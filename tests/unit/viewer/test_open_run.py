@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
+from pytest_osmosis.addons.viewer.open_run import OpenRun
+from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.viewer.open_run import OpenRun
-from pytest_osmosis.viewer.shapes import RunPage
 
 SMALL = SyntheticRun("small", rows=6, n=2, seed=1)
 

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.report_file import (
+from pytest_osmosis.addons.viewer.report_file import (
     CHUNK_BYTES,
     Kept,
     ReportedRun,
@@ -23,6 +21,8 @@ from pytest_osmosis.viewer.report_file import (
     read_bundle,
     write_report,
 )
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.text.redaction import Redaction
 from tests.unit.viewer.made_pages import list_of, run_page
 
 SECRET = "sk-live-9f8e7d6c5b4a"

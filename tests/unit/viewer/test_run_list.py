@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun
+from pytest_osmosis.addons.viewer.run_list import RunList
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.results.entry_table import EntryPlace, entry_table
 from pytest_osmosis.results.run_entry import RunEntry, run_entry
-from pytest_osmosis.viewer.run_list import RunList
 from tests.unit.made import MANIFEST, A, finished, published, results_of
 
 TAKES_THE_LOCK = """
@@ -80,7 +80,7 @@ def test_the_list_follows_an_eval_run(tmp_path: Path, monkeypatch: pytest.Monkey
         read.append(folder)
         return run_entry(folder, *rest)
 
-    monkeypatch.setattr("pytest_osmosis.viewer.run_list.run_entry", counted)
+    monkeypatch.setattr("pytest_osmosis.addons.viewer.run_list.run_entry", counted)
 
     def row() -> tuple[str, int | None, float | None]:
         found = runs.page("evals", [made.directory.path])["runs"][0]

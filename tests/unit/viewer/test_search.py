@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_osmosis.addons.viewer.open_run import is_seen
 from pytest_osmosis.record.journal import encode
-from pytest_osmosis.viewer.open_run import is_seen
 
 CALL = {
     "id": "call_0123",

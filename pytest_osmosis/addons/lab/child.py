@@ -1,0 +1,157 @@
+"""The child process of the lab, which calls reward functions of one module.
+
+The protocol is JSON lines. The first request names the module, and how far its clock runs ahead. Each further request
+is a call, and the reply is its outcome. A signal cuts off a call that uses too much CPU time; if the code resists, the
+parent ends this process. Output of user code is discarded.
+
+User code may replace functions of modules and builtins. What is needed after a call is therefore looked up before, and
+a process that still breaks ends at once: its parent starts another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import IO, Any
+
+from pytest_osmosis.addons.lab.calls import CallOutcome, call, call_noting_patterns, from_json, outcome_of_exception
+from pytest_osmosis.addons.lab.target import Target, targets_in
+from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
+from pytest_osmosis.processes.limits import leave_no_core_file
+
+REPEAT_S = 0.2
+"""Seconds until the signal is repeated, because code that catches everything also catches `CutOff`."""
+
+
+class CutOff(BaseException):
+    """The call has used all its CPU time."""
+
+
+_encoded = json.JSONEncoder().encode
+_decoded = json.JSONDecoder().decode
+_write = os.write
+_exit = os._exit
+_Anything = BaseException
+
+
+def main() -> None:
+    """Serve the parent until it is gone. Threads and exit handlers of user code do not delay the end."""
+    requests, replies = _take_protocol()
+    try:
+        _serve(requests, replies)
+        _exit(0)
+    except _Anything:
+        _write(replies, b'"broken"\n')
+    finally:
+        _exit(1)
+
+
+def _serve(requests: IO[str], replies: int) -> None:
+    first = _decoded(requests.readline())
+    sys.path[:] = first["sys_path"]
+    if first["clock_s"]:
+        import time_machine
+
+        time_machine.travel(timedelta(seconds=first["clock_s"])).start()
+    path = Path(first["path"])
+    if first["stand_in"]:
+        StandIn().install()
+    try:
+        module = _load(first["module"], path)
+        targets = {target.name: target for target in targets_in(module, path, plain=True)}
+    except BaseException as error:
+        _send(replies, {"failed": outcome_of_exception(error).text.removeprefix("raised ")})
+        return
+    _send(replies, {"ready": sorted(targets)})
+    for line in requests:
+        request = _decoded(line)
+        outcome = _called(targets[request["function"]], request)
+        _send(replies, {"number": request["number"], "outcome": asdict(outcome)})
+
+
+def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
+    call_input = from_json(request["input"])
+    try:
+        with _limited(request["cpu_s"]) as cut:
+            outcome = (call_noting_patterns if request["patterns"] else call)(target, call_input)
+    except CutOff:
+        return _slow(request["cpu_s"])
+    except BaseException as error:  # for example SystemExit
+        return replace(outcome_of_exception(error), kind="raised")
+    return _slow(request["cpu_s"]) if cut else outcome
+
+
+def _slow(cpu_s: float) -> CallOutcome:
+    return CallOutcome("slow", text=f"took more than {cpu_s:g} s of CPU time", seconds=cpu_s)
+
+
+@contextlib.contextmanager
+def _limited(cpu_s: float) -> Iterator[list[bool]]:
+    """Raise `CutOff` in the block once it has used `cpu_s` of CPU time; the list is not empty after that."""
+    cut: list[bool] = []
+    if not hasattr(signal, "setitimer"):
+        yield cut
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        cut.append(True)
+        raise CutOff
+
+    signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s, REPEAT_S)
+    try:
+        yield cut
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    """Import the module by the name that pytest used, or else from its file."""
+    with contextlib.suppress(ImportError):
+        module = importlib.import_module(name)
+        if Path(module.__file__ or "").resolve() == path.resolve():
+            return module
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _take_protocol() -> tuple[IO[str], int]:
+    """Return standard input and output, and point those of user code to the null device."""
+    requests = os.dup(0)
+    replies = os.dup(1)  # the next free number
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nowhere, fd)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(os.closerange, requests, replies + 1))
+    _be_the_first_to_go()
+    leave_no_core_file()
+    return os.fdopen(requests, "r", encoding="utf-8"), replies
+
+
+def _be_the_first_to_go() -> None:
+    """Let the system end this process, not pytest, if memory runs out."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _send(replies: int, data: dict[str, Any]) -> None:
+    line = memoryview(_encoded(data).encode("ascii") + b"\n")
+    while line:
+        line = line[_write(replies, line) :]

@@ -1,0 +1,254 @@
+"""The program of the bridge: Ray's driver, in a child of pytest's process. Started by its name.
+
+Frames arrive on its standard input, and leave on what was its standard output; all else that is printed goes to
+standard error. It ends with its standard input, and takes all hosts along.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any, NoReturn
+
+from pytest_osmosis.addons.ray.actors import Actors, Closed, failed_start
+from pytest_osmosis.addons.ray.frames import Frame, Kind, read_frame
+from pytest_osmosis.addons.ray.needs import HostNeeds
+from pytest_osmosis.config.tables import RayOptions
+
+ANSWER_S = 10.0
+CONNECT_S = 60.0
+UPLOAD_S = 300.0
+"""The time that the upload of the workspace may take besides."""
+END_S = 8.0
+NEVER_UPLOADED = (".env*", ".osmosis", ".git", ".venv", "__pycache__")
+BEFORE_IMPORT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+"""Ray reads these when it is imported. `uv run` would upload the current folder."""
+SEARCH_S = "15"
+"""The seconds for which Ray looks for a node of the cluster on this machine; by itself it does for a minute."""
+INSTALL = 'Ray is not installed here: pip install "pytest-osmosis[ray]"'
+START = (
+    "No Ray cluster was found on this machine. Set [execution.ray] address or RAY_ADDRESS to HOST:PORT of the head, "
+    "or start one here: ray start --head"
+)
+SAID_CHARS = 2_000
+"""The most that is shown of an error of Ray's."""
+UNREADABLE = "from GCS"
+"""A part of what older releases say to the head of a newer one, which they ask before they compare versions."""
+MISMATCH = "Version mismatch"
+
+
+class ConnectionRefusal(Exception):
+    """No connection, and what to do about it."""
+
+
+def main() -> NoReturn:
+    output = os.dup(1)
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    lock = threading.Lock()  # one frame after the other
+
+    def say(frame: Frame) -> None:
+        """Write a frame. This process ends if nobody reads them any more."""
+        data = memoryview(frame.encode())
+        with lock:
+            try:
+                while data:
+                    data = data[os.write(output, data) :]
+            except OSError:
+                os._exit(1)
+
+    read = sys.stdin.buffer.read
+    first = read_frame(read)
+    if first is None or first.kind is not Kind.CONNECT:
+        os._exit(0)
+    fields = json.loads(first.first)
+    options = RayOptions(**{**fields["options"], "exclude": tuple(fields["options"]["exclude"])})
+    driver = Driver(options, fields["upload"], say, only_here=fields["only_here"])
+    driver.start()
+    while (frame := read_frame(read)) is not None and frame.kind is not Kind.CLOSE:
+        driver.actors.put(frame)
+    driver.close()
+    os._exit(0)
+
+
+class Driver:
+    """Connects to the cluster and has hosts started, in a thread. It ends this process if it cannot."""
+
+    def __init__(self, options: RayOptions, upload: str, say: Callable[[Frame], None], *, only_here: bool) -> None:
+        self._options = options
+        self._upload = upload
+        self._say = say
+        self._is_connected = threading.Event()
+        self.actors = Actors(HostNeeds(options.resources), say, upload=upload, only_here=only_here)
+        self._thread = threading.Thread(target=self._work, name="osmosis-driver", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        late = threading.Timer(CONNECT_S + UPLOAD_S * bool(self._upload), self._late)
+        late.daemon = True
+        late.start()
+
+    def close(self) -> None:
+        """End all hosts, and leave the cluster."""
+        if self._is_connected.is_set():
+            self.actors.put(Closed())
+            self._thread.join(END_S)
+
+    def _work(self) -> None:
+        try:
+            address, ray = connected(self._options.address, runtime_env(self._options, self._upload))
+        except ConnectionRefusal as refusal:
+            self._refuse(str(refusal))
+        except Exception as error:  # whatever Ray raises: else nobody would hear of it
+            self._refuse(f"Ray cannot connect to the cluster: {type(error).__name__}: {error}")
+        self._is_connected.set()
+        try:
+            self.actors.run(address, ray)
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            self._refuse(f"The connection to the Ray cluster at {address} broke: {type(error).__name__}: {error}")
+
+    def _late(self) -> None:
+        if not self._is_connected.is_set():
+            where = self._options.address or os.environ.get("RAY_ADDRESS") or "auto"
+            self._refuse(
+                f"The Ray cluster at {where} did not take a driver within {CONNECT_S:.0f} s. Check its head "
+                "(`ray status`), and that this machine can reach all of its ports."
+            )
+
+    def _refuse(self, text: str) -> NoReturn:
+        self._say(Frame(Kind.REFUSED, 0, text.encode()))
+        os._exit(1)
+
+
+def runtime_env(options: RayOptions, upload: str) -> dict[str, Any]:
+    """Return the runtime environment of all actors. Its variables would be in Ray's logs: it has none."""
+    excludes = [*NEVER_UPLOADED, *options.exclude]
+    return {**options.runtime_env, **({"working_dir": upload, "excludes": excludes} if upload else {})}
+
+
+def connected(option: str | None, runtime_env: Mapping[str, Any]) -> tuple[str, str]:
+    """Connect to a running cluster, which gets the files of `runtime_env`, and return its address and version.
+
+    Raises `ConnectionRefusal`.
+    """
+    os.environ.update(BEFORE_IMPORT)
+    os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", SEARCH_S)
+    origin = "RAY_ADDRESS" if option is None else "[execution.ray] address"
+    wanted = option or os.environ.get("RAY_ADDRESS") or "auto"
+    check_form(wanted, origin)
+    if wanted != "auto":
+        check_answers(wanted, origin)
+        os.environ.pop("RAY_ADDRESS", None)  # Ray would prefer it to the option
+    try:
+        import ray
+        from ray.exceptions import RuntimeEnvSetupError
+    except ImportError as error:
+        raise ConnectionRefusal(INSTALL if error.name == "ray" else f"Ray cannot be imported here: {error}") from error
+    address = found() if wanted == "auto" else wanted
+    try:  # "auto" as it is: Ray uses the token in the user's folder only if it finds the cluster itself
+        ray.init(
+            address=wanted,
+            runtime_env={**runtime_env},
+            log_to_driver=False,
+            include_dashboard=False,
+            configure_logging=False,
+        )
+    except RuntimeEnvSetupError as error:
+        raise ConnectionRefusal(failed_start(error).how) from error
+    except Exception as error:
+        raise ConnectionRefusal(refusal_text(error, address)) from error
+    return address, ray.__version__
+
+
+def check_form(address: str, origin: str) -> None:
+    """Refuse an address that is no HOST:PORT."""
+    if address.startswith("ray://"):
+        raise ConnectionRefusal(
+            f"{origin}: {address} is an address for Ray Client, which cannot run hosts. Give the address of the head "
+            "itself, HOST:PORT (usually port 6379), on a machine that is part of the cluster."
+        )
+    host, _, port = address.rpartition(":")
+    if address != "auto" and not (host and port.isdigit() and "://" not in address):
+        raise ConnectionRefusal(
+            f'{origin}: {address} is no address of a Ray cluster. Give HOST:PORT of its head, or "auto".'
+        )
+
+
+def check_answers(address: str, origin: str) -> None:
+    """Refuse an address, set by `origin`, at which nothing answers: Ray itself would try for a minute."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionRefusal(
+            f"No Ray cluster answers at {address}: {error}. Check {origin}, and that the head runs "
+            "(`ray status` there)."
+        ) from error
+
+
+def found() -> str:
+    """Return the address of the cluster that was started last on this machine."""
+    # Private: it says which cluster "auto" is. Without it Ray looks itself, and takes a minute to find that one ended.
+    from ray._private.services import canonicalize_bootstrap_address_or_die
+
+    try:
+        at = str(canonicalize_bootstrap_address_or_die("auto"))
+    except (ConnectionError, ValueError) as error:
+        raise ConnectionRefusal(START) from error
+    try:
+        check_answers(at, "auto")
+    except ConnectionRefusal as refusal:
+        raise ConnectionRefusal(f"{START}\n(One that ran at {at} answers no more.)") from refusal
+    return at
+
+
+def refusal_text(error: BaseException, address: str) -> str:
+    """Return why Ray did not connect, and what to do about it."""
+    chain: list[str] = []
+    each: BaseException | None = error
+    while each is not None:
+        chain.append(str(each).strip())
+        each = each.__cause__ or each.__context__
+    said = "\n".join(chain)
+    _, mismatch, versions = said.partition(MISMATCH)
+    if mismatch:
+        return (
+            f"{mismatch}{' '.join(versions.split())}. Both must match, down to the patch: install here what the "
+            f"cluster at {address} has."
+        )
+    if "No node info found" in said or "node to connect" in said or "one of the Raylet" in said:
+        return (
+            f"This machine is not part of the Ray cluster at {address}. Join it first, without lending it CPUs: "
+            f"ray start --address={address} --num-cpus=0"
+        )
+    if "AuthenticationError" in said:
+        return (
+            f"The Ray cluster at {address} asks for a token, and this process sent none or another one. Set "
+            "RAY_AUTH_MODE=token, without which Ray sends none to an address that is given, and RAY_AUTH_TOKEN or "
+            "~/.ray/auth_token, as on the nodes."
+        )
+    last = next((text for text in reversed(chain) if text), type(error).__name__)
+    before, is_traceback, after = last.partition("Traceback (most recent call last):\n")
+    why = before + after.splitlines()[-1].strip() if is_traceback else before
+    text = f"The Ray cluster at {address} does not take this process as its driver: {why[:SAID_CHARS]}"
+    if UNREADABLE in said:
+        text += (
+            f"\nPerhaps it has another version: this process runs Ray {version('ray')} with Python "
+            f"{platform.python_version()}. Compare `ray --version` and `python --version` on the head; both must be "
+            "equal, to the patch."
+        )
+    return text
+
+
+if __name__ == "__main__":
+    main()

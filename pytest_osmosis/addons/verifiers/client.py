@@ -1,0 +1,211 @@
+"""The client that an environment gets: every request that it sends goes to the eval's model.
+
+verifiers' own client is used where the environment has imported it, with one method replaced: conversions, checks and
+errors of verifiers stay its own, and no request passes HTTP twice. Objects that are no environments of verifiers get a
+`PlainClient`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from pytest_osmosis.addons.verifiers import imported
+from pytest_osmosis.addons.verifiers.messages import chat_message
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.base import ChatReply, Message, usage_fields
+
+CHAT_CLIENT = "clients.openai_chat_completions_client"
+OVERLONG = (
+    "this model's maximum context length is",
+    "is longer than the model's context length",
+    "is longer than the maximum model length",
+    "exceeds the model's context length",
+    "exceed the configured limit",
+    "exceeds the configured limit",
+    "exceeded model",
+    "prompt_too_long",
+    "context length",
+    "maximum model length",
+)
+"""The texts by which verifiers recognises a prompt that is too long (its `handle_openai_overlong_prompt`)."""
+
+Ask = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any], Any], Awaitable[ChatReply]]
+"""Sends messages, tools and sampling for a state, which is None where the environment does not say."""
+Endpoint = Callable[[], tuple[str, str]]
+"""Returns the URL and the key of the rollout's endpoint."""
+
+
+def client_for(ask: Ask, endpoint: Endpoint) -> Any:
+    """Return the client for a rollout."""
+    base = getattr(imported(CHAT_CLIENT), "OpenAIChatCompletionsClient", None)
+    return PlainClient(ask, endpoint) if base is None else _client_type(base)(ask, endpoint)
+
+
+class _WithOpenAI:
+    """A client that has one of OpenAI at the rollout's endpoint, for environments that use that themselves."""
+
+    def __init__(self, ask: Ask, endpoint: Endpoint) -> None:
+        self._ask = ask
+        self._endpoint = endpoint
+        self._openai: Any = None
+
+    @property
+    def client(self) -> Any:
+        if self._openai is None:
+            import openai
+
+            url, key = self._endpoint()
+            self._openai = openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0)
+        return self._openai
+
+    @property
+    def chat(self) -> Any:
+        return self.client.chat
+
+    async def close(self) -> None:
+        """Close what was used. Connections to the model belong to the host."""
+        if self._openai is not None:
+            await self._openai.close()
+
+
+@functools.cache
+def _client_type(base: Any) -> Any:
+    """Return a class that derives from verifiers' client of chat completions.
+
+    `get_native_response` is the method in which that client sends its request, and `raise_from_native_response` and
+    `from_native_response` read what it returns. If they change, rewards differ from those of verifiers, which
+    tests/verifiers notices.
+    """
+
+    class EvalClient(_WithOpenAI, base):  # type: ignore[misc]
+        """A client of verifiers that asks the eval's model."""
+
+        def __init__(self, ask: Ask, endpoint: Endpoint) -> None:
+            _WithOpenAI.__init__(self, ask, endpoint)
+            base.__init__(self, None)
+
+        async def get_native_response(
+            self, prompt: Any, model: str, sampling_args: Any, tools: Any = None, **kwargs: Any
+        ) -> NativeReply:
+            messages = [chat_message(message) for message in prompt]
+            sampling = body_of(sampling_args)
+            if "modalities" not in sampling and any(map(_has_audio, messages)):
+                sampling["modalities"] = ["text"]
+            headers = {**sampling.pop("extra_headers", {}), **(kwargs.get("extra_headers") or {})}
+            if headers:
+                sampling["extra_headers"] = headers
+            try:
+                return NativeReply(await self._ask(messages, tools or (), sampling, kwargs.get("state")))
+            except ModelError as error:
+                if error.status == 400 and any(text in f"{error}\n{error.details}".lower() for text in OVERLONG):
+                    raise sys.modules[base.__module__].OverlongPromptError from error
+                raise
+
+    return EvalClient
+
+
+def body_of(sampling_args: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return arguments of OpenAI's client as keys of a request's body, without those that are None.
+
+    >>> body_of({"n": 1, "temperature": 0.5, "top_p": None, "extra_body": {"top_k": 5}})
+    {'temperature': 0.5, 'top_k': 5}
+    """
+    given = {**(sampling_args or {})}
+    n = given.pop("n", None)
+    if n not in (None, 1):
+        raise ValueError(f"sampling_args: n must be 1, got {n!r}: each rollout has one answer to each request")
+    further = given.pop("extra_body", None) or {}
+    for name in ("extra_query", "timeout"):
+        given.pop(name, None)
+    return {name: value for name, value in {**given, **further}.items() if value is not None}
+
+
+def _has_audio(message: Message) -> bool:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else ()
+    return any(isinstance(part, Mapping) and str(part.get("type", "")).startswith("input_audio") for part in parts)
+
+
+class NativeReply:
+    """A reply with the attributes of OpenAI's `ChatCompletion` that verifiers reads. A real one is slow to make."""
+
+    id = ""
+    created = 0
+
+    def __init__(self, reply: ChatReply) -> None:
+        self.model = reply.model or ""
+        self.choices = [_Choice(reply)]
+        self.usage = None if reply.usage is None else usage_fields(reply.usage)
+
+
+class _Choice:
+    index = 0
+    model_extra: Mapping[str, Any] = {}
+
+    def __init__(self, reply: ChatReply) -> None:
+        self.finish_reason = reply.finish_reason
+        self.message = _NativeMessage(reply.message)
+
+
+class _NativeMessage:
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        self.role = "assistant"
+        self.content = message.get("content")
+        self.refusal = message.get("refusal")
+        self.tool_calls = message.get("tool_calls")
+
+    def model_dump(self) -> Message:
+        return self._message
+
+
+class PlainClient(_WithOpenAI):
+    """The client of an environment without verifiers: `get_response` returns a `PlainReply`."""
+
+    async def get_response(
+        self,
+        prompt: Sequence[Message] | str,
+        model: str = "",
+        sampling_args: Mapping[str, Any] | None = None,
+        tools: Sequence[Any] | None = None,
+        *,
+        state: Any = None,
+        **_further: Any,
+    ) -> PlainReply:
+        """Send one request to the eval's model, whatever `model` is."""
+        given = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        messages = [chat_message(message) for message in given]
+        return PlainReply(await self._ask(messages, [*map(_tool, tools or ())], body_of(sampling_args), state))
+
+
+def _tool(tool: Any) -> Mapping[str, Any]:
+    """Return a tool in the shape of chat completions. verifiers' own are flat: name, description, parameters."""
+    tool = tool if isinstance(tool, Mapping) else tool.model_dump(exclude_none=True)
+    return tool if "function" in tool or "name" not in tool else {"type": "function", "function": dict(tool)}
+
+
+class PlainReply:
+    """A reply: `message` is a chat message with its members as attributes too, `usage` is None if unknown."""
+
+    def __init__(self, reply: ChatReply) -> None:
+        self.id = ""
+        self.model = reply.model or ""
+        self.usage = None if reply.usage is None else usage_fields(reply.usage)
+        self.message = PlainMessage(reply.message)
+        self.message.finish_reason = reply.finish_reason
+        self.message.is_truncated = reply.finish_reason == "length"
+
+
+class PlainMessage(dict[str, Any]):
+    """A chat message, whose members are attributes too: None where it has none of that name."""
+
+    finish_reason: str | None = None
+    is_truncated: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.get(name)

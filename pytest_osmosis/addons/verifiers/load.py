@@ -1,0 +1,208 @@
+"""Loads an environment: imports its module, and calls its `load_environment`. A mistake is a `CodeError`.
+
+Environments of verifiers replace signal handlers, and register an exit handler that tears them down in a new event
+loop. Here neither outlives the loading: who loads an environment calls `LoadedEnvironment.tear_down`. They must be
+loaded in the main thread, because only that may set signal handlers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import inspect
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from pytest_osmosis.addons.verifiers import imported
+from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.text.names import suggestion
+from pytest_osmosis.text.user_frames import user_traceback
+from pytest_osmosis.text.user_values import error_in_words, type_name
+
+MEMBERS = ("get_eval_dataset", "rollout")
+"""The methods that every environment has."""
+CONCURRENCY = "concurrency"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEnvironment:
+    """An `environment`, and the `module` that made it. `notes` are for the user."""
+
+    environment: Any
+    module: ModuleType
+    notes: tuple[str, ...]
+    teardowns: tuple[Callable[[], Awaitable[object]], ...]
+
+    async def tear_down(self) -> None:
+        """Release what the environment holds. Raises the errors of its own code."""
+        errors = []
+        for tear_down in self.teardowns:
+            try:
+                await tear_down()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup("an environment could not be torn down", errors)
+
+
+def load(source: EnvironmentSource, begins: Callable[[str], None] = lambda step: None) -> LoadedEnvironment:
+    """Return the environment, loaded in this process. The `CodeError` says what is wrong with its code.
+
+    `begins` is called with each step of its code that may take long.
+    """
+    with _signals_restored(), _exit_handlers() as handlers:
+        begins(f"import {source.module}")
+        module = _imported(source)
+        begins("load_environment()")
+        environment = _made(source, module)
+        notes = _set(source, environment)
+    teardowns = [owner._teardown for handler in handlers if (owner := _owner(handler)) is not None]
+    if not teardowns and callable(getattr(environment, "_teardown", None)):
+        teardowns = [environment._teardown]
+    return LoadedEnvironment(environment, module, notes, tuple(reversed(teardowns)))
+
+
+def _imported(source: EnvironmentSource) -> ModuleType:
+    if source.folder is not None and source.folder not in sys.path:
+        first = next((index for index, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
+        sys.path.insert(first, source.folder)
+    try:
+        return importlib.import_module(source.module)
+    except BaseException as error:
+        raise _does_not_load(source, f'its module "{source.module}" cannot be imported', error) from error
+
+
+def _made(source: EnvironmentSource, module: ModuleType) -> Any:
+    make = getattr(module, "load_environment", None)
+    if not callable(make):
+        file = getattr(module, "__file__", None) or "built in"
+        raise CodeError(
+            f'environment {source.env_id}: module "{source.module}" ({file}) has no function load_environment; '
+            "another package may have the same name as the environment"
+        )
+    _check_arguments(source, make)
+    try:
+        environment = make(**_typed(make, source.args))
+    except BaseException as error:
+        raise _does_not_load(source, "load_environment() failed", error) from error
+    missing = [name for name in MEMBERS if not callable(getattr(environment, name, None))]
+    if missing:
+        raise CodeError(
+            f"environment {source.env_id}: load_environment() must return an environment, with the methods "
+            f"{' and '.join(f'{name}()' for name in MEMBERS)}, got {type_name(environment)} without {missing[0]}()"
+        )
+    for name, value in (("env_id", source.env_id), ("env_args", dict(source.args))):
+        if not getattr(environment, name, None):
+            setattr(environment, name, value)
+    return environment
+
+
+def _check_arguments(source: EnvironmentSource, make: Callable[..., Any]) -> None:
+    """Raise `CodeError` if `load_environment` takes other arguments."""
+    try:
+        signature = inspect.signature(make)
+        signature.bind(**source.args)
+    except ValueError:  # it has no signature
+        return
+    except TypeError as error:
+        names = [name for name, parameter in signature.parameters.items() if parameter.kind in _BY_NAME]
+        unknown = [name for name in source.args if name not in names]
+        hint = suggestion(unknown[0], names) if unknown else ""
+        valid = f" (it takes: {', '.join(names) or 'none'})"
+        raise CodeError(f"environment {source.env_id}: env_args: load_environment() {error}{hint}{valid}") from None
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _typed(make: Callable[..., Any], args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments, with the `config` of newer environments as the type that they declare for it."""
+    typed = getattr(imported("utils.env_utils"), "coerce_typed_env_config", None)
+    if typed is None or "config" not in args:
+        return args
+    return typed(make, inspect.signature(make), dict(args))  # type: ignore[no-any-return]
+
+
+def _set(source: EnvironmentSource, environment: Any) -> tuple[str, ...]:
+    """Set the further keyword arguments. Return notes about those that the environment does not know."""
+    notes = []
+    concurrency = source.kwargs.get(CONCURRENCY, 1)
+    if type(concurrency) is not int or concurrency < 1:
+        text = f"extra_env_kwargs: {CONCURRENCY} must be an integer of at least 1, got {concurrency!r}"
+        raise CodeError(f"environment {source.env_id}: {text}")
+    for name, value in source.kwargs.items():
+        setter = getattr(environment, f"set_{name}", None)
+        if not callable(setter) and not hasattr(environment, name) and name != CONCURRENCY:
+            known = [known for known in vars(environment) if not known.startswith("_")]
+            hint = suggestion(name, known)
+            notes.append(f"extra_env_kwargs: {name} was set, but the environment had nothing of that name{hint}")
+        try:
+            if callable(setter):
+                setter(value)
+            else:
+                setattr(environment, name, value)
+        except BaseException as error:
+            raise _does_not_load(source, f"extra_env_kwargs: {name} cannot be set", error) from error
+    return tuple(notes)
+
+
+def _does_not_load(source: EnvironmentSource, what: str, error: BaseException) -> CodeError:
+    text = f"environment {source.env_id} does not load: {what}: {error_in_words(error)}{_advice(error)}"
+    return CodeError(text, user_traceback(error))
+
+
+def _advice(error: BaseException) -> str:
+    """Return what to do about a framework that is missing, or too new to have environments; "" for other errors."""
+    missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "verifiers"
+    if missing or (isinstance(error, AttributeError | ImportError) and "module 'verifiers'" in str(error)):
+        return "; install a release that has environments: pip install 'verifiers<0.4'"
+    return ""
+
+
+@contextmanager
+def _signals_restored() -> Iterator[None]:
+    """A context that leaves the handlers of all signals as they were."""
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _exit_handlers() -> Iterator[list[Callable[..., Any]]]:
+    """A context in which exit handlers that tear environments down are taken, and not registered."""
+    taken: list[Callable[..., Any]] = []
+    register = atexit.register
+
+    def take(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        if _owner(function) is None:
+            return register(function, *args, **kwargs)
+        taken.append(function)
+        return function
+
+    atexit.register = take
+    try:
+        yield taken
+    finally:
+        atexit.register = register
+
+
+def _owner(handler: object) -> Any:
+    """Return the environment that an exit handler of verifiers tears down, None for any other function.
+
+    The handler is a closure over the environment's `self`. Were it not recognised, teardown would run twice;
+    tests/verifiers notices.
+    """
+    if not inspect.isfunction(handler) or handler.__closure__ is None:
+        return None
+    values = inspect.getclosurevars(handler).nonlocals.values()
+    return next((value for value in values if inspect.iscoroutinefunction(getattr(value, "_teardown", None))), None)

@@ -1,0 +1,196 @@
+"""Eval runs that are read, and read on while their files change.
+
+Nothing watches the files: an eval run is read on when a browser asks, and any number of browsers cause one reading. The
+page of an eval run is made as a whole. Of 20,000 runs that takes a second or more, so afterwards the page stays as it
+is for a while.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
+from time import monotonic, thread_time
+from typing import Any
+
+from pytest_osmosis.addons.viewer.comparing import ComparedRun
+from pytest_osmosis.addons.viewer.dataset_rows import DatasetRows, dataset_rows
+from pytest_osmosis.addons.viewer.journal_index import JournalIndex
+from pytest_osmosis.addons.viewer.report_file import encoded
+from pytest_osmosis.addons.viewer.run_list import RunVersion, row_of, run_version
+from pytest_osmosis.addons.viewer.run_page import run_page, runs_of
+from pytest_osmosis.addons.viewer.shapes import RunPage, SearchHits
+from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.record.find_run import stored
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.results.stored_results import StoredResults, read_stored
+
+_UNSEEN = frozenset(
+    (
+        *("ev", "row", "run", "model_tag", "attempt", "at", "ms", "n_prompt", "systemic", "role"),
+        *("type", "id", "call_id", "tool_call_id", "tool_use_id", "signature"),
+        *("encrypted_content", "thought_signature", "usage", "tokens", "logprobs"),
+    )
+)
+"""Parts of an event that no reader sees as text, the same as in viewer/src/source/text_search.ts."""
+_DATA = "data:"
+"""The beginning of an address that holds an image itself."""
+RESTS = 4
+"""After a page was made, it stays as it is for this many times the CPU time that this took."""
+SEARCH_S = 0.25
+"""The time that one request may search; the browser asks for the rest."""
+
+
+class OpenRun:
+    """A stored eval run with an index of its journal. `read` reads it for the first time, and on.
+
+    `runs` are those of its page, in their order. Raises `OsmosisError` for files that cannot be read. It is not safe to
+    use from several threads at once.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self.index = JournalIndex(directory.journal)
+        self.stored: StoredResults
+        self.runs: Sequence[RunId] = ()
+        self._dataset: DatasetRows | None = None
+
+    def read(self) -> None:
+        """Read what is new."""
+        self.index.read()
+        self.take()
+
+    def take(self) -> None:
+        """Take what the index has read, and read the other files."""
+        self.stored = read_stored(stored(self.directory), self.index.found, with_rows=False)
+        self.runs = runs_of(self.stored)
+
+    def page(self) -> RunPage:
+        """Return the page on all that was read."""
+        return run_page(self.stored, self.runs, self.prompts, self.dataset)
+
+    @property
+    def dataset(self) -> DatasetRows:
+        """The rows of the dataset, which is read once."""
+        if self._dataset is None:
+            self._dataset = dataset_rows(self.stored.run, list(dict.fromkeys(run.row for run in self.runs)))
+        return self._dataset
+
+    @property
+    def prompts(self) -> Mapping[int, str]:
+        """The excerpts of the prompts of rows, by index: as they were sent, else as the dataset has them."""
+        return {**self.dataset.prompts, **self.index.prompts}
+
+    def conversation(self, at: int) -> bytes | None:
+        """Return the JSON of a `Conversation` by the position of its run, None if nothing of it is stored."""
+        return self.index.conversation(self.runs[at])
+
+
+def is_seen(text: str, conversation: bytes) -> bool:
+    """Return True if a reader sees a text in the JSON of a `Conversation`, in any case.
+
+    `role` is a key of every message, and no hit.
+    """
+    wanted = text.lower()
+    return any(wanted in each.lower() for each in seen_texts(json.loads(conversation)))
+
+
+def seen_texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a conversation, or in a part of it, that a reader sees."""
+    if isinstance(value, str):
+        if not value.startswith(_DATA):
+            yield value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            if key == "arguments" and isinstance(each, str):
+                yield from _arguments(each)
+            elif key not in _UNSEEN:
+                yield from seen_texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from seen_texts(each)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield json.dumps(value)
+
+
+def _arguments(text: str) -> Iterator[str]:
+    """Yield the arguments of a tool call, which are JSON in a text, as they are written and as they are laid out."""
+    yield text
+    try:
+        value = parsed(text)
+    except ValueError:
+        return
+    yield json.dumps(value, indent=2, ensure_ascii=False)
+    yield from seen_texts(value)
+
+
+class LiveRun:
+    """An eval run with the newest page on it. Its methods may be called in several threads at once.
+
+    Raises `OsmosisError` for files that cannot be read.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._open = OpenRun(directory)
+        self._journal = Lock()  # protects the index and the conversations of _open, for moments only
+        self._lock = Lock()  # protects all below, and the rest of _open
+        self._page = b""
+        self._version: RunVersion | None = None
+        self._rests_until = 0.0
+
+    def page(self) -> bytes:
+        """Return the `RunPage` as JSON."""
+        with self._lock:
+            self._read()
+            return self._page
+
+    def conversation(self, at: int) -> bytes | None:
+        """Return the conversation of the run at a position of the page, None if nothing of it is stored.
+
+        Raises `IndexError` if the page has no such position.
+        """
+        self._read_once()
+        with self._journal:
+            if not 0 <= at < len(self._open.runs):
+                raise IndexError(at)
+            return self._open.conversation(at)
+
+    def search(self, text: str, begin: int) -> SearchHits:
+        """Search the conversations of runs from a position on, for as long as one request may take."""
+        self._read_once()
+        until = monotonic() + SEARCH_S
+        hits: list[int] = []
+        at, n = begin, len(self._open.runs)
+        while at < n and (at == begin or monotonic() < until):
+            with self._journal:
+                conversation = self._open.conversation(at)
+            if conversation is not None and is_seen(text, conversation):
+                hits.append(at)
+            at += 1
+        return SearchHits(at=hits, searched=min(at, n), is_whole=at >= n)
+
+    def compared(self) -> ComparedRun:
+        """Return the eval run as a side of a comparison."""
+        with self._lock:
+            self._read()
+            return ComparedRun(row_of(self._open.stored), self._open.stored, dict(self._open.prompts))
+
+    def _read_once(self) -> None:
+        if not self._page:
+            with self._lock:
+                self._read()
+
+    def _read(self) -> None:
+        """Read what is new, and make the page of it."""
+        if monotonic() < self._rests_until or (version := run_version(self._directory)) == self._version:
+            return
+        self._version = None  # what cannot be read now is read again at the next look
+        with self._journal:
+            self._open.index.read()
+        began = thread_time()
+        self._open.take()
+        self._page = encoded(self._open.page())
+        self._rests_until = monotonic() + RESTS * (thread_time() - began)
+        self._version = version

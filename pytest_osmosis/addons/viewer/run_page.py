@@ -1,0 +1,352 @@
+"""The page on one eval run: its head, its rows and its runs in columns.
+
+All numbers are those of `results`, so they are those of results.json where there is one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from pytest_osmosis.addons.viewer.dataset_rows import MOST_VALUES, DatasetRows
+from pytest_osmosis.addons.viewer.run_list import row_of
+from pytest_osmosis.addons.viewer.shapes import (
+    FunctionShape,
+    GateShape,
+    IntervalShape,
+    Outcome,
+    PassCurve,
+    RowColumns,
+    RunColumns,
+    RunHead,
+    RunPage,
+    SliceShape,
+    SlicesShape,
+)
+from pytest_osmosis.config.kinds import key_text, toml
+from pytest_osmosis.files.shapes import ShapeFault
+from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import Boundary, RunRecord
+from pytest_osmosis.report.run_page import circumstances, remarks
+from pytest_osmosis.report.summary import account_lines
+from pytest_osmosis.report.verdict import verdict_lines
+from pytest_osmosis.results.publish import MANY
+from pytest_osmosis.results.rebuild import FactsFields
+from pytest_osmosis.results.results import Results, decided_scores
+from pytest_osmosis.results.stored_results import StoredResults
+from pytest_osmosis.stats import RunScore, Summary, gaffke
+from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.safe import one_line
+from pytest_osmosis.verdicts.pass_rule import PassRule
+
+_Group = Callable[[RunRecord], str | None]
+"""Returns the value of a run, None if it is in no slice."""
+
+
+_Judged = tuple[RunRecord, RunScore]
+"""A run that counts, and what its model's results say of it."""
+OUTCOMES: Sequence[Outcome] = get_args(Outcome)
+BOUNDARIES: Sequence[str] = get_args(Boundary)
+ERROR_CHARS = 300
+
+
+def slices_of(results: Results, dataset: DatasetRows, rows: Sequence[int]) -> list[SlicesShape]:
+    """Return the slices by each column of the dataset, and by facts about rollouts that differ. `rows` are all rows."""
+    judged = list(decided_scores(results.records, results.pass_rule))
+    places = {row: place for place, row in enumerate(rows)}
+    found = []
+    for column, group in _slice_columns(dataset.groups):
+        parts = _parted(judged, group)
+        if 2 <= len(parts) <= MOST_VALUES:
+            slices = [
+                _slice(value, parts[value], places, has_rate=not results.is_fragment)
+                for value in sorted(parts, key=_order)
+            ]
+            found.append(SlicesShape(column=column, slices=slices))
+    return found
+
+
+def _slice_columns(groups: Mapping[str, Mapping[int, str]]) -> Iterator[tuple[str, _Group]]:
+    for column, values in groups.items():
+        yield column, lambda record, values=values: values.get(record.run.row)  # type: ignore[misc]
+    yield "finish reason", lambda record: record.finish_reason
+    yield "model that answered", lambda record: record.model
+
+
+def _parted(judged: Sequence[_Judged], group: _Group) -> dict[str, list[_Judged]]:
+    parts: dict[str, list[_Judged]] = {}
+    for each in judged:
+        value = group(each[0])
+        if value is not None:
+            parts.setdefault(value, []).append(each)
+    return parts
+
+
+def _slice(value: str, runs: Sequence[_Judged], places: Mapping[int, int], *, has_rate: bool) -> SliceShape:
+    """Return a slice. Like that of the whole, its rate is left out while runs are missing that could change it."""
+    by_row: dict[int, list[float]] = {}
+    for record, score in runs:
+        by_row.setdefault(record.run.row, []).append(float(score.passed))
+    measured, passed = (sum(column) for column in zip(*((each.measured, each.passed) for _, each in runs), strict=True))
+    has_rate = has_rate and measured > 0
+    return SliceShape(
+        value=value,
+        rows=sorted(places[row] for row in by_row),
+        runs=len(runs),
+        measured=measured,
+        passed=passed,
+        pass_rate=passed / len(runs) if has_rate else None,
+        pass_rate_interval=cast(IntervalShape, gaffke(list(by_row.values()))._asdict()) if has_rate else None,
+    )
+
+
+def _order(value: str) -> tuple[int, float, str]:
+    """Return the sort key of a value: numbers by size, before texts."""
+    try:
+        return 0, float(value), value
+    except ValueError:
+        return 1, 0.0, value
+
+
+def rerun_command(run: StoredEvalRun) -> list[str] | None:
+    """Return the command before and after the name of a run.
+
+    It is None for an eval run whose config is gone or never was, and for one that tests over rollouts requested.
+    """
+    manifest, config = run.manifest, run.config
+    if config is None or not run.config_is_there or manifest.is_of_tests:
+        return None
+    node = f"{Path(shown(config)).as_posix()}::{manifest.named}["
+    after = [f"--osmosis-set={each}" for each in _settings(manifest.typed)]
+    if manifest.plan.granularity == "row":
+        after.append("--osmosis-granularity=run")
+    return [f"pytest {shlex.quote(node)[:-1]}", f"]' {shlex.join(after)}".rstrip()]
+
+
+def _settings(typed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for each in typed:
+        value = each["value"]
+        path = ".".join(map(key_text, (each["table"], each["key"], *each["below"])))
+        yield f"{path}={value if isinstance(value, str) else toml(value)}"
+
+
+def functions_of(document: Mapping[str, Any], results: Results) -> Iterator[FunctionShape]:
+    """Yield the published statistics of each function, of the eval's own model and then of its baseline's."""
+    rule = results.pass_rule
+    for model, summary in enumerate(document.get("model_summaries", [document["summary"]])):
+        published = summary["eval_fns"]
+        yield from (
+            FunctionShape(
+                name=name,
+                model=model,
+                threshold=rule.threshold(name),
+                decides=name in rule.deciding,
+                statistics=published[name],
+            )
+            for name in rule.scorers
+            if name in published
+        )
+
+
+def curves_of(results: Results) -> Iterator[PassCurve]:
+    """Yield the curves of runs that passed, and then those of each function, for each model.
+
+    There are none for one run a row, and for a part of the plan, whose rates would mislead.
+    """
+    if results.is_fragment:
+        return
+    models = [(results.overall, results.by_function)]
+    if results.baseline is not None:
+        models.append((results.baseline.overall, results.baseline.by_function))
+    for model, (overall, by_function) in enumerate(models):
+        for function, summary in {"": overall, **by_function}.items():
+            if summary.pass_at:
+                yield _curve(function, model, summary)
+
+
+def _curve(function: str, model: int, summary: Summary) -> PassCurve:
+    """Return a curve. pass^1 is pass@1, so it is not among the statistics."""
+    hat = {**({1: summary.pass_at[1]} if 1 in summary.pass_at else {}), **summary.pass_hat}
+    return PassCurve(
+        function=function,
+        model=model,
+        k=list(summary.pass_at),
+        pass_at_k=list(summary.pass_at.values()),
+        pass_hat_k=[hat.get(k) for k in summary.pass_at],
+    )
+
+
+def run_page(
+    stored: StoredResults,
+    runs: Sequence[RunId],
+    prompts: Mapping[int, str],
+    dataset: DatasetRows,
+) -> RunPage:
+    """Return the page of an eval run. `prompts` are by row."""
+    places = {row: place for place, row in enumerate(dict.fromkeys(run.row for run in runs))}
+    known = {record.run: record for record in stored.records}
+    others = stored.replayed.ledger.records
+    records = [known.get(run) or others.get(run) or RunRecord(run) for run in runs]
+    errors = _Texts(map(_error, records))
+    finish_reasons = _Texts(record.finish_reason for record in records)
+    return RunPage(
+        head=_head(stored, dataset, list(places), errors.all, finish_reasons.all),
+        rows=RowColumns(
+            index=list(places),
+            prompt=[prompts.get(row, "") for row in places],
+        ),
+        runs=_columns(stored, records, places, errors.places, finish_reasons.places),
+    )
+
+
+class _Texts:
+    """Texts that many runs share: each once in `all`, and the `places` of the runs' own, -1 for None."""
+
+    def __init__(self, texts: Iterable[str | None]) -> None:
+        known: dict[str | None, int] = {None: -1}
+        self.places = [known.setdefault(text, len(known) - 1) for text in texts]
+        self.all = [text for text in known if text is not None]
+
+
+# -- runs --------------------------------------------------------------------------------------------------
+
+
+def runs_of(stored: StoredResults) -> list[RunId]:
+    """Return the runs of an eval run, by row, then model, then index: the selected ones, whether they ended or not."""
+    return sorted(_runs(stored), key=lambda run: (run.row, run.is_baseline, run.index))
+
+
+def _runs(stored: StoredResults) -> set[RunId]:
+    if not stored.is_from_journal:
+        return {record.run for record in stored.results.all_records}
+    return {*_planned(stored), *stored.replayed.ledger.records}
+
+
+def _planned(stored: StoredResults) -> Iterable[RunId]:
+    """Return the runs that the last whole session selected, else those that are planned."""
+    facts = stored.replayed.facts
+    try:
+        decode(facts, FactsFields)
+        if sum(n_rows for _, _, _, n_rows in facts["selected"]) <= MOST_RUNS:
+            return set(selected_runs(facts["selected"]))
+    except (ShapeFault, ValueError, TypeError):  # a damaged journal, or no code was loaded
+        pass
+    return stored.run.manifest.selected.runs()
+
+
+def _columns(
+    stored: StoredResults,
+    records: Sequence[RunRecord],
+    rows: Mapping[int, int],
+    errors: Sequence[int],
+    finish_reasons: Sequence[int],
+) -> RunColumns:
+    """Return runs in columns. `rows` are the places of rows by their index."""
+    rule = stored.results.pass_rule
+    ledger, is_running = stored.replayed.ledger, stored.status == "running"
+    finished = [record.scores if record.status == "finished" else {} for record in records]
+    return RunColumns(
+        row=[rows[record.run.row] for record in records],
+        run=[record.run.index for record in records],
+        model=[int(record.run.is_baseline) for record in records],
+        outcome=[OUTCOMES.index(_outcome(record, rule, is_running and ledger.in_flight(record))) for record in records],
+        boundary=[_boundary(record, rule) for record in records],
+        error=errors,
+        scores={name: [scores.get(name) for scores in finished] for name in rule.scorers},
+        metrics=_metrics(records),
+        duration_ms=[record.duration_ms if record.rolled else None for record in records],
+        tokens=[record.tokens for record in records],
+        cost_usd=[stored.costs_usd.get(record.run) for record in records],
+        turns=[record.turns for record in records],
+        finish_reason=finish_reasons,
+        chunk=[],
+        line=[],
+    )
+
+
+def _outcome(record: RunRecord, rule: PassRule, is_in_flight: bool) -> Outcome:
+    if record.status == "pending":
+        return "running" if is_in_flight else "pending"
+    if record.status == "skipped":
+        return "removed"
+    if not rule.measured(record):
+        return "unmeasured"
+    return "passed" if rule.passed(record) else "failed"
+
+
+def _boundary(record: RunRecord, rule: PassRule) -> int:
+    if record.status == "pending":
+        return -1
+    boundary = rule.boundary(record)
+    return -1 if boundary is None else BOUNDARIES.index(boundary)
+
+
+def _error(record: RunRecord) -> str | None:
+    """Return in one line what kept a run, or one of its functions, from a score; None if nothing did."""
+    if record.status == "pending":
+        return record.skip_reason and one_line(record.skip_reason, ERROR_CHARS)
+    if record.error is not None:
+        return one_line(record.error, ERROR_CHARS)
+    if not record.scorer_errors:
+        return None
+    errors = (f"{name}: {error.message}" for name, error in record.scorer_errors.items())
+    return one_line("; ".join(errors), ERROR_CHARS)
+
+
+def _metrics(records: Sequence[RunRecord]) -> dict[str, list[float | None]]:
+    """Return the metrics of runs by "source: name", in the order in which they first appear."""
+    columns: dict[str, list[float | None]] = {}
+    for place, record in enumerate(records):
+        for source, named in record.metrics.items():
+            for name, value in named.items():
+                key = f"{source}: {name}"
+                if key not in columns:
+                    columns[key] = [None] * len(records)
+                columns[key][place] = value
+    return columns
+
+
+# -- the head ----------------------------------------------------------------------------------------------
+
+
+def _head(
+    stored: StoredResults,
+    dataset: DatasetRows,
+    rows: Sequence[int],
+    errors: Sequence[str],
+    finish_reasons: Sequence[str],
+) -> RunHead:
+    manifest, results = stored.run.manifest, stored.results
+    baseline = None if manifest.baseline is None else manifest.baseline.model
+    return RunHead(
+        row=row_of(stored),
+        path=shown(stored.run.directory.path),
+        models=[manifest.subject.model, *([] if baseline is None else [baseline])],
+        decide=results.pass_rule.decide,
+        circumstances=_plain(circumstances(stored)),
+        remarks=_plain(remarks(stored)),
+        verdict=_plain(verdict_lines(results)),
+        account=_plain(account_lines(results)),
+        gates=[GateShape(gate=gate["gate"], state=gate["state"]) for gate in stored.document["gates"]],
+        functions=list(functions_of(stored.document, results)),
+        curves=list(curves_of(results)),
+        slices=slices_of(results, dataset, rows),
+        no_slices=dataset.problem,
+        results={key: each for key, each in stored.document.items() if key not in MANY},
+        outcomes=OUTCOMES,
+        boundaries=BOUNDARIES,
+        errors=errors,
+        finish_reasons=finish_reasons,
+        rerun=rerun_command(stored.run),
+        html_conversations="all",
+    )
+
+
+def _plain(lines: Iterable[str]) -> list[str]:
+    """Return lines without their styles."""
+    return [str.__str__(line) for line in lines]
