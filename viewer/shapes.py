@@ -23,9 +23,7 @@ _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(N
 
 def typescript() -> str:
     """Return the text of shapes.ts."""
-    parts = [
-        "// Made by `python viewer/shapes.py` from addons/viewer/shapes.py, where every key is explained.\n"
-    ]
+    parts = ["// Made by `python viewer/shapes.py` from addons/viewer/shapes.py, where every key is explained.\n"]
     parts += [
         f"export type {name} = {_type(value)};\n"
         for name, value in vars(shapes).items()

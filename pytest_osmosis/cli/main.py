@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest_osmosis
+from pytest_osmosis import seams
 from pytest_osmosis.cli.arguments import COMMANDS, RUNS, program
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
@@ -151,7 +152,7 @@ def _add_runs(parser: argparse.ArgumentParser, typed: Sequence[str] | None) -> N
 
 def _complete(parser: argparse.ArgumentParser, name: str) -> None:
     """Add what the module of a command says about it."""
-    command = import_module(f"pytest_osmosis.cli.{name}")
+    command = import_module(seams.COMMANDS.get(name, f"pytest_osmosis.cli.{name}"))
     parser.description, parser.epilog = command.DESCRIPTION, getattr(command, "EXAMPLES", None)
     command.add_arguments(parser)
     parser.set_defaults(perform=command.run)

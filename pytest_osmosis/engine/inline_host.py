@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypedDict, TypeVar
 
-from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
+from pytest_osmosis import seams
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of, probed
@@ -250,7 +250,7 @@ class InlineHost:
         self._code: UserCode | None = None
         self._clients: Clients = {}
         self._process_state: ProcessState | None = None
-        self._stand_in = StandIn()
+        self._stand_in = seams.stand_in()
 
     def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> InlineConnection:
         """Return a connection to this host. For the first one, `load` or `serve` loads the user's code."""
@@ -356,8 +356,9 @@ class InlineHost:
                 self._endpoint = HostEndpoint(setup.code, os.environ)
                 if setup.code.role == "roll":
                     self._endpoint.set_variables(hooks=False)
-                self._code = load(setup)
-                self._code = replace(self._code, notes=(*self._code.notes, *self._stand_in.notes))
+                code = load(setup)
+                notes = self._stand_in.notes if self._stand_in is not None else ()
+                self._code = replace(code, notes=(*code.notes, *notes))
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
             models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in self._clients.items()}
@@ -377,7 +378,7 @@ class InlineHost:
 
     @contextmanager
     def _of_the_eval(self, state: ProcessState, stand_in: bool) -> Iterator[None]:
-        with state.active(), self._stand_in.active(stand_in):
+        with state.active(), nullcontext() if self._stand_in is None else self._stand_in.active(stand_in):
             yield
 
     def _denied_by(self, tag: str) -> Callable[[str], None]:

@@ -10,7 +10,6 @@ from pytest_osmosis.evals.cassettes import AnswerStore, cassette_line
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
-from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, write_comparison
 from pytest_osmosis.evals.prepare import Begun, NotLoaded, begin
 from pytest_osmosis.evals.prepared import Prepared
@@ -26,7 +25,6 @@ from pytest_osmosis.git.commits import Worktrees
 __all__ = [
     "AnswerStore",
     "Begun",
-    "Environments",
     "EvalRequest",
     "EvalRun",
     "FinishedEval",

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
@@ -28,6 +27,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.shards import max_errors_text, most_errors
+from pytest_osmosis.rollouts.environment import EnvironmentSource
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
+from pytest_osmosis import seams
 from pytest_osmosis.config import (
     EvalConfig,
     Override,
@@ -33,7 +33,7 @@ from pytest_osmosis.evals.cassettes import eval_cassette, other_api
 from pytest_osmosis.evals.checks import Checks, SharedChecks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.engine_job import host_code
-from pytest_osmosis.evals.environments import Environments, rows_of
+from pytest_osmosis.evals.environments import rows_of
 from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.preflight import check_training_rows
@@ -53,6 +53,7 @@ from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
+from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.names import shown
 
 
@@ -130,6 +131,7 @@ def _open(request: EvalRequest, around: Surroundings, config: EvalConfig, checks
 
 
 def _open_environment(request: EvalRequest, around: Surroundings, config: EvalConfig, key: str) -> Opened:
+    assert around.environments is not None, "it was announced to them"
     environment = loaded_environment(config, key, around.environments)
     own = with_threshold(config, environment)
     rows = around.shared.once(environment.rows, functools.partial(rows_of, environment))
@@ -186,6 +188,9 @@ def _announced(request: EvalRequest, around: Surroundings, config: EvalConfig, m
     """Announce the environment of an eval to those that load them, and return its key."""
     module, loading, secrets = config.environment_module, around.environments, models.secrets
     assert module is not None, "its problem would have been raised"
+    if loading is None:
+        text = "environments need the folder addons/ of pytest_osmosis, which is missing; install it again"
+        raise ConfigError([Problem(shown(config.path), text)])
     if request.listing:  # it may need them to say what its rows are
         secrets = around.secrets_of(request).resolve(config.secrets, around.environ, needed=())
     code = host_code(config, models, loading.pythonpath, stand_in=loading.stand_in)
@@ -316,7 +321,7 @@ def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -
     return shared.once((*key, prompt), lambda: replace(dataset, system_prompt=prompt))
 
 
-def loaded_environment(config: EvalConfig, key: str, environments: Environments) -> EnvironmentFacts:
+def loaded_environment(config: EvalConfig, key: str, environments: seams.Environments) -> EnvironmentFacts:
     """Return the facts about the environment of an eval. Raises `NotLoaded`, or `ConfigError` if it does not fit."""
     where = shown(config.path) if config.text is not None else "--osmosis-env"
     try:

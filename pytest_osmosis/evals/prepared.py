@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.rules import GRADER_SCORE, RUBRIC_SCORE
@@ -30,6 +29,7 @@ from pytest_osmosis.results.judge_totals import PriceOf, cost_of_judges
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
+from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.redaction import Redaction, is_too_short
 from pytest_osmosis.verdicts.gates import NORMAL_RANGE
 from pytest_osmosis.verdicts.pass_rule import PassRule

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from pytest_osmosis import seams
 from pytest_osmosis.config import Override, SecretsSource
 from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.evals.checks import SharedChecks
-from pytest_osmosis.evals.environments import Environments
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.text.outlet import Outlet
 
@@ -67,7 +67,7 @@ class Surroundings:
     secrets: SecretsSource = field(default_factory=SecretsSource)
     outlet: Outlet | None = None
     shared: SharedChecks = field(default_factory=SharedChecks)
-    environments: Environments = field(default_factory=Environments)
+    environments: seams.Environments | None = field(default_factory=seams.environments)
 
     def secrets_of(self, request: EvalRequest) -> SecretsSource:
         """Return where the secrets of an eval are: one that is only listed does not read standard input."""

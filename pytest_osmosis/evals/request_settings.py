@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.engine.limits import Limits, least_s
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
 from pytest_osmosis.results.read import PublishedHead
+from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.numbers import money, plural, seconds
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_eval_config
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
@@ -52,6 +51,7 @@ from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.stored_results import description_of
+from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.recorded import RECORDED
 

@@ -20,8 +20,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
-from pytest_osmosis.addons.verifiers.faults import EnvironmentFault
-from pytest_osmosis.addons.verifiers.state import STATE
 from pytest_osmosis.formats.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host import output
 from pytest_osmosis.host.artifacts import NO_FILES, ArtifactSender, Stamps
@@ -54,6 +52,7 @@ from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
+from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
 from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.user_frames import suspended_stack

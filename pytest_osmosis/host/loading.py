@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_osmosis import seams
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.code_digest import file_digests, read_anew, source_digest, spec_of_file
 from pytest_osmosis.host.commit_paths import use_worktree
@@ -49,8 +50,6 @@ from pytest_osmosis.text.user_frames import user_traceback, with_names
 from pytest_osmosis.text.user_values import MAX_ERROR_CHARS, error_in_words
 
 if TYPE_CHECKING:
-    from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
-    from pytest_osmosis.host.environment_code import EnvironmentCode
     from pytest_osmosis.host.rubric_scorer import RubricScorer
 
 T = TypeVar("T")
@@ -79,7 +78,7 @@ class UserCode:
     max_rollouts: int | None = None
     max_scorings: int | None = None
     rollout_code: Mapping[str, str] = field(default_factory=dict)
-    environment: EnvironmentCode | None = None
+    environment: seams.EnvironmentCode | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -138,20 +137,18 @@ class UserCode:
         return self.grader.grader.grade if self.grader is not None and name == REWARD else None
 
 
-def load_environment(code: HostCode, begins: Callable[[str], None]) -> LoadedEnvironment:
+def load_environment(code: HostCode, begins: Callable[[str], None]) -> seams.LoadedEnvironment:
     """Load the environment of `code` alone. `begins` is called with each step that may take long. Raises `CodeError`.
 
     `load` then loads the rest in the same process.
     """
-    from pytest_osmosis.addons.verifiers.load import load as load_source
-
     assert code.environment is not None
     read_anew(_folders(code))
     _add_roots(code.roots)
-    return load_source(code.environment, begins)
+    return seams.load_environment(code.environment, begins)
 
 
-def load(setup: Setup, environment: LoadedEnvironment | None = None) -> UserCode:
+def load(setup: Setup, environment: seams.LoadedEnvironment | None = None) -> UserCode:
     """Load all code that `setup` names, but its environment if that is loaded already.
 
     The `CodeError` lists everything that does not load.
@@ -173,7 +170,7 @@ def _folders(code: HostCode, mcp: str | None = None) -> list[str]:
     return [code.workspace, *code.roots, *filter(None, [mcp, environment])]
 
 
-def _loaded(setup: Setup, loaded: LoadedEnvironment | None) -> UserCode:
+def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
     roots, rolls = setup.code.roots, setup.code.role == "roll"
     mcp = setup.mcp if rolls else None
     if mcp is not None:
@@ -300,14 +297,11 @@ def _rubric_scorer(setup: Setup) -> RubricScorer | None:
     return RubricScorer.of(setup.code.judge)
 
 
-def _environment(setup: Setup, loaded: LoadedEnvironment | None) -> EnvironmentCode | None:
+def _environment(setup: Setup, loaded: seams.LoadedEnvironment | None) -> seams.EnvironmentCode | None:
     source = setup.code.environment
     if source is None:
         return None
-    from pytest_osmosis.addons.verifiers.load import load as load_source
-    from pytest_osmosis.host.environment_code import EnvironmentCode
-
-    return EnvironmentCode(source, loaded or load_source(source), setup)
+    return seams.environment_code(source, loaded or seams.load_environment(source), setup)
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
@@ -429,7 +423,7 @@ def _rollout_code(
     setup: Setup,
     functions: tuple[EvalFunction, ...],
     grader: GraderCode | None,
-    environment: EnvironmentCode | None,
+    environment: seams.EnvironmentCode | None,
 ) -> Mapping[str, str]:
     """Return the digests of the code of rollouts; none in a host that only scores, and for agents of our own."""
     if setup.code.role != "roll":

@@ -20,9 +20,9 @@ from contextlib import suppress
 from dataclasses import replace
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
+from pytest_osmosis import seams
 from pytest_osmosis.endpoint.environment import applied
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import fast_exit, output
@@ -48,9 +48,6 @@ from pytest_osmosis.host.user_errors import raise_no_terminal
 from pytest_osmosis.processes.limits import allow_many_files, leave_no_core_file
 from pytest_osmosis.text.redaction import Redaction
 
-if TYPE_CHECKING:
-    from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
-
 COLLECT_AFTER = 10_000
 """The threshold of the garbage collector: rollouts make many objects, and few of them in cycles."""
 COLLECT_AFTER_LOADING = 1_000_000
@@ -66,7 +63,7 @@ def main() -> None:
     code, environ = HostCode.from_json(request), dict(os.environ)
     redaction = Redaction(secrets_of(code, environ))
     _prepare_process(redaction)
-    endpoint, stand_in, environment = HostEndpoint(code, environ), StandIn(), None
+    endpoint, stand_in, environment = HostEndpoint(code, environ), seams.stand_in(), None
     if request["op"] == "tell":
         with suppress(Exception):  # a listing has no keys, and a replay needs none
             _clients(Setup(code), environ)  # imported now, and made once more for the eval
@@ -139,9 +136,8 @@ def _clients(setup: Setup, environ: Mapping[str, str]) -> Clients:
     return clients_of(setup, environ)
 
 
-def _tell(rows: Path, code: HostCode, events: int, redaction: Redaction) -> LoadedEnvironment | None:
+def _tell(rows: Path, code: HostCode, events: int, redaction: Redaction) -> seams.LoadedEnvironment | None:
     """Load an environment and tell its rows. Returns None if it does not load, which is told too."""
-    from pytest_osmosis.host.environment_code import facts_told
 
     def emit(event: StepEvent | ToldEvent) -> None:
         os.write(events, encode([event]))
@@ -149,18 +145,16 @@ def _tell(rows: Path, code: HostCode, events: int, redaction: Redaction) -> Load
     try:
         environment = load_environment(code, lambda step: emit({"ev": "step", "step": step}))
         emit({"ev": "step", "step": "get_eval_dataset()"})
-        emit({"ev": "told", "facts": facts_told(environment, code, rows)})
+        emit({"ev": "told", "facts": seams.environment_facts(environment, code, rows)})
     except CodeError as error:
         os.write(events, redaction.event(_refused(error)).encode() + b"\n")
         return None
     return environment
 
 
-def _end_unused(environment: LoadedEnvironment | None) -> None:
-    from pytest_osmosis.host.environment_code import release
-
+def _end_unused(environment: seams.LoadedEnvironment | None) -> None:
     if environment is not None:
-        release(environment)
+        seams.release(environment)
     fast_exit.finish()
 
 
@@ -168,20 +162,20 @@ def _refused(error: CodeError) -> RefusedEvent:
     return {"ev": "refused", "error": str(error), "details": error.details}
 
 
-def _begin_to_load(code: HostCode, endpoint: HostEndpoint, stand_in: StandIn) -> None:
+def _begin_to_load(code: HostCode, endpoint: HostEndpoint, stand_in: seams.StandIn | None) -> None:
     """Prepare this process for user code, with few garbage collections while it loads."""
     if code.role == "roll":
         endpoint.set_variables()
     gc.set_threshold(COLLECT_AFTER_LOADING)
     gc.enable()  # what started this process imported us without
-    if code.stand_in:
+    if code.stand_in and stand_in is not None:
         stand_in.install()
 
 
-def _load(setup: Setup, stand_in: StandIn, environment: LoadedEnvironment | None) -> UserCode:
+def _load(setup: Setup, stand_in: seams.StandIn | None, environment: seams.LoadedEnvironment | None) -> UserCode:
     """Load the user's code. What stands in for `osmosis_ai` stays installed."""
     code = load(setup, environment)
-    code = replace(code, notes=(*code.notes, *stand_in.notes))
+    code = replace(code, notes=(*code.notes, *(stand_in.notes if stand_in is not None else ())))
     gc.freeze()  # imported objects stay to the end, so no later collection needs to look at them
     if gc.get_threshold()[0] == COLLECT_AFTER_LOADING:  # else user code has set its own
         gc.set_threshold(COLLECT_AFTER)

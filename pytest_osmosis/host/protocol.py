@@ -21,7 +21,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.safe import dumps
 
 if TYPE_CHECKING:
-    from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
+    from pytest_osmosis.rollouts.environment import EnvironmentSource
 
 Role = Literal["roll", "score"]
 WhyLeftOut = Literal["large", "unreadable", "special"]
@@ -125,7 +125,7 @@ class HostCode:
         values = {**request["code"]}
         values |= {name: tuple(values[name]) for name in ("roots", "secrets")}
         if values["environment"] is not None:
-            from pytest_osmosis.addons.verifiers.facts import EnvironmentSource  # most hosts have none
+            from pytest_osmosis.rollouts.environment import EnvironmentSource  # most hosts have none
 
             values["environment"] = EnvironmentSource(**values["environment"])
         return cls(**values)

@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_osmosis.addons.verifiers.faults import EnvironmentFault
 from pytest_osmosis.errors import BoundError, JudgeError, ModelError
 from pytest_osmosis.host.chat import RequestTotals
 from pytest_osmosis.host.deadline import DeadlineExpired
@@ -16,6 +15,7 @@ from pytest_osmosis.host.judge_requests import JudgeCounts
 from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rollouts.context import NotAConversation
+from pytest_osmosis.rollouts.environment import EnvironmentFault
 from pytest_osmosis.text.user_frames import passed_user_code, user_traceback
 from pytest_osmosis.text.user_values import UserValueFault, error_in_words, type_name
 

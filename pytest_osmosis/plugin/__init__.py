@@ -53,9 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", reward_options.MARKER)
     reward_options.check(config)
     if reward_options.names_files(config):
-        from pytest_osmosis.plugin.reward_tests.items import RewardFiles
+        from pytest_osmosis import seams
 
-        config.pluginmanager.register(RewardFiles(config), "osmosis-reward-files")
+        config.pluginmanager.register(seams.reward_files(config), "osmosis-reward-files")
     is_worker, sent = hasattr(config, "workerinput"), getattr(config, "workerinput", {})
     if "osmosis" in sent:
         _begin(config, _serve)
@@ -150,9 +150,9 @@ def pytest_pycollect_makeitem(
         return None
     if not isinstance(collector, pytest.Module):
         return None
-    from pytest_osmosis.plugin.reward_tests.items import items_of
+    from pytest_osmosis import seams
 
-    return items_of(collector, name)
+    return seams.reward_tests(collector, name)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_osmosis import seams
 from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.errors import CassetteError, ClusterError, CodeError, ConfigError, JournalError
 from pytest_osmosis.evals import (
@@ -30,7 +31,6 @@ from pytest_osmosis.evals import (
     Worktrees,
 )
 from pytest_osmosis.evals.preflight import WITHOUT_MODEL
-from pytest_osmosis.plugin.clusters import OnCluster, RayClusters, is_on_cluster
 from pytest_osmosis.plugin.command import named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.command.named_evals import session_arguments, set_arguments
@@ -97,7 +97,7 @@ class EvalSession:
         self._replay_hosts: InlineHosts | None = None
         self._git = GitQueries()
         self._worktrees = Worktrees()
-        self._clusters = RayClusters(os.environ, self._worktrees)
+        self._clusters: seams.RayClusters | None = None
 
     def prepare(self) -> None:
         """Check every named eval, and let pytest collect it. Raise `pytest.UsageError` with all problems."""
@@ -175,7 +175,7 @@ class EvalSession:
         try:
             of_clusters = self._open_clusters()
         except (ClusterError, CodeError, ConfigError) as error:
-            self._clusters.close()
+            self._leave_clusters()
             raise pytest.UsageError(str(error)) from None
         say(self.config, [f"osmosis: {note}" for note in of_clusters])
         for eval_id, selected in self.selected.items():
@@ -183,7 +183,7 @@ class EvalSession:
                 self._add_to_queue(self.by_id[eval_id], selected)
             except (CassetteError, CodeError, JournalError) as error:
                 self.queue.discard()
-                self._clusters.close()
+                self._leave_clusters()
                 raise pytest.UsageError(str(error)) from None
         self.queue.start()
         notes += [note for run in self.runs.values() for note in run.engine.notes]
@@ -216,8 +216,8 @@ class EvalSession:
 
     def _open_clusters(self) -> list[str]:
         """Connect to the clusters on which hosts will run, and return what the user should know of them."""
-        evals = {each: OnCluster(self.by_id[each].prepared, selected) for each, selected in self.selected.items()}
-        on_cluster = [each for each in evals.values() if is_on_cluster(each.prepared)]
+        evals = [(self.by_id[each].prepared, selected) for each, selected in self.selected.items()]
+        on_cluster = [each for each in evals if _is_on_cluster(each[0])]
         if not on_cluster:
             return []
         if self.inline is not None:
@@ -225,18 +225,24 @@ class EvalSession:
             return [f"user code runs in this process, not on a cluster ({option})"]
         if len(on_cluster) == len(evals) and self._prestarted is not None:
             self._prestarted.close()
+        self._clusters = seams.ray_clusters(os.environ, self._worktrees)
         notes = self._clusters.open(on_cluster)
         if self.config.getoption("usepdb", False):
             notes.append("--pdb calls what failed again in this process, not on the cluster")
         return notes
 
+    def _leave_clusters(self) -> None:
+        if self._clusters is not None:
+            self._clusters.close()
+
     def _add_to_queue(self, each: SessionEval, selected: SelectedRuns) -> None:
         """Start the engine of an eval, and let it wait for its turn, which the entries of one config have together."""
-        prepared, clusters = each.prepared, self._clusters
+        prepared = each.prepared
         group = each.id if prepared.config.entry is None or not each.reports_units else str(prepared.config.path)
-        on_cluster = self.inline is None and is_on_cluster(prepared)
+        clusters = self._clusters if self.inline is None and _is_on_cluster(prepared) else None
+        on_cluster = clusters is not None
         settings = self._local_settings(each, self._local_spawn(each.id))
-        if on_cluster:
+        if clusters is not None:
             n_places, spawn = clusters.of(prepared).facts.n_places, clusters.spawn(prepared)
             settings = replace(settings, hosts=clusters.n_places(prepared), n_places=n_places, spawn=spawn)
         run = EvalRun.start(
@@ -247,7 +253,7 @@ class EvalSession:
             on_done=self._on_done(each),
             hosts_wait=self.queue.hosts_wait(group, on_cluster=on_cluster),
         )
-        if on_cluster:
+        if clusters is not None:
             clusters.join(prepared, run.engine)
         if each.may_stop_early and selected.partial:
             run.notices.add("did not stop early: with only some runs selected, no gate is decided")
@@ -275,7 +281,8 @@ class EvalSession:
         if self.inline is not None:
             return self.inline.host(eval_id).spawn
         prestarted = self._prestarted if not self.runs else None
-        return self._environments.spawning(HostConnection if prestarted is None else prestarted.spawn)
+        spawn = HostConnection if prestarted is None else prestarted.spawn
+        return spawn if self._environments is None else self._environments.spawning(spawn)
 
     def _confirm_cost(self) -> None:
         """Start evals that may cost more than `--osmosis-confirm-above` only if somebody at the terminal agrees."""
@@ -320,7 +327,7 @@ class EvalSession:
         return self._replay_hosts
 
     def close(self) -> None:
-        self._clusters.close()
+        self._leave_clusters()
         self._git.close()
         for hosts in {self.inline, self._replay_hosts}:
             if hosts is not None:
@@ -417,3 +424,7 @@ def _ask(config: pytest.Config, reason: str) -> bool | None:
         finally:
             capture.resume_global_capture()
             capture.suspend_global_capture()
+
+
+def _is_on_cluster(prepared: Prepared) -> bool:
+    return prepared.config.execution.engine == "ray"

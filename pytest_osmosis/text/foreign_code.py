@@ -24,7 +24,7 @@ _OF_MODULES: Mapping[str, str] = {
     "verifiers": "install one that has environments (pip install 'verifiers<0.4'), and evaluate one with "
     "--osmosis-env=ID: see docs/how-to/verifiers-environments.md",
 }
-_SDK_PACKAGES = ("osmosis_ai", "pytest_osmosis.addons.osmosis_sdk.osmosis_ai")
+_SDK, _OURS = "osmosis_ai", "pytest_osmosis."
 
 
 def library_of(parameters: Sequence[str]) -> Library | None:
@@ -59,10 +59,9 @@ def sdk_package(cls: type) -> str | None:
     >>> sdk_package(int)
     """
     for ancestor in cls.__mro__[1:]:
-        module = f"{ancestor.__module__}."
-        for package in _SDK_PACKAGES:
-            if module.startswith(f"{package}."):
-                return package
+        above, found, _ = f"{ancestor.__module__}.".partition(f"{_SDK}.")
+        if found and (not above or above.startswith(_OURS)):
+            return f"{above}{_SDK}"
     return None
 
 

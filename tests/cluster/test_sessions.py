@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.ray.clusters import hosts_text
 from pytest_osmosis.addons.ray.frames import ClusterFacts
 from pytest_osmosis.config.tables import RayOptions
-from pytest_osmosis.plugin.clusters import hosts_text
 from tests.cluster.clusters import until
 from tests.cluster.rayless import ADDRESS, LocalNodes
 from tests.plugin.workspaces import Tables, Workspace, hosts_under

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
 from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection, HostEnviron
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.rollouts.environment import EnvironmentSource
 
 DEADLINE_S = 60.0
 

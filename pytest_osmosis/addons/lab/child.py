@@ -25,9 +25,9 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import IO, Any
 
+from pytest_osmosis import seams
 from pytest_osmosis.addons.lab.calls import CallOutcome, call, call_noting_patterns, from_json, outcome_of_exception
 from pytest_osmosis.addons.lab.target import Target, targets_in
-from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
 from pytest_osmosis.processes.limits import leave_no_core_file
 
 REPEAT_S = 0.2
@@ -65,8 +65,8 @@ def _serve(requests: IO[str], replies: int) -> None:
 
         time_machine.travel(timedelta(seconds=first["clock_s"])).start()
     path = Path(first["path"])
-    if first["stand_in"]:
-        StandIn().install()
+    if first["stand_in"] and (stand_in := seams.stand_in()) is not None:
+        stand_in.install()
     try:
         module = _load(first["module"], path)
         targets = {target.name: target for target in targets_in(module, path, plain=True)}

@@ -18,7 +18,6 @@ from typing import Any
 
 from pytest_osmosis.addons.verifiers.client import client_for
 from pytest_osmosis.addons.verifiers.concurrency import Concurrency
-from pytest_osmosis.addons.verifiers.faults import EnvironmentFault, FaultBoundary
 from pytest_osmosis.addons.verifiers.given_row import given_row
 from pytest_osmosis.addons.verifiers.rubric import clean_up
 from pytest_osmosis.addons.verifiers.state import error_facts, finished
@@ -26,6 +25,7 @@ from pytest_osmosis.addons.verifiers.tasksets import Groups, rolls_groups
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
+from pytest_osmosis.rollouts.environment import EnvironmentFault, FaultBoundary
 from pytest_osmosis.text.user_frames import user_traceback
 from pytest_osmosis.text.user_values import error_in_words, type_name
 

@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from pytest_osmosis.addons.verifiers import imported
-from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.rollouts.environment import EnvironmentSource
 from pytest_osmosis.text.names import suggestion
 from pytest_osmosis.text.user_frames import user_traceback
 from pytest_osmosis.text.user_values import error_in_words, type_name

@@ -15,12 +15,11 @@ from typing import Any
 from pytest_osmosis.addons.verifiers.messages import chat_message, chat_messages, environment_messages, is_message
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.base import Message, copied
+from pytest_osmosis.rollouts.environment import STATE
 from pytest_osmosis.text.safe import shortened
 
 MOST_ERROR_CHARS = 4_000
 MOST_COLUMN_CHARS = 20_000
-STATE = "state"
-"""The member of a rollout's facts that holds the parts of its state."""
 MADE_ANEW = frozenset(
     {"input", "task", "client", "model", "sampling_args", "usage_tracker", "usage", "tool_defs", "timing", "error"}
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis import seams
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, comparison_path
@@ -91,7 +92,7 @@ class OutputPaths:
         if self._options.markdown is not None:
             yield OutputFile(self._options.markdown, "Markdown page", "--osmosis-markdown", is_page)
         if self._options.html is not None:
-            yield OutputFile(self._options.html, HTML, "--osmosis-html", _is_report)
+            yield OutputFile(self._options.html, HTML, "--osmosis-html", seams.is_report)
         for dest, flag in _REPORTS.items():
             value = self._config.getoption(dest, None)
             if value and (dest != "json_report_file" or self._config.getoption("json_report", False)):
@@ -113,13 +114,7 @@ def _html_reports(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
     """Yield the reports that configs name, with the paths of those on a part of their evals."""
     for report, members in configured(evals).items():
         instead = report.place(members, partial=True)
-        yield OutputFile(report.path, HTML, f"the report of {shown(report.config)}", _is_report, (instead,))
-
-
-def _is_report(path: Path) -> bool:
-    from pytest_osmosis.addons.viewer.report_file import is_report
-
-    return is_report(path)
+        yield OutputFile(report.path, HTML, f"the report of {shown(report.config)}", seams.is_report, (instead,))
 
 
 def _comparisons(evals: Sequence[Prepared]) -> Iterator[OutputFile]:

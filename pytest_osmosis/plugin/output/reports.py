@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pytest_osmosis import seams
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals import FinishedEval, Prepared, error_text
 from pytest_osmosis.evals.result_paths import html_path, partial_path, shard_path
@@ -81,12 +82,9 @@ class HtmlReports:
 
     def _try(self, path: Path, members: Sequence[FinishedEval]) -> None:
         """Write a report. An error of any kind, also a defect of ours, only costs the report."""
-        from pytest_osmosis.addons.viewer.report import report, report_lines
-
         runs = {_directory(each): each.run.prepared.config.output.html_conversations for each in members}
         try:
-            written = report(path, runs, self._outlet.redaction)
-            self.lines += report_lines(written, "[output] html_conversations")
+            self.lines += seams.write_report(path, runs, self._outlet.redaction, "[output] html_conversations")
         except OSError as error:
             self._fail(path, error.strerror or str(error))
         except OsmosisError as error:

@@ -11,8 +11,8 @@ import pytest
 
 from pytest_osmosis.addons.verifiers.agent import EnvironmentAgent, EnvironmentSettings
 from pytest_osmosis.addons.verifiers.concurrency import Concurrency
-from pytest_osmosis.addons.verifiers.faults import EnvironmentFault
 from pytest_osmosis.addons.verifiers.tasksets import Groups
+from pytest_osmosis.rollouts.environment import EnvironmentFault
 from tests.unit.environments.test_tasksets import Context
 
 

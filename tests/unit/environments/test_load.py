@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
 from pytest_osmosis.addons.verifiers.load import load
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.rollouts.environment import EnvironmentSource
 
 CODE = """
 class Environment:

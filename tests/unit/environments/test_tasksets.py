@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
+from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
 from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
 from pytest_osmosis.addons.verifiers.rubric import is_grouped
 from pytest_osmosis.addons.verifiers.state import UnkeptState
-from pytest_osmosis.host.environment_code import EnvironmentCode
 from pytest_osmosis.host.protocol import HostCode, Key, Setup
+from pytest_osmosis.rollouts.environment import EnvironmentSource
 
 
 class Rubric:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts, EnvironmentSource
 from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.evals import Environments, Prepared, RunSettings, SelectedRuns, host_setup
 from pytest_osmosis.evals.engine_job import engine_job
 from pytest_osmosis.host.protocol import HostCode, Setup, encode
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.rollouts.environment import EnvironmentFacts, EnvironmentSource
 from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.unit.evals.conftest import Workspace
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.facts import EnvironmentFacts
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import Prepared
 from pytest_osmosis.evals.prime_import import resumed_from
 from pytest_osmosis.evals.rollout_source import ImportedRollouts
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from tests.unit.evals.conftest import Workspace
 
 METADATA = {"env_id": "x", "model": "demo/arithmetic", "rollouts_per_example": 2}

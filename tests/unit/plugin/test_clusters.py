@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_osmosis.addons.ray.clusters import hosts_text, is_of_this_machine
 from pytest_osmosis.addons.ray.frames import ClusterFacts
 from pytest_osmosis.config.tables import RayOptions
-from pytest_osmosis.plugin.clusters import hosts_text, is_of_this_machine
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from typing import Any
 from pytest_osmosis.addons.verifiers import framework_version
 from pytest_osmosis.addons.verifiers.agent import EnvironmentAgent, EnvironmentSettings
 from pytest_osmosis.addons.verifiers.concurrency import Concurrency
-from pytest_osmosis.addons.verifiers.facts import EnvironmentSource
 from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
 from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric, function_names
 from pytest_osmosis.addons.verifiers.state import scored_columns
@@ -28,6 +27,7 @@ from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Key, ScoringField
 from pytest_osmosis.host.rollout_code import environment_code
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.reward import Reward
+from pytest_osmosis.rollouts.environment import EnvironmentSource
 
 
 class EnvironmentCode:

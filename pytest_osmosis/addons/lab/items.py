@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis import seams
 from pytest_osmosis.addons.lab.cases import FunctionCases, RewardCase, cases_by_function
 from pytest_osmosis.addons.lab.findings import LabResult
 from pytest_osmosis.addons.lab.target import Target, targets_in, untested_in
-from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.processes.child import GUARD
@@ -28,7 +28,7 @@ from pytest_osmosis.text.names import shown
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
 NAMED = pytest.StashKey[set[Path]]()
-STAND_IN = pytest.StashKey[StandIn | None]()
+STAND_IN: pytest.StashKey[seams.StandIn | None] = pytest.StashKey()
 
 
 class RewardModule(pytest.Module):
@@ -61,7 +61,7 @@ class RewardFiles:
     def __init__(self, config: pytest.Config) -> None:
         typed, listed = reward_options.typed(config), reward_options.listed(config)
         config.stash[NAMED] = typed | listed
-        config.stash[STAND_IN] = stand_in = StandIn() if reward_options.stands_in(config) else None
+        config.stash[STAND_IN] = stand_in = seams.stand_in() if reward_options.stands_in(config) else None
         self.listed = listed - typed
         self._stand_in = stand_in
         self._named = reward_options.named(config)

@@ -1,7 +1,4 @@
-"""The Ray clusters of a session, on which hosts of its evals run.
-
-Nothing of `cluster/` is imported before an eval needs it.
-"""
+"""The Ray clusters of a session, on which hosts of its evals run."""
 
 from __future__ import annotations
 
@@ -12,6 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from pytest_osmosis.addons.ray.frames import ClusterFacts
+from pytest_osmosis.addons.ray.hosts import ClusterHosts
+from pytest_osmosis.addons.ray.needs import HostNeeds
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.errors import ClusterError, ConfigError, Problem
 from pytest_osmosis.evals import Prepared, SelectedRuns, Spawn, Worktrees, n_hosts, worktree_of
@@ -19,8 +19,6 @@ from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from pytest_osmosis.addons.ray.frames import ClusterFacts
-    from pytest_osmosis.addons.ray.hosts import ClusterHosts
     from pytest_osmosis.engine.engine import Engine
 
 
@@ -38,10 +36,6 @@ class ClusterKey(NamedTuple):
     upload: str
 
 
-def is_on_cluster(prepared: Prepared) -> bool:
-    return prepared.config.execution.engine == "ray"
-
-
 class RayClusters:
     """The connections of a session to clusters: one for each distinct `[execution.ray]` of its evals, and folder of
     code that is uploaded. `environ` is that of bridges, and `worktrees` have the code of commits."""
@@ -54,14 +48,13 @@ class RayClusters:
         self._growing: list[Engine] = []
         self._told_elsewhere: dict[ClusterKey, int] = {}
 
-    def open(self, evals: Sequence[OnCluster]) -> list[str]:
+    def open(self, on_clusters: Sequence[tuple[Prepared, SelectedRuns]]) -> list[str]:
         """Connect to the clusters of evals, and return a note on each.
 
         Raises `ClusterError` if that fails or no node can run a host, `ConfigError` if nodes cannot reach a model, or
         `CodeError` if there is no code to upload.
         """
-        from pytest_osmosis.addons.ray.hosts import ClusterHosts
-
+        evals = [OnCluster(*each) for each in on_clusters]
         hidden = {name for each in evals for name in each.prepared.models.secrets}
         tied = {self._key(each.prepared) for each in evals if any(_loopback_problems(each.prepared))}
         for each in evals:
@@ -147,8 +140,6 @@ def _check_room(facts: ClusterFacts, options: RayOptions) -> None:
     """Raise `ClusterError` if no node can run a host, even one that nothing else uses."""
     if facts.n_nodes:
         return
-    from pytest_osmosis.addons.ray.needs import HostNeeds
-
     needs = HostNeeds(options.resources)
     kinds = [f"{name} {value}" for name, value in needs.selector.items()]
     kinds += [str(options.resources["accelerator_type"])] if "accelerator_type" in options.resources else []
@@ -175,8 +166,6 @@ def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:
     cluster = f"{few}{plural(facts.n_nodes, 'node')} (Ray {facts.ray} at {facts.address})"
     if facts.n_places >= n:
         return f"{plural(n, 'host')} on {cluster}"
-    from pytest_osmosis.addons.ray.needs import HostNeeds
-
     waiting = n - facts.n_places
     verbs = ("has", "waits") if facts.n_places == 1 else ("have", "waits") if waiting == 1 else ("have", "wait")
     placed = f"{count(facts.n_places)} of {plural(n, 'host')} {verbs[0]} a place on {cluster}"

@@ -1,0 +1,137 @@
+"""The seams: where the core reaches its add-ons. Each imports its add-on when an eval, a test or a command needs it.
+
+Nothing else in the core names an add-on. Without the folder `addons/` the core works, but for what is asked for here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_osmosis.addons.lab.items import RewardFiles
+    from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn as StandIn
+    from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
+    from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
+    from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
+    from pytest_osmosis.addons.verifiers.processes import Environments as Environments
+    from pytest_osmosis.addons.viewer.report_file import Kept
+    from pytest_osmosis.engine.host_process import PrestartedHost
+    from pytest_osmosis.git.commits import Worktrees
+    from pytest_osmosis.host.protocol import HostCode, Setup
+    from pytest_osmosis.record.run_directory import RunDirectory
+    from pytest_osmosis.rollouts.environment import EnvironmentSource
+    from pytest_osmosis.text.redaction import Redaction
+
+
+def _has_addons() -> bool:
+    return find_spec("pytest_osmosis.addons") is not None
+
+
+# -- a finder of modules ---------------------------------------------------------------------------------
+
+
+def stand_in() -> StandIn | None:
+    """Return what serves names of `osmosis_ai` that are not installed, None without the add-on."""
+    if not _has_addons():
+        return None
+    from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
+
+    return StandIn()
+
+
+# -- places for hosts ------------------------------------------------------------------------------------
+
+
+def ray_clusters(environ: Mapping[str, str], worktrees: Worktrees) -> RayClusters:
+    """Return the clusters of a session. They start hosts of evals (`Spawn`)."""
+    from pytest_osmosis.addons.ray.clusters import RayClusters
+
+    return RayClusters(environ, worktrees)
+
+
+# -- rows and rollouts -----------------------------------------------------------------------------------
+
+
+def environments(
+    pythonpath: Sequence[str] = (),
+    say: Callable[[str], None] = lambda line: None,
+    *,
+    stand_in: bool = True,
+    prestarted: PrestartedHost | None = None,
+) -> Environments | None:
+    """Return the environments of a session, which tell their rows, None without the add-on."""
+    if not _has_addons():
+        return None
+    from pytest_osmosis.addons.verifiers.processes import Environments
+
+    return Environments(pythonpath, say, stand_in=stand_in, prestarted=prestarted)
+
+
+def load_environment(source: EnvironmentSource, begins: Callable[[str], None] = lambda step: None) -> LoadedEnvironment:
+    """Load an environment in this process. `begins` is called with each step that may take long. Raises `CodeError`."""
+    from pytest_osmosis.addons.verifiers.load import load
+
+    return load(source, begins)
+
+
+def environment_facts(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:
+    """Write the rows of an environment, and return the facts that go with them. Raises `CodeError`."""
+    from pytest_osmosis.addons.verifiers.hosted import facts_told
+
+    return facts_told(loaded, code, rows)
+
+
+def environment_code(source: EnvironmentSource, loaded: LoadedEnvironment, setup: Setup) -> EnvironmentCode:
+    """Return what rolls out and scores in a host."""
+    from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
+
+    return EnvironmentCode(source, loaded, setup)
+
+
+def release(loaded: LoadedEnvironment) -> None:
+    """Release what an environment holds that does not roll out."""
+    from pytest_osmosis.addons.verifiers.hosted import release
+
+    release(loaded)
+
+
+# -- tests of reward functions ---------------------------------------------------------------------------
+
+
+def reward_files(config: Any) -> RewardFiles:
+    """Return the plugin of pytest that collects the reward functions of files, for pytest's `config`."""
+    from pytest_osmosis.addons.lab.items import RewardFiles
+
+    return RewardFiles(config)
+
+
+def reward_tests(module: Any, name: str) -> list[Any] | None:
+    """Return the tests of the function `name` of a module that pytest collects, None if it is no reward function."""
+    if not _has_addons():
+        return None
+    from pytest_osmosis.addons.lab.items import items_of
+
+    return items_of(module, name)
+
+
+# -- readers of stored eval runs -------------------------------------------------------------------------
+
+COMMANDS: Mapping[str, str] = {"html": "pytest_osmosis.addons.viewer.html", "view": "pytest_osmosis.addons.viewer.view"}
+"""The commands of `pytest-osmosis` that an add-on has, and their modules."""
+
+
+def write_report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redaction, key: str) -> list[Any]:
+    """Write an HTML report on eval runs. Returns the lines that tell of it, in which `key` sets what it keeps."""
+    from pytest_osmosis.addons.viewer.report import report, report_lines
+
+    return list(report_lines(report(path, runs, redaction), key))
+
+
+def is_report(path: Path) -> bool:
+    """Return True for a file that an earlier report may be replaced in."""
+    from pytest_osmosis.addons.viewer.report_file import is_report
+
+    return is_report(path)
