@@ -74,7 +74,8 @@ def main() -> None:
     rooms: dict[str, Counter[str]] = defaultdict(Counter)
     for name, (n_branches, total) in everything.items():
         counts = {"total": total, TEST_ALL: n_branches, TEST: found[TEST].get(name, (0, 0))[0]}
-        rooms["/".join(Path(name).parts[:2])].update(counts)
+        parts = Path(name).parts
+        rooms["/".join(parts[: 3 if parts[1] == "addons" else 2])].update(counts)
     print(f"rooms below {ENOUGH:.0%} in make {TEST}:")
     for room, of_room in sorted(rooms.items()):
         if of_room[TEST] < ENOUGH * of_room["total"]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis import seams
 from pytest_osmosis.config import Override
-from pytest_osmosis.evals import Environments, EvalRequest, Prepared, Surroundings, begin
+from pytest_osmosis.evals import EvalRequest, Prepared, Surroundings, begin
 from pytest_osmosis.evals.rescore import prepare_rescore
 from pytest_osmosis.record.find_run import StoredEvalRun
 
@@ -18,7 +19,7 @@ def prepare(
     overrides: Sequence[Override] = (),
     *,
     environ: Mapping[str, str] | None = None,
-    environments: Environments | None = None,
+    environments: seams.Environments | None = None,
     **request: Any,
 ) -> Prepared:
     """Return the eval in `config`. `request` is what else a command says of it."""
@@ -30,5 +31,5 @@ def prepare_again(run: StoredEvalRun, *, environ: Mapping[str, str] | None = Non
     return prepare_rescore(run, EvalRequest(None), _around(environ))
 
 
-def _around(environ: Mapping[str, str] | None, environments: Environments | None = None) -> Surroundings:
-    return Surroundings(os.environ if environ is None else environ, environments=environments or Environments())
+def _around(environ: Mapping[str, str] | None, environments: seams.Environments | None = None) -> Surroundings:
+    return Surroundings(os.environ if environ is None else environ, environments=environments or seams.environments())

@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 DEADLINE_S = 60.0
-_WITH_USUAL_PORT = "import sys; from pytest_osmosis.cli import main, view; view.PORT = {}; sys.exit(main())"
+_WITH_USUAL_PORT = """
+import sys
+from pytest_osmosis.addons.viewer import view
+from pytest_osmosis.cli import main
+view.PORT = {}
+sys.exit(main())
+"""
 _ADDRESS = re.compile(r"dashboard: (http://(?P<host>[^/]+):(?P<port>[0-9]+)/#token=(?P<token>[0-9a-f]+)(?P<view>\S*))")
 
 

@@ -68,7 +68,8 @@ def _output_of(module: str, *arguments: str) -> str:
 
 def module_figures(imports: Imports) -> dict[str, int | str]:
     """Return how many modules of each room a process imports, and the names of the heavy ones."""
-    rooms = Counter(name.split(".")[1] for name in imports if name.startswith("pytest_osmosis."))
+    ours = (name.removeprefix("pytest_osmosis.") for name in imports if name.startswith("pytest_osmosis."))
+    rooms = Counter("/".join(name.split(".")[: 2 if name.startswith("addons.") else 1]) for name in ours)
     return {"heavy": " ".join(heavy(imports)), **dict(sorted(rooms.items()))}
 
 

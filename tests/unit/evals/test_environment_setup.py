@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.verifiers.processes import Environments
 from pytest_osmosis.config.environment_module import EnvironmentModule
-from pytest_osmosis.evals import Environments, Prepared, RunSettings, SelectedRuns, host_setup
+from pytest_osmosis.evals import Prepared, RunSettings, SelectedRuns, host_setup
 from pytest_osmosis.evals.engine_job import engine_job
 from pytest_osmosis.host.protocol import HostCode, Setup, encode
 from pytest_osmosis.record.run_directory import RunDirectory

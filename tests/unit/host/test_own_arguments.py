@@ -14,7 +14,6 @@ import pytest
 from pytest_osmosis import Grader, GraderContext
 from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
 from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
-from pytest_osmosis.addons.verifiers.state import STATE
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import own_copy
@@ -23,7 +22,7 @@ from pytest_osmosis.rewards.graders import GraderCode, eval_function
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.rewards.sdk_graders import SdkGraderCode
 from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.environment import EnvironmentSource
+from pytest_osmosis.rollouts.environment import STATE, EnvironmentSource
 from tests.servers import ChatServer, never, reply
 from tests.unit.host.core_host import core_host
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from pytest_osmosis.addons.verifiers import processes as of_session
+from pytest_osmosis.addons.verifiers.processes import MOST_AT_ONCE, OF_PYTEST, Environments
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.evals import environments
-from pytest_osmosis.evals.environments import MOST_AT_ONCE, OF_PYTEST, Environments
 from pytest_osmosis.host.protocol import HostCode, Setup, TellRequest
 
 DEADLINE_S = 10.0
@@ -28,9 +28,9 @@ class Living:
 
 def keeping(*, rolls_out: bool = True, prestarted: bool = True) -> Any:
     """Return the processes of a session, one of which has told the rows of an environment."""
-    processes: Any = environments._Processes(cast(Any, object()) if prestarted else None)
-    loading = environments._Loading(CODE, cast(Any, None), VARIABLES, rolls_out)
-    processes._keep(Living(), environments._Begun(loading, Path()))
+    processes: Any = of_session._Processes(cast(Any, object()) if prestarted else None)
+    loading = of_session._Loading(CODE, cast(Any, None), VARIABLES, rolls_out)
+    processes._keep(Living(), of_session._Begun(loading, Path()))
     return processes
 
 
@@ -63,8 +63,8 @@ def test_no_thread_waits_for_environments_once_the_session_has_ended(monkeypatch
         raise CodeError("the session has ended")
 
     ended, before = threading.Event(), set(threading.enumerate())
-    monkeypatch.setattr(environments._Processes, "answer", answer)
-    monkeypatch.setattr(environments._Processes, "end", lambda processes: ended.set())
+    monkeypatch.setattr(of_session._Processes, "answer", answer)
+    monkeypatch.setattr(of_session._Processes, "end", lambda processes: ended.set())
     session = Environments()
     loading = cast(Any, SimpleNamespace(module=SimpleNamespace(env_id="slow")))
     for number in range(MOST_AT_ONCE + 1):
