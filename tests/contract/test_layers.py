@@ -21,14 +21,20 @@ ENTRANCES = {"", "__main__", "addons"}
 """The package's own `__init__`, whose public names live in rooms, its `__main__`, and the folder of the add-ons."""
 
 
-def table_of_rooms() -> dict[str, set[str]]:
-    """Read from ARCHITECTURE.md which rooms each room may import."""
+def table_of_rooms() -> dict[str, tuple[set[str], int]]:
+    """Read from ARCHITECTURE.md which rooms each room may import, and its budget."""
     name = r"`((?:addons/)?\w+)/?`"
-    rows = re.findall(rf"^\| {name} \|.*\|([^|]*)\|$", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE)
-    return {room: set(re.findall(name, allowed)) for room, allowed in rows}
+    row = rf"^\| {name} \|.*\|([^|]*)\| (\d+) \|$"
+    rows = re.findall(row, ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {room: (set(re.findall(name, allowed)), int(budget)) for room, allowed, budget in rows}
 
 
-ROOMS = table_of_rooms()
+def budgets() -> dict[str, int]:
+    """The most thousands of characters of code that each room may hold."""
+    return {room: budget for room, (_, budget) in table_of_rooms().items()}
+
+
+ROOMS = {room: allowed for room, (allowed, _) in table_of_rooms().items()}
 SEAMS = "seams"
 """The one module that may name add-ons. It imports nothing before it is asked for something."""
 
