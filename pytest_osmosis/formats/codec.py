@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from msgspec import ValidationError, convert
+from msgspec import Struct, ValidationError, convert, structs
 
 from pytest_osmosis.files.shapes import ShapeFault, quoted
 from pytest_osmosis.formats.kinds import PATTERNS
@@ -29,6 +30,19 @@ def decode(value: object, kind: type[T]) -> T:
     except UnicodeEncodeError:  # a lone surrogate where only a word of ours can be
         decode(json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")), kind)
         raise ShapeFault("the name of a member holds a lone surrogate") from None
+
+
+def encode(value: object) -> Any:
+    """Return a struct, or what holds structs and dataclasses, as a value of JSON. What JSON lacks becomes text."""
+    return json.loads(json.dumps(value, default=_members))
+
+
+def _members(value: object) -> Any:
+    if isinstance(value, Struct):
+        return structs.asdict(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else str(value)
 
 
 def _placed(error: str, whole: object, kind: type) -> ShapeFault:
