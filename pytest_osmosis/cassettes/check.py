@@ -20,7 +20,7 @@ from pytest_osmosis.cassettes.reader import (
 )
 from pytest_osmosis.errors import CassetteError, Problem
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.shapes import ShapeFault
+from pytest_osmosis.formats.codec import ShapeFault
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import key_in, may_hold_key

@@ -29,29 +29,15 @@ from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from pytest_osmosis.cassettes.exchange import PRIMARY, Asker, Body, Exchange, Run, whole
 from pytest_osmosis.errors import CassetteError, Problem
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.shapes import (
-    Check,
-    ShapeFault,
-    anything,
-    check_version,
-    flag,
-    listing,
-    members,
-    nullable,
-    one_of,
-    quoted,
-    table,
-    text,
-)
-from pytest_osmosis.files.shapes import (
-    whole as whole_number,
-)
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import ShapeFault, check_version, decode, quoted
+from pytest_osmosis.formats.events import RunFields
+from pytest_osmosis.formats.kinds import Count, Positive
 from pytest_osmosis.text.names import shown
 
 SCHEMA_VERSION = 1
@@ -138,9 +124,74 @@ def head_of(line: bytes) -> Head:
     return Head(asker, int(match["turn"]), match["digest"].decode(), attempt, call, after, nth)
 
 
+class AskedFields(RunFields):
+    """One request of an attempt."""
+
+    asker: str
+    call: NotRequired[str]
+    turn: Positive
+    after: NotRequired[Count]
+    nth: NotRequired[Positive]
+    digest: str
+    stored: NotRequired[bool]
+
+
+class IdentityFields(AskedFields):
+    attempt: NotRequired[Count]
+
+
+class ContinuesFields(TypedDict):
+    turn: Positive
+    messages: Positive
+
+
+class RequestFields(TypedDict):
+    """A request, or the part that `Continuations` leaves."""
+
+    messages: Sequence[Any]
+    model: NotRequired[str]
+    api: NotRequired[Literal["responses"] | None]
+    seed: NotRequired[Any]
+    sampling: NotRequired[Mapping[str, Any]]
+    tools: NotRequired[Sequence[Any]]
+    continues: NotRequired[ContinuesFields]
+
+
+class MessageFields(TypedDict):
+    role: Literal["assistant"]
+
+
+class UsageFields(TypedDict):
+    input_tokens: Count
+    output_tokens: Count
+    cached_input_tokens: NotRequired[Count]
+    reasoning_tokens: NotRequired[Count]
+    cache_write_tokens: NotRequired[Count]
+
+
+class ReplyFields(TypedDict):
+    message: MessageFields
+    finish_reason: NotRequired[str]
+    usage: NotRequired[UsageFields]
+    model: NotRequired[str]
+
+
+class ErrorFields(TypedDict):
+    message: str
+    status: NotRequired[Count]
+    systemic: NotRequired[Literal["never", "no", "until_success", "always"]]
+    type: NotRequired[str]
+
+
+class ExchangeFields(IdentityFields):
+    request: RequestFields
+    reply: NotRequired[ReplyFields]
+    error: NotRequired[ErrorFields]
+
+
 def head_in(value: Mapping[str, Any]) -> Head:
     """Return the identity of the exchange in an object. Raises `ShapeFault`."""
-    _IDENTITY(value)
+    decode(value, IdentityFields)
     asker = Asker(Run(value["row"], value["run"], value.get("model_tag", PRIMARY)), value["asker"])
     attempt, after, nth = (value.get(name, 0) for name in ("attempt", "after", "nth"))
     return Head(asker, value["turn"], value["digest"], attempt, value.get("call", ""), after, nth)
@@ -148,55 +199,9 @@ def head_in(value: Mapping[str, Any]) -> Head:
 
 def check_exchange(value: Mapping[str, Any]) -> None:
     """Raise `ShapeFault` if an object is no exchange."""
-    _EXCHANGE(value)
+    decode(value, ExchangeFields)
     if ("reply" in value) == ("error" in value):
         raise ShapeFault("must have either a reply or an error")
-
-
-_IDENTITY: Check = members(
-    {"row": whole_number(), "run": whole_number(), "asker": text, "turn": whole_number(1), "digest": text},
-    {
-        "model_tag": text,
-        "attempt": whole_number(),
-        "call": text,
-        "after": whole_number(),
-        "nth": whole_number(1),
-        "stored": flag,
-    },
-)
-_ANSWER: Check = members({"role": one_of("assistant")})
-_REQUEST: Check = members(
-    {"messages": listing(anything)},
-    {
-        "model": text,
-        "api": nullable(one_of("responses")),
-        "seed": nullable(anything),
-        "sampling": table(anything),
-        "tools": listing(anything),
-        "continues": members({"turn": whole_number(1), "messages": whole_number(1)}),
-    },
-)
-_COUNTS = ("cached_input_tokens", "reasoning_tokens", "cache_write_tokens")
-_REPLY: Check = members(
-    {"message": _ANSWER},
-    {
-        "finish_reason": text,
-        "usage": members(
-            dict.fromkeys(("input_tokens", "output_tokens"), whole_number()), dict.fromkeys(_COUNTS, whole_number())
-        ),
-        "model": text,
-    },
-)
-_ERROR: Check = members(
-    {"message": text},
-    {"status": whole_number(), "systemic": one_of("never", "no", "until_success", "always"), "type": text},
-)
-_BODIES: Check = members({"request": _REQUEST}, {"reply": _REPLY, "error": _ERROR})
-
-
-def _EXCHANGE(value: Mapping[str, Any]) -> None:
-    _IDENTITY(value)
-    _BODIES(value)
 
 
 READ_BYTES = 1 << 16

@@ -25,7 +25,7 @@ from pytest_osmosis.evals.request_settings import request_keys
 from pytest_osmosis.evals.run_directory import ignore_in_git
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
-from pytest_osmosis.files.shapes import ShapeFault
+from pytest_osmosis.formats.codec import ShapeFault
 from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.host.protocol import CassetteFields
 from pytest_osmosis.models.targets import ModelTarget, asks_responses

@@ -9,16 +9,32 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert, structs
 
-from pytest_osmosis.files.shapes import ShapeFault, quoted
 from pytest_osmosis.formats.kinds import PATTERNS
+from pytest_osmosis.text.safe import one_line
 
 T = TypeVar("T")
+QUOTED_CHARS = 100
+
+
+class ShapeFault(ValueError):
+    """A value that does not fit; the text begins with its place, like "errors.f.message: must be text, got 3"."""
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(f"{place.removeprefix('.')}: {text}" if place else text)
+        self._text = text
+        self._place = place
+
+    def within(self, step: str | int) -> ShapeFault:
+        """Return this fault with the place of the value that holds the other."""
+        key = f"[{step}]" if isinstance(step, int) else f".{one_line(step, QUOTED_CHARS)}"
+        return ShapeFault(self._text, key + self._place)
 
 
 def decode(value: object, kind: type[T]) -> T:
@@ -43,6 +59,22 @@ def _members(value: object) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else str(value)
+
+
+def check_version(data: Mapping[str, Any], known: int) -> None:
+    """Raise `ShapeFault` if an object is of another version of its format."""
+    version = data.get("schema_version", known)
+    if version != known or isinstance(version, bool):
+        raise ShapeFault(f"has schema_version {quoted(version)}, and this version of pytest-osmosis reads {known}")
+
+
+def quoted(value: Any) -> str:
+    """Return a value of JSON, shortened.
+
+    >>> quoted(True), quoted([1, 2]), quoted("x")
+    ('True', '[1, 2]', "'x'")
+    """
+    return one_line(repr(value) if isinstance(value, str) else reprlib.repr(value), QUOTED_CHARS)
 
 
 def _placed(error: str, whole: object, kind: type) -> ShapeFault:

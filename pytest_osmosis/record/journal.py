@@ -24,8 +24,8 @@ from zlib import crc32
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.shapes import ShapeFault
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import ShapeFault
 from pytest_osmosis.formats.events import check_event
 from pytest_osmosis.record.last_lines import end_of_lines
 from pytest_osmosis.record.run_directory import RunDirectory

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
-from pytest_osmosis.files.shapes import members, one_of, text, whole
-from pytest_osmosis.files.shapes import moment as a_moment
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.kinds import Count, Moment, Positive
 
 Purpose = Literal["rollouts", "scoring"]
 """The reason why a process writes an eval run: to roll out, or to score stored rollouts again."""
@@ -29,13 +28,13 @@ class Holder:
     its name cannot be read. `journal_bytes` is the size of the journal before it writes to it.
     """
 
-    pid: int | None
+    pid: Positive | None
     machine: str
-    since: str
+    since: Moment
     purpose: Purpose = "rollouts"
     started: str = ""
     place: str = ""
-    journal_bytes: int = 0
+    journal_bytes: Count = 0
 
     @classmethod
     def this_process(cls, purpose: Purpose) -> Holder:
@@ -64,25 +63,13 @@ class Holder:
     def of_line(cls, raw: bytes) -> Holder | None:
         """Return the holder that a line names, None for a line that names none."""
         try:
-            data = parsed(raw.decode("ascii"))
-            _SHAPE(data)
+            return decode(parsed(raw.decode("ascii")), Holder)
         except ValueError:
             return None
-        return cls(**{name: data[name] for name in cls.__slots__ if name in data})
 
     def __str__(self) -> str:
         return "another process" if self.pid is None else f"process {self.pid} on {self.machine}"
 
-
-_SHAPE: Callable[[Any], None] = members(
-    {"pid": whole(1), "machine": text, "since": a_moment},
-    {
-        "purpose": one_of(*get_args(Purpose)),
-        "started": text,
-        "place": text,
-        "journal_bytes": whole(),
-    },
-)
 
 UNKNOWN = Holder(None, "", "")
 """A process that locked the file and has not written its name yet."""

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from pytest_osmosis.config.kinds import key_text, toml
-from pytest_osmosis.files.shapes import ShapeFault
-from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
 from pytest_osmosis.record.run_id import RunId
