@@ -1,11 +1,13 @@
-"""An environment as it is named, and the facts that its code tells before anything is rolled out."""
+"""An environment as it is named, the facts that its code tells before anything is rolled out, and its faults."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pytest_osmosis.errors import OsmosisError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +55,22 @@ class EnvironmentFacts:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     tools: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
+
+
+FaultBoundary = Literal["host", "model", "agent"]
+
+
+class EnvironmentFault(OsmosisError):
+    """An environment ended a rollout with an error. `facts` are those of the rollout, `details` is its traceback."""
+
+    def __init__(
+        self,
+        message: str,
+        boundary: FaultBoundary,
+        facts: Mapping[str, Any],
+        details: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.boundary: FaultBoundary = boundary
+        self.facts = facts
+        self.details = details

@@ -12,12 +12,42 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from msgspec import Struct, ValidationError, convert, structs
+from msgspec import Meta, Struct, ValidationError, convert, structs
 
-from pytest_osmosis.formats.kinds import PATTERNS
 from pytest_osmosis.text.safe import one_line
+
+LARGEST = 10**15
+"""The largest count, time or price that is believed: none of ours comes near it."""
+DAY = (
+    "(?!0000)[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+    "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[2468][048]|0[48]|[13579][26])00)-02-29"
+)
+TIME_OF_DAY = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+MOMENT = rf"^(?:{DAY})T{TIME_OF_DAY}:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-]{TIME_OF_DAY})$(?!\n)"
+ROW_KEY = r"^[0-9]{1,15}$(?!\n)"
+MODEL = r"^(?:primary|baseline|judge)$(?!\n)"
+HEXADECIMAL = r"^(?:[0-9a-f]{2})*$(?!\n)"
+PATTERNS = {
+    repr(MOMENT): "a time in ISO 8601 with its zone",
+    repr(HEXADECIMAL): "hexadecimal digits",
+    repr(ROW_KEY): "the index of a row",
+    repr(MODEL): "primary, baseline or judge",
+}
+"""The texts that fit each pattern, in words."""
+
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
+Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
+Ms = Amount
+Moment = Annotated[str, Meta(pattern=MOMENT)]
+"""A time, as text that `datetime.fromisoformat` reads. It has a zone."""
+RowKey = Annotated[str, Meta(pattern=ROW_KEY)]
+"""The index of a row as the name of a member."""
+AnyModel = Annotated[str, Meta(pattern=MODEL)]
+"""The tag of one of the models of an eval, or of its judge."""
+
 
 T = TypeVar("T")
 QUOTED_CHARS = 100

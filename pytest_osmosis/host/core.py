@@ -20,7 +20,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
-from pytest_osmosis.environments.faults import EnvironmentFault
+from pytest_osmosis.environments.facts import EnvironmentFault
 from pytest_osmosis.environments.state import STATE
 from pytest_osmosis.formats.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host import output
@@ -56,7 +56,7 @@ from pytest_osmosis.rewards.reward import Reward, reward_of
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
 from pytest_osmosis.text.recorded import RECORDED
-from pytest_osmosis.text.user_frames import suspended_stack
+from pytest_osmosis.text.user_code import suspended_stack
 
 T = TypeVar("T")
 OnError = Callable[[Key, BaseException], None]

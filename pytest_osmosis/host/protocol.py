@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
 from pytest_osmosis.cassettes.reader import AskedFields
+from pytest_osmosis.formats.codec import AnyModel
 from pytest_osmosis.formats.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent, check_event, kinds_of
-from pytest_osmosis.formats.kinds import AnyModel
 from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.record.run_id import ModelTag, RunId

@@ -18,13 +18,11 @@ from typing import IO, Any, Literal, get_args
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import MOMENT
 from pytest_osmosis.formats.events import check_event
-from pytest_osmosis.formats.kinds import MOMENT
-from pytest_osmosis.record.journal import checked
-from pytest_osmosis.record.last_lines import last_line, last_line_with
-from pytest_osmosis.record.lock_holder import Holder
+from pytest_osmosis.record.journal import checked, last_line, last_line_with
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import holder_of, size_of
+from pytest_osmosis.record.run_lock import Holder, holder_of, size_of
 from pytest_osmosis.record.run_record import Event
 from pytest_osmosis.record.stop import Ending, StopReason
 from pytest_osmosis.record.submission import submitted_process

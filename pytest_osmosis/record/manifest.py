@@ -14,8 +14,7 @@ from msgspec import Meta, Struct, structs
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.formats.codec import ShapeFault, check_version, decode
-from pytest_osmosis.formats.kinds import HEXADECIMAL, Amount, Moment, Positive
+from pytest_osmosis.formats.codec import HEXADECIMAL, Amount, Moment, Positive, ShapeFault, check_version, decode
 from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, Shard
 from pytest_osmosis.text.names import shown

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from pytest_osmosis.formats.kinds import Count, Positive
+from pytest_osmosis.formats.codec import Count, Positive
 from pytest_osmosis.formats.words import Granularity as Granularity
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, Unit
 

@@ -14,8 +14,8 @@ from typing import Any
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import Holder
 
 SCHEMA_VERSION = 1
 PLUGIN = "pytest_osmosis.plugin.submission"

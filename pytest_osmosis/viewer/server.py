@@ -26,7 +26,7 @@ from aiohttp import ETag, web
 from aiohttp.typedefs import Handler
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError
 from pytest_osmosis.viewer.report_file import OWN_KEYS, encoded, read_bundle
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import Holder
 from pytest_osmosis.record.submission import note_submission
 from tests.cli.stored_runs import Cli, Stored
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_osmosis.environments.agent import EnvironmentAgent, EnvironmentSettings
 from pytest_osmosis.environments.concurrency import Concurrency
-from pytest_osmosis.environments.faults import EnvironmentFault
+from pytest_osmosis.environments.facts import EnvironmentFault
 from pytest_osmosis.environments.tasksets import Groups
 from tests.unit.environments.test_tasksets import Context
 
