@@ -37,8 +37,8 @@ from pytest_osmosis.record.submission import (
     PLAN_OPTION,
     PLUGIN,
     SECRETS_OPTION,
+    Submission,
     SubmissionPlan,
-    note_submission,
 )
 from pytest_osmosis.report.style import bad, bold, dim, joined
 from pytest_osmosis.text.arguments import filled
@@ -266,7 +266,7 @@ def _begun(
             pass_fds=(lock.file,),
             start_new_session=True,
         )
-    note_submission(directory, Holder.process(process.pid), arguments, folder)
+    Submission(Holder.process(process.pid), arguments, str(folder)).write(directory)
     return process
 
 
