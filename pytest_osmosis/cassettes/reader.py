@@ -1,4 +1,4 @@
-"""Reads cassettes and exchange logs. In memory is where each exchange begins; bodies are read on demand.
+"""Reads and checks cassettes and exchange logs. In memory is where each exchange begins; bodies are read on demand.
 
 Both are JSON lines. The header is `{"schema_version": 1, "kind": "cassette"}`, or "exchanges" for a log. A line of a
 cassette has these members, in this order:
@@ -26,33 +26,21 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple, NotRequired, TypedDict
 
-from pytest_osmosis.cassettes.exchange import PRIMARY, Asker, Body, Exchange, Run, whole
+from pytest_osmosis.cassettes.exchange import API, PRIMARY, ROLLOUT, Asker, Body, Digests, Exchange, Run, whole
 from pytest_osmosis.errors import CassetteError, Problem
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.shapes import (
-    Check,
-    ShapeFault,
-    anything,
-    check_version,
-    flag,
-    listing,
-    members,
-    nullable,
-    one_of,
-    quoted,
-    table,
-    text,
-)
-from pytest_osmosis.files.shapes import (
-    whole as whole_number,
-)
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import Count, Positive, ShapeFault, check_version, decode, quoted
+from pytest_osmosis.formats.events import RunFields
 from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.redaction import key_in, may_hold_key
 
 SCHEMA_VERSION = 1
 CASSETTE, LOG = "cassette", "exchanges"
@@ -138,9 +126,74 @@ def head_of(line: bytes) -> Head:
     return Head(asker, int(match["turn"]), match["digest"].decode(), attempt, call, after, nth)
 
 
+class AskedFields(RunFields):
+    """One request of an attempt."""
+
+    asker: str
+    call: NotRequired[str]
+    turn: Positive
+    after: NotRequired[Count]
+    nth: NotRequired[Positive]
+    digest: str
+    stored: NotRequired[bool]
+
+
+class IdentityFields(AskedFields):
+    attempt: NotRequired[Count]
+
+
+class ContinuesFields(TypedDict):
+    turn: Positive
+    messages: Positive
+
+
+class RequestFields(TypedDict):
+    """A request, or the part that `Continuations` leaves."""
+
+    messages: Sequence[Any]
+    model: NotRequired[str]
+    api: NotRequired[Literal["responses"] | None]
+    seed: NotRequired[Any]
+    sampling: NotRequired[Mapping[str, Any]]
+    tools: NotRequired[Sequence[Any]]
+    continues: NotRequired[ContinuesFields]
+
+
+class MessageFields(TypedDict):
+    role: Literal["assistant"]
+
+
+class UsageFields(TypedDict):
+    input_tokens: Count
+    output_tokens: Count
+    cached_input_tokens: NotRequired[Count]
+    reasoning_tokens: NotRequired[Count]
+    cache_write_tokens: NotRequired[Count]
+
+
+class ReplyFields(TypedDict):
+    message: MessageFields
+    finish_reason: NotRequired[str]
+    usage: NotRequired[UsageFields]
+    model: NotRequired[str]
+
+
+class ErrorFields(TypedDict):
+    message: str
+    status: NotRequired[Count]
+    systemic: NotRequired[Literal["never", "no", "until_success", "always"]]
+    type: NotRequired[str]
+
+
+class ExchangeFields(IdentityFields):
+    request: RequestFields
+    reply: NotRequired[ReplyFields]
+    error: NotRequired[ErrorFields]
+
+
 def head_in(value: Mapping[str, Any]) -> Head:
     """Return the identity of the exchange in an object. Raises `ShapeFault`."""
-    _IDENTITY(value)
+    decode(value, IdentityFields)
     asker = Asker(Run(value["row"], value["run"], value.get("model_tag", PRIMARY)), value["asker"])
     attempt, after, nth = (value.get(name, 0) for name in ("attempt", "after", "nth"))
     return Head(asker, value["turn"], value["digest"], attempt, value.get("call", ""), after, nth)
@@ -148,55 +201,9 @@ def head_in(value: Mapping[str, Any]) -> Head:
 
 def check_exchange(value: Mapping[str, Any]) -> None:
     """Raise `ShapeFault` if an object is no exchange."""
-    _EXCHANGE(value)
+    decode(value, ExchangeFields)
     if ("reply" in value) == ("error" in value):
         raise ShapeFault("must have either a reply or an error")
-
-
-_IDENTITY: Check = members(
-    {"row": whole_number(), "run": whole_number(), "asker": text, "turn": whole_number(1), "digest": text},
-    {
-        "model_tag": text,
-        "attempt": whole_number(),
-        "call": text,
-        "after": whole_number(),
-        "nth": whole_number(1),
-        "stored": flag,
-    },
-)
-_ANSWER: Check = members({"role": one_of("assistant")})
-_REQUEST: Check = members(
-    {"messages": listing(anything)},
-    {
-        "model": text,
-        "api": nullable(one_of("responses")),
-        "seed": nullable(anything),
-        "sampling": table(anything),
-        "tools": listing(anything),
-        "continues": members({"turn": whole_number(1), "messages": whole_number(1)}),
-    },
-)
-_COUNTS = ("cached_input_tokens", "reasoning_tokens", "cache_write_tokens")
-_REPLY: Check = members(
-    {"message": _ANSWER},
-    {
-        "finish_reason": text,
-        "usage": members(
-            dict.fromkeys(("input_tokens", "output_tokens"), whole_number()), dict.fromkeys(_COUNTS, whole_number())
-        ),
-        "model": text,
-    },
-)
-_ERROR: Check = members(
-    {"message": text},
-    {"status": whole_number(), "systemic": one_of("never", "no", "until_success", "always"), "type": text},
-)
-_BODIES: Check = members({"request": _REQUEST}, {"reply": _REPLY, "error": _ERROR})
-
-
-def _EXCHANGE(value: Mapping[str, Any]) -> None:
-    _IDENTITY(value)
-    _BODIES(value)
 
 
 READ_BYTES = 1 << 16
@@ -389,3 +396,133 @@ def _latest(stored: Iterable[Stored]) -> dict[str, list[Stored]]:
     for digest, nth in sorted(latest):
         by_digest.setdefault(digest, []).append(latest[digest, nth])
     return by_digest
+
+
+# -- the check before a replay ------------------------------------------------------------------------------
+
+
+MOST_PROBLEMS = 20
+RECORD = "--osmosis-record"
+SHOWN_KEY_CHARS = 6
+
+
+@dataclass(slots=True)
+class CassetteContent:
+    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout.
+
+    `apis` are those that rollouts asked: "responses", or None for any other.
+    """
+
+    n_exchanges: int = 0
+    runs: dict[Run, int] = field(default_factory=dict)
+    apis: set[str | None] = field(default_factory=set)
+
+
+def check_cassette(path: Path) -> CassetteContent:
+    """Return the content of a cassette. Raises `CassetteError` with all problems, each with its line.
+
+    A missing file is one. So are a line that is broken or torn, another schema version, an exchange that is there
+    twice, one that continues a turn which is not there, one whose digest is not that of its request, and text that
+    looks like a key.
+    """
+    content = CassetteContent()
+    problems: list[Problem] = []
+    n_more = 0
+    try:
+        with open_file(path) as file:
+            for line, text in _problems(file, content):
+                if len(problems) < MOST_PROBLEMS:
+                    problems.append(Problem(f"{shown(path)}:{line}", text))
+                else:
+                    n_more += 1
+    except FileFault as fault:
+        advice = f"; record it: {RECORD}" if fault.missing else ""
+        raise CassetteError([Problem(f"cassette {shown(path)}", f"{fault}{advice}")]) from None
+    if n_more:
+        problems.append(Problem(shown(path), f"{plural(n_more, 'further problem')}"))
+    if problems:
+        raise CassetteError(problems)
+    return content
+
+
+def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are wrong, and why. Nothing is said of a file whose header is wrong."""
+    line = file.readline(MOST_LINE_BYTES)
+    try:
+        if read_header(line) != CASSETTE:
+            raise ShapeFault(
+                f"is an exchange log, not a cassette, which begins with {header(CASSETTE).decode().strip()}"
+            )
+    except ShapeFault as fault:
+        yield 1, str(fault)
+        return
+    askers: dict[Asker, dict[int, int]] = {}
+    asker: Asker | None = None
+    digests = _CheckedDigests()
+    number = 1
+    while line := file.readline(MOST_LINE_BYTES):
+        number += 1
+        if not line.endswith(b"\n"):
+            yield number, f"is torn: it has no end. Record the cassette again ({RECORD}), or get it from git again"
+            return
+        try:
+            asker, api = _check_line(line, number, askers, digests)
+        except ShapeFault as fault:
+            yield number, f"{fault}{'; resolve the merge conflict' if line[:7] in CONFLICTS else ''}"
+        else:
+            content.runs[asker.run] = content.runs.get(asker.run, 0) + (asker.name == ROLLOUT)
+            content.n_exchanges += 1
+            if asker.name == ROLLOUT:
+                content.apis.add(api)
+
+
+CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>")
+
+
+EDITED = (
+    "the digest is that of another request. Somebody edited it, or an answer before it: "
+    f"record it again ({RECORD}), or get it from git again"
+)
+
+
+class _CheckedDigests:
+    """Checks the digests of one asker after the other, as they are in a file that is sorted."""
+
+    def __init__(self) -> None:
+        self._asker: Asker | None = None
+        self._digests = Digests()
+
+    def are_right(self, head: Head, value: Mapping[str, Any]) -> bool:
+        """Return False for a digest that is not the request's. What continues that request is not checked then."""
+        if head.asker != self._asker:
+            self._asker, self._digests = head.asker, Digests()
+        digest = self._digests.of(head.turn, value["request"], value.get("reply"))
+        if digest in (None, head.digest):
+            return True
+        self._digests = Digests()
+        return False
+
+
+def _check_line(
+    line: bytes, number: int, askers: dict[Asker, dict[int, int]], digests: _CheckedDigests
+) -> tuple[Asker, str | None]:
+    """Return the asker of the exchange on a line, and the API that it asked. Raises `ShapeFault`."""
+    value = read_line(line)
+    if may_hold_key(line.decode("utf-8")) and (key := key_in(value)) is not None:
+        raise ShapeFault(
+            f'holds what looks like a key ("{key[:SHOWN_KEY_CHARS]}...", {len(key)} characters); '
+            "revoke it if it is one, and remove it from the file and its history"
+        )
+    head = head_in(value)
+    check_exchange(value)
+    turns = askers.setdefault(head.asker, {})
+    who = f"{head.asker.run}, {head.asker.name}, turn {head.turn}"
+    if head.turn in turns:
+        raise ShapeFault(f"{who} is there twice, first on line {turns[head.turn]}")
+    turns[head.turn] = number
+    continues = value["request"].get("continues")
+    if continues is not None and (continues["turn"] not in turns or continues["turn"] >= head.turn):
+        raise ShapeFault(f"{who} continues turn {continues['turn']}, which is not on an earlier line")
+    if not digests.are_right(head, value):
+        raise ShapeFault(f"{who}: {EDITED}")
+    return head.asker, value["request"].get(API)

@@ -22,7 +22,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.submission import secrets_file_of, submitted_process
 from pytest_osmosis.report.style import dim, joined
 from pytest_osmosis.text.arguments import filled
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 
 DESCRIPTION = """\
 Print what pytest printed in a submitted eval run, and what user code printed

@@ -22,7 +22,7 @@ from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
 from pytest_osmosis.text.arguments import CommandParser
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 
 _DESCRIPTION = (
     "Begin a workspace for pytest-osmosis, run its evals in the background, look at eval runs and manage them."

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_osmosis.report.style import ansi, painted
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 
 Color = Literal["auto", "yes", "no"]
 DEFAULT_PAGER = "less"

@@ -14,11 +14,10 @@ from pytest_osmosis.cli.arguments import add_color_option, add_json_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import find_run, runs_above
-from pytest_osmosis.record.in_flight import InFlight
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
-from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import holder_of
+from pytest_osmosis.record.run_lock import Holder, holder_of
+from pytest_osmosis.record.stop import InFlight
 from pytest_osmosis.report.style import bold, dim, joined
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import listed, shown

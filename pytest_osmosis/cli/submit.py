@@ -30,16 +30,15 @@ from pytest_osmosis.evals.run_directory import ignore_in_git
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, fault_of, is_pipe
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
-from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.run_lock import Holder, RunLock
 from pytest_osmosis.record.submission import (
     LOCK_OPTION,
     PLAN_OPTION,
     PLUGIN,
     SECRETS_OPTION,
+    Submission,
     SubmissionPlan,
-    note_submission,
 )
 from pytest_osmosis.report.style import bad, bold, dim, joined
 from pytest_osmosis.text.arguments import filled
@@ -267,7 +266,7 @@ def _begun(
             pass_fds=(lock.file,),
             start_new_session=True,
         )
-    note_submission(directory, Holder.process(process.pid), arguments, folder)
+    Submission(Holder.process(process.pid), arguments, str(folder)).write(directory)
     return process
 
 

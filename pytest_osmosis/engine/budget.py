@@ -20,8 +20,7 @@ from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.formats.events import RolloutEvent
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop
-from pytest_osmosis.text.numbers import count, money, plural
-from pytest_osmosis.text.patterns import pattern_of
+from pytest_osmosis.text.numbers import count, money, pattern_of, plural
 
 ROUNDING = 1 + 1e-9
 """Sums of equal amounts that reach the bound exactly may be a little above it in floats."""

@@ -10,9 +10,8 @@ from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.limits import Throttle
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.record.journal import Journal
-from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Ledger
+from pytest_osmosis.record.run_record import Ledger, RunCounts
 from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 

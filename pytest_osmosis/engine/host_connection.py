@@ -27,7 +27,7 @@ from pytest_osmosis.errors import HostError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, become, encode, lines, read_event
 from pytest_osmosis.processes.child import Child
-from pytest_osmosis.text.user_frames import names_our_file
+from pytest_osmosis.text.user_code import names_our_file
 
 try:
     import fcntl

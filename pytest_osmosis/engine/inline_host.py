@@ -50,7 +50,7 @@ from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.text.user_frames import is_installed
+from pytest_osmosis.text.user_code import is_installed
 
 PACKAGE = __name__.partition(".")[0]
 

@@ -14,8 +14,7 @@ from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stored_progress import Resumption
-from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 

@@ -17,7 +17,7 @@ from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.record.stop import Stop
-from pytest_osmosis.record.stored_progress import Resumption
+from pytest_osmosis.record.stored_rollouts import Resumption
 from pytest_osmosis.text.numbers import plural
 
 

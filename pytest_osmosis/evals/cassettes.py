@@ -13,11 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from pytest_osmosis.cassettes.check import RECORD, check_cassette
 from pytest_osmosis.cassettes.exchange import Run
-from pytest_osmosis.cassettes.reader import CASSETTE, MOST_LINE_BYTES, CassetteReader, read_header
+from pytest_osmosis.cassettes.reader import (
+    CASSETTE,
+    MOST_LINE_BYTES,
+    RECORD,
+    CassetteReader,
+    check_cassette,
+    read_header,
+)
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import CassetteError, Problem
@@ -25,13 +31,14 @@ from pytest_osmosis.evals.request_settings import request_keys
 from pytest_osmosis.evals.run_directory import ignore_in_git
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
-from pytest_osmosis.files.shapes import ShapeFault
+from pytest_osmosis.formats.codec import ShapeFault
+from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.host.protocol import CassetteFields
 from pytest_osmosis.models.targets import ModelTarget, asks_responses
+from pytest_osmosis.record.manifest import StoredCassette
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.cassette_use import CassetteMode
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 
@@ -87,7 +94,7 @@ class EvalCassette:
                 private.make_folders(self.path.parent)
                 ignore_in_git(self.path.parent.parent)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> StoredCassette:
         return {"mode": self.mode, "path": shown(self.path)}
 
 

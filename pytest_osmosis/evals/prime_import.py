@@ -27,7 +27,7 @@ from pytest_osmosis.files import private
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
+from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.results.prime_files import REWARD, eval_run_of
 from pytest_osmosis.results.prime_read import PrimeLine, PrimeRun, read_prime_run
 from pytest_osmosis.text.chat_messages import text_of

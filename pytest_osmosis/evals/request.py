@@ -12,7 +12,7 @@ from pytest_osmosis.config import Override, SecretsSource
 from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 
 
 class InFlightLimit(NamedTuple):

@@ -39,8 +39,7 @@ from pytest_osmosis.evals.request import EvalRequest, Surroundings
 from pytest_osmosis.evals.rollout_inputs import rows_text
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.files.shapes import ShapeFault, quoted
-from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.codec import ShapeFault, decode, quoted
 from pytest_osmosis.models.targets import KNOWN, ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import lifecycle_of

@@ -5,14 +5,13 @@ Those that are known at the begin of a session are in the journal, those of its 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from itertools import groupby
 from typing import Any
 
 from pytest_osmosis.evals.prepared import Prepared, pass_rule
 from pytest_osmosis.evals.selected_runs import SelectedRuns
+from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.conclude import Rules
 from pytest_osmosis.results.shards import BaselineFile, ShardFacts, max_errors_text
@@ -88,14 +87,8 @@ def facts_at_begin(
         "is_part": prepared.source.leaves_out(selected),
         "status_before": prepared.source.status_before,
     }
-    made: dict[str, Any] = json.loads(json.dumps(facts, default=_plain))
+    made: dict[str, Any] = encode(facts)
     return made
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else str(value)
 
 
 def _spans(runs: Sequence[RunId]) -> Iterator[list[Any]]:

@@ -22,7 +22,7 @@ from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.stored_progress import StoredProgress
+from pytest_osmosis.record.stored_rollouts import StoredProgress
 from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.safe import shortened
 

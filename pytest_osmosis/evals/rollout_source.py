@@ -30,8 +30,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stored_progress import Resumption
-from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.results import files
 from pytest_osmosis.results.cassette_use import CassetteUse

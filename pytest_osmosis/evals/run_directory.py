@@ -13,7 +13,7 @@ from datetime import datetime
 from hashlib import blake2b
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest_osmosis
 from pytest_osmosis.config import EvalConfig, Override
@@ -23,9 +23,18 @@ from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.evals.environments import facts_to_json, keep_rows
 from pytest_osmosis.evals.rollout_inputs import rollout_inputs
 from pytest_osmosis.files import private
+from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.git.command import GitState
 from pytest_osmosis.models.targets import ModelTarget
-from pytest_osmosis.record.manifest import MANIFEST_VERSION
+from pytest_osmosis.record.manifest import (
+    ExtraFields,
+    Manifest,
+    PriceFields,
+    StoredBaseline,
+    StoredEnvironment,
+    StoredSubject,
+    TypedFields,
+)
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.results.publish import redacted
@@ -90,7 +99,7 @@ def complete_manifest(directory: RunDirectory, code: LoadedCode, state: GitState
     with writing(shown(directory.manifest), JournalError):
         manifest = _read(directory)
         manifest["code"] = {"rollouts": rollouts, "rewards": dict(code.rewards)}
-        if None in manifest.get("git", {"": None}).values():
+        if None in (manifest.get("git") or {"": None}).values():
             manifest["git"] = state.to_json()
         _write(directory, manifest)
 
@@ -118,7 +127,7 @@ def new_run_name(prepared: Prepared, began_at: datetime) -> str:
 
 def manifest_of(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> dict[str, Any]:
     """Return the manifest of an eval run as JSON, without the values of secrets."""
-    manifest = json.loads(json.dumps(_manifest(directory, prepared, began_at), default=str))
+    manifest = encode(_manifest(directory, prepared, began_at))
     return {**prepared.redaction.value(manifest), **{key: manifest[key] for key in READ_BACK}}
 
 
@@ -160,64 +169,54 @@ def ignore_in_git(folder: Path) -> None:
         ignore.write_text("*\n", encoding="utf-8")
 
 
-def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> dict[str, Any]:
-    """Return the config, the options and the plan, with the names of secrets, never their values."""
+def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> Manifest:
     from pytest_osmosis.evals.prepared import pass_rule
 
-    config, description, other = prepared.config, prepared.description, prepared.models.baseline
-    typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
+    config, description, models = prepared.config, prepared.description, prepared.models
+    other, prices = models.baseline, prepared.all_prices.items()
     salt = randomness.token_hex(16)
-    return {
-        "schema_version": MANIFEST_VERSION,
-        "eval": config.name,
-        "entry": config.entry,
-        "started_at": utc_text(began_at),
-        "folder": str(absolute(directory.path)),
-        "config": shown(config.path),
-        "config_text": config.text,
-        "overridden": list(config.overridden),
-        "preset": list(config.preset),
-        "typed": typed,
-        "plan": prepared.plan.to_json(),
-        "subject": {"model": description.model, "n": description.n, "extra": dict(description.extra)},
-        "target": _target(prepared.models.target),
-        "baseline": None if other is None else {"model": other.name, "target": _target(other.target)},
-        "pass_rule": pass_rule(config).to_json(),
-        "gates": list(map(title_of, config.gates)),
-        "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
-        "smoke": prepared.smoke is not None,
-        "shard": None if prepared.shard is None else prepared.shard.to_json(),
-        "inputs": rollout_inputs(prepared, salt),
-        "input_salt": salt,
-        "dataset_sha256": prepared.dataset.digest(),
-        "columns": dict(config.data.columns),
-        "timeouts": {
+    return Manifest(
+        eval=config.name,
+        entry=config.entry,
+        started_at=utc_text(began_at),
+        folder=str(absolute(directory.path)),
+        config=shown(config.path),
+        config_text=config.text,
+        overridden=config.overridden,
+        preset=config.preset,
+        typed=[_typed(override, config) for override in prepared.typed if override.table != "output"],
+        plan=prepared.plan,
+        subject=StoredSubject(description.model, description.n, cast(ExtraFields, description.extra)),
+        target=_target(models.target),
+        baseline=None if other is None else StoredBaseline(other.name, _target(other.target)),
+        pass_rule=pass_rule(config).to_json(),
+        gates=list(map(title_of, config.gates)),
+        prices={tag: None if each is None else cast(PriceFields, each.to_json()) for tag, each in prices},
+        smoke=prepared.smoke is not None,
+        shard=prepared.shard,
+        inputs=rollout_inputs(prepared, salt),
+        input_salt=salt,
+        dataset_sha256=prepared.dataset.digest(),
+        columns=config.data.columns,
+        timeouts={
             "agent_workflow_timeout_s": config.evaluation.agent_workflow_timeout_s,
             "grader_timeout_s": config.evaluation.grader_timeout_s,
-            "timeout_s": prepared.models.target.timeout_s,
+            "timeout_s": models.target.timeout_s,
         },
-        "versions": versions(),
-        **_environment(prepared),
-        "cassette": None if prepared.models.cassette is None else prepared.models.cassette.to_json(),
-        "plan_digest": prepared.plan_digest,
-        "secrets": list(config.secrets),
-        "workspace": str(config.workspace),
-        "pid": os.getpid(),
-    }
+        versions=versions(),
+        environment=_environment(prepared),
+        cassette=None if models.cassette is None else models.cassette.to_json(),
+        plan_digest=prepared.plan_digest,
+        secrets=config.secrets,
+        workspace=str(config.workspace),
+        pid=os.getpid(),
+    )
 
 
-def _environment(prepared: Prepared) -> dict[str, Any]:
-    """Return the description of the environment, if the eval has one."""
+def _environment(prepared: Prepared) -> StoredEnvironment:
     table, facts = prepared.config.environment, prepared.environment
-    if facts is None:
-        return {}
-    described = {
-        **facts_to_json(facts),
-        "env_args": dict(table.env_args),
-        "extra_env_kwargs": dict(table.extra_env_kwargs),
-        "state_columns": list(table.state_columns),
-    }
-    return {"environment": described}
+    settings = {name: getattr(table, name) for name in ("env_args", "extra_env_kwargs", "state_columns")}
+    return cast(StoredEnvironment, {} if facts is None else {**facts_to_json(facts), **settings})
 
 
 def versions() -> dict[str, str | None]:
@@ -231,7 +230,7 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def _typed(override: Override, config: EvalConfig) -> dict[str, Any]:
+def _typed(override: Override, config: EvalConfig) -> TypedFields:
     """Return an override of the command line, to be read back from any folder."""
     paths = {
         OPTIONS["dataset"]: config.data.path,
@@ -247,7 +246,7 @@ def _typed(override: Override, config: EvalConfig) -> dict[str, Any]:
     }
 
 
-def _target(target: ModelTarget) -> dict[str, Any]:
+def _target(target: ModelTarget) -> Any:
     """Return a target with the names of its headers alone."""
     replicas = [_target(each) for each in target.replicas]
     return {**target.to_json(), "headers": sorted(target.headers), "replicas": replicas}

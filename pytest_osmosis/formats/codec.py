@@ -9,15 +9,62 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, TypeVar
 
-from msgspec import ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert, structs
 
-from pytest_osmosis.files.shapes import ShapeFault, quoted
-from pytest_osmosis.formats.kinds import PATTERNS
+from pytest_osmosis.text.safe import one_line
+
+LARGEST = 10**15
+"""The largest count, time or price that is believed: none of ours comes near it."""
+DAY = (
+    "(?!0000)[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+    "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[2468][048]|0[48]|[13579][26])00)-02-29"
+)
+TIME_OF_DAY = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+MOMENT = rf"^(?:{DAY})T{TIME_OF_DAY}:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-]{TIME_OF_DAY})$(?!\n)"
+ROW_KEY = r"^[0-9]{1,15}$(?!\n)"
+MODEL = r"^(?:primary|baseline|judge)$(?!\n)"
+HEXADECIMAL = r"^(?:[0-9a-f]{2})*$(?!\n)"
+PATTERNS = {
+    repr(MOMENT): "a time in ISO 8601 with its zone",
+    repr(HEXADECIMAL): "hexadecimal digits",
+    repr(ROW_KEY): "the index of a row",
+    repr(MODEL): "primary, baseline or judge",
+}
+"""The texts that fit each pattern, in words."""
+
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
+Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
+Ms = Amount
+Moment = Annotated[str, Meta(pattern=MOMENT)]
+"""A time, as text that `datetime.fromisoformat` reads. It has a zone."""
+RowKey = Annotated[str, Meta(pattern=ROW_KEY)]
+"""The index of a row as the name of a member."""
+AnyModel = Annotated[str, Meta(pattern=MODEL)]
+"""The tag of one of the models of an eval, or of its judge."""
+
 
 T = TypeVar("T")
+QUOTED_CHARS = 100
+
+
+class ShapeFault(ValueError):
+    """A value that does not fit; the text begins with its place, like "errors.f.message: must be text, got 3"."""
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(f"{place.removeprefix('.')}: {text}" if place else text)
+        self._text = text
+        self._place = place
+
+    def within(self, step: str | int) -> ShapeFault:
+        """Return this fault with the place of the value that holds the other."""
+        key = f"[{step}]" if isinstance(step, int) else f".{one_line(step, QUOTED_CHARS)}"
+        return ShapeFault(self._text, key + self._place)
 
 
 def decode(value: object, kind: type[T]) -> T:
@@ -29,6 +76,35 @@ def decode(value: object, kind: type[T]) -> T:
     except UnicodeEncodeError:  # a lone surrogate where only a word of ours can be
         decode(json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")), kind)
         raise ShapeFault("the name of a member holds a lone surrogate") from None
+
+
+def encode(value: object) -> Any:
+    """Return a struct, or what holds structs and dataclasses, as a value of JSON. What JSON lacks becomes text."""
+    return json.loads(json.dumps(value, default=_members))
+
+
+def _members(value: object) -> Any:
+    if isinstance(value, Struct):
+        return structs.asdict(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else str(value)
+
+
+def check_version(data: Mapping[str, Any], known: int) -> None:
+    """Raise `ShapeFault` if an object is of another version of its format."""
+    version = data.get("schema_version", known)
+    if version != known or isinstance(version, bool):
+        raise ShapeFault(f"has schema_version {quoted(version)}, and this version of pytest-osmosis reads {known}")
+
+
+def quoted(value: Any) -> str:
+    """Return a value of JSON, shortened.
+
+    >>> quoted(True), quoted([1, 2]), quoted("x")
+    ('True', '[1, 2]', "'x'")
+    """
+    return one_line(repr(value) if isinstance(value, str) else reprlib.repr(value), QUOTED_CHARS)
 
 
 def _placed(error: str, whole: object, kind: type) -> ShapeFault:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict, get_args, get_type_hints
 
-from pytest_osmosis.files.shapes import ShapeFault
-from pytest_osmosis.formats.codec import decode
-from pytest_osmosis.formats.kinds import Count, Moment, Ms, RowKey
+from pytest_osmosis.formats.codec import Count, Moment, Ms, RowKey, ShapeFault, decode
 from pytest_osmosis.formats.words import Boundary, Ending, StopReason
 
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from pytest_osmosis.text.user_frames import is_users_own
+from pytest_osmosis.text.user_code import is_users_own
 
 if TYPE_CHECKING:
     from _typeshed.importlib import PathEntryFinderProtocol

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pytest_osmosis.host.protocol import CommitFields
-from pytest_osmosis.text.user_frames import is_installed, name_folder
+from pytest_osmosis.text.user_code import is_installed, name_folder
 
 
 def use_worktree(commit: CommitFields) -> None:

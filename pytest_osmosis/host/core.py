@@ -55,7 +55,7 @@ from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
 from pytest_osmosis.text.recorded import RECORDED
-from pytest_osmosis.text.user_frames import suspended_stack
+from pytest_osmosis.text.user_code import suspended_stack
 
 T = TypeVar("T")
 OnError = Callable[[Key, BaseException], None]

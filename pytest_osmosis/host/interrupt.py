@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 
 from pytest_osmosis.host.deadline import Deadline, StallTime, running_task
 from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.text.user_frames import runs_user_code, user_stack
+from pytest_osmosis.text.user_code import runs_user_code, user_stack
 
 BEAT_S = 0.1
 LATE_S = 0.25

@@ -41,13 +41,18 @@ from pytest_osmosis.host.workflow_classes import (
 from pytest_osmosis.rewards.graders import REWARD, EvalFunction, GraderCode, eval_function
 from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.agents import FunctionAgent, RecordedAgent, SingleTurn, ThreadedFunctionAgent
-from pytest_osmosis.text.foreign_code import AGENT_LOOP, module_advice
 from pytest_osmosis.text.names import listed, shown, suggestion
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.safe import shortened
-from pytest_osmosis.text.user_frames import user_traceback, with_names
-from pytest_osmosis.text.user_values import MAX_ERROR_CHARS, error_in_words
+from pytest_osmosis.text.user_code import (
+    AGENT_LOOP,
+    MAX_ERROR_CHARS,
+    error_in_words,
+    module_advice,
+    user_traceback,
+    with_names,
+)
 
 if TYPE_CHECKING:
     from pytest_osmosis.host.rubric_scorer import RubricScorer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pytest_osmosis.models.base import Message, copied
 from pytest_osmosis.rollouts.context import NotAConversation
 from pytest_osmosis.text.safe import dumps, loads
-from pytest_osmosis.text.user_values import error_in_words
+from pytest_osmosis.text.user_code import error_in_words
 
 
 def plain_messages(messages: Sequence[Message]) -> list[Message]:

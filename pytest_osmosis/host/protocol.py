@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
+from pytest_osmosis.cassettes.reader import AskedFields
+from pytest_osmosis.formats.codec import AnyModel
 from pytest_osmosis.formats.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent, check_event, kinds_of
-from pytest_osmosis.formats.kinds import AnyModel
 from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -335,20 +336,13 @@ class AskEvent(AttemptFields):
     judge: NotRequired[bool]
 
 
-class ExchangeEvent(AttemptFields):
+class ExchangeEvent(AskedFields, AttemptFields):
     """A request was answered or refused, and is kept in the exchange log (`cassettes.reader` describes the members)."""
 
     ev: Literal["exchange"]
-    asker: str
-    call: str
-    turn: int
-    after: int
-    nth: int
-    digest: str
     request: Mapping[str, Any]
     reply: NotRequired[Mapping[str, Any]]
     error: NotRequired[Mapping[str, Any]]
-    stored: NotRequired[bool]
 
 
 class ScoringEvent(AttemptFields):

@@ -16,8 +16,7 @@ from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rollouts.context import NotAConversation
 from pytest_osmosis.rollouts.environment import EnvironmentFault
-from pytest_osmosis.text.user_frames import passed_user_code, user_traceback
-from pytest_osmosis.text.user_values import UserValueFault, error_in_words, type_name
+from pytest_osmosis.text.user_code import UserValueFault, error_in_words, passed_user_code, type_name, user_traceback
 
 NO_TERMINAL = "breakpoint() has no terminal here; add --osmosis-inline"
 ROLLOUT_LIMIT, SCORING_LIMIT = "agent_workflow_timeout_s", "grader_timeout_s"

@@ -15,8 +15,7 @@ from pytest_osmosis.host.signatures import check_class
 from pytest_osmosis.rewards.graders import GraderCode
 from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.agents import WorkflowAgent
-from pytest_osmosis.text.foreign_code import sdk_package
-from pytest_osmosis.text.user_values import described, error_in_words
+from pytest_osmosis.text.user_code import described, error_in_words, sdk_package
 
 WORKFLOW, GRADER, BACKEND = "AgentWorkflow", "Grader", "LocalBackend"
 

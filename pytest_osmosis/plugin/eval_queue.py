@@ -15,8 +15,8 @@ import pytest
 
 from pytest_osmosis.errors import CodeError, HostError
 from pytest_osmosis.evals import EvalRun, FinishedEval, finish
-from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunCounts
 from pytest_osmosis.record.stop import StopReason
 
 if TYPE_CHECKING:

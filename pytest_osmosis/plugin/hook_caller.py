@@ -18,8 +18,7 @@ from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.user_frames import is_ours, user_traceback
-from pytest_osmosis.text.user_values import described, error_in_words, number_of
+from pytest_osmosis.text.user_code import described, error_in_words, is_ours, number_of, user_traceback
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import kind_of
 

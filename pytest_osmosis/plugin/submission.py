@@ -26,7 +26,7 @@ from pytest_osmosis.plugin.session_eval import NamedEval
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.submission import LOCK_OPTION, PLAN_OPTION, SubmissionPlan
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.plugin import gate_reports
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.items import UnitKey, eval_id_of, unit_key
@@ -51,7 +52,7 @@ class OutcomeServer:
         self._threads[0].start()
 
     def workerinput(self) -> dict[str, Any]:
-        plans = [plan.to_json() for plans in self._evals.plans.values() for plan in plans]
+        plans = encode([plan for plans in self._evals.plans.values() for plan in plans])
         args = list(self._evals.config.args)
         socket = {"address": self._listener.address, "key": self._key}
         return {**socket, "plans": plans, "args": args, "asks_models": self._asks_models}

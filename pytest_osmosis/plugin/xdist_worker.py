@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_osmosis.formats.codec import decode
 from pytest_osmosis.plugin.command.named_evals import set_arguments
 from pytest_osmosis.plugin.items import Answer, EvalFiles, UnitKey, by_file, eval_items, may_run, node_id
 from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
@@ -29,7 +30,7 @@ class WorkerPlugin:
     def __init__(self, config: pytest.Config) -> None:
         sent = config.workerinput["osmosis"]  # type: ignore[attr-defined]
         self._address, self._key = sent["address"], sent["key"]
-        files = EvalFiles(by_file(map(Plan.from_json, sent["plans"])), self._fetch)
+        files = EvalFiles(by_file(decode(sent["plans"], list[Plan])), self._fetch)
         self._connection: Connection[bytes, bytes] | None = None
         config.pluginmanager.register(files, "osmosis-files")
         if sent["asks_models"]:

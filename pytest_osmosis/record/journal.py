@@ -5,7 +5,7 @@ at most once a second and at the end, which matters only if the machine dies. Re
 crash in the middle of an append leaves; a bad line elsewhere is an error. The last member of each line, `crc`, is the
 CRC-32 of the bytes before it, so that a changed byte is an error too and never another score. Only lines are checked:
 of a whole line that is missing, its neighbours know nothing. The writer holds the lock of the run directory
-(`run_lock`).
+(`run_lock`). The last lines are found from the end, because a journal may hold gigabytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from io import FileIO
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -24,10 +25,9 @@ from zlib import crc32
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.shapes import ShapeFault
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import ShapeFault
 from pytest_osmosis.formats.events import check_event
-from pytest_osmosis.record.last_lines import end_of_lines
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import FOLDS, Event
@@ -249,3 +249,85 @@ def _bad_line(where: str, fault: str, line: bytes) -> JournalError:
     if is_ours and not line.startswith(_OF_RUN):
         fix = "restore it or begin a new eval run, because without that line the others would be read wrongly"
     return JournalError(f"{where}: not a journal line: {fault}; the file was damaged; {fix}")
+
+
+_WITH_MOMENTS = frozenset({"began", "start", "rollout", "ended"})
+"""The kinds of events whose moments are checked when a journal is read. Those of other kinds may be anything."""
+
+
+class SessionTimes:
+    """The time of each session, from its begin to the last moment that it noted, without the time between sessions."""
+
+    def __init__(self) -> None:
+        self._spans: list[list[str]] = []
+
+    def apply(self, event: Event) -> None:
+        """Take the moment of an event, if it has one."""
+        at = event.get("at")
+        if at is None or event["ev"] not in _WITH_MOMENTS:
+            return
+        if event["ev"] == "began" or not self._spans:
+            self._spans.append([at, at])
+        else:
+            self._spans[-1][1] = at
+
+    @property
+    def n_sessions(self) -> int:
+        return len(self._spans)
+
+    @property
+    def each_ms(self) -> list[float]:
+        """The time of each session."""
+        spans = ((datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in self._spans)
+        return [max(0.0, 1000 * (end - begin).total_seconds()) for begin, end in spans]
+
+
+# -- last lines -------------------------------------------------------------------------------------------
+
+
+PIECE_BYTES = 1 << 16
+LARGEST_PIECE_BYTES = 1 << 22
+MOST_BYTES = 1 << 16
+"""At most this much of a line is returned."""
+
+
+def end_of_lines(file: IO[bytes]) -> int:
+    """Return the position after the last whole line."""
+    return _last(file, (b"\n",), file.seek(0, os.SEEK_END)) + 1
+
+
+def last_line(file: IO[bytes]) -> bytes:
+    """Return the beginning of the last whole line, empty if there is none."""
+    end = end_of_lines(file)
+    return b"" if end == 0 else _line_at(file, _last(file, (b"\n",), end - 1) + 1)
+
+
+def last_line_with(file: IO[bytes], beginnings: Sequence[bytes]) -> bytes:
+    """Return the beginning of the last whole line that begins with one of `beginnings`, empty if none does."""
+    end = end_of_lines(file)
+    found = _last(file, [b"\n" + each for each in beginnings], end)
+    if found >= 0:
+        return _line_at(file, found + 1)
+    first = _line_at(file, 0)
+    return first if first.startswith(tuple(beginnings)) and first.endswith(b"\n") else b""
+
+
+def _line_at(file: IO[bytes], position: int) -> bytes:
+    file.seek(position)
+    return file.readline(MOST_BYTES)
+
+
+def _last(file: IO[bytes], wanted: Sequence[bytes], end: int) -> int:
+    """Return the position of the last of `wanted` that ends before `end`, -1 if there is none."""
+    overlap = max(map(len, wanted)) - 1
+    size, begin, after = PIECE_BYTES, end, b""
+    while begin > 0:
+        size, before = min(size * 2, LARGEST_PIECE_BYTES), begin
+        begin = max(0, begin - size)
+        file.seek(begin)
+        piece = file.read(before - begin) + after
+        found = max(piece.rfind(each) for each in wanted)
+        if found >= 0:
+            return begin + found
+        after = piece[:overlap]
+    return -1

@@ -17,14 +17,12 @@ from typing import IO, Any, Literal, get_args
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
-from pytest_osmosis.files.shapes import ShapeFault, moment
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import MOMENT
 from pytest_osmosis.formats.events import check_event
-from pytest_osmosis.record.journal import checked
-from pytest_osmosis.record.last_lines import last_line, last_line_with
-from pytest_osmosis.record.lock_holder import Holder
+from pytest_osmosis.record.journal import checked, last_line, last_line_with
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import holder_of, size_of
+from pytest_osmosis.record.run_lock import Holder, holder_of, size_of
 from pytest_osmosis.record.run_record import Event
 from pytest_osmosis.record.stop import Ending, StopReason
 from pytest_osmosis.record.submission import submitted_process
@@ -155,16 +153,8 @@ def _published(directory: RunDirectory) -> Lifecycle | None:
     if status is None:
         return None
     reason, by = (None, None) if status == "finished" else (members.get("stop_reason"), by)
-    return Lifecycle(status, reason, ended_at=_moment(members.get("finished_at")), stopped_by=by)
-
-
-def _moment(text: str | None) -> str | None:
-    """Return a time in ISO 8601 with its zone, None for text that is none: results may have been damaged."""
-    try:
-        moment(text)
-    except ShapeFault:
-        return None
-    return text
+    at = re.match(MOMENT, members.get("finished_at", ""))  # results may have been damaged
+    return Lifecycle(status, reason, ended_at=at and at[0], stopped_by=by)
 
 
 _MEMBER = re.compile(r' +"(status|stop_reason|stopped_by|finished_at)": (.*?),?\n')

@@ -13,10 +13,9 @@ from msgspec import Meta, Struct, structs
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, read_text
-from pytest_osmosis.files.shapes import ShapeFault, check_version
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.formats.codec import decode
-from pytest_osmosis.formats.kinds import HEXADECIMAL, Amount, Moment, Positive
+from pytest_osmosis.formats.codec import HEXADECIMAL, Amount, Moment, Positive, ShapeFault, check_version, decode
+from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, Shard
 from pytest_osmosis.text.names import shown
 
@@ -121,22 +120,26 @@ class GitFields(TypedDict):
 
 
 class StoredCassette(TypedDict):
-    mode: Literal["record", "new", "replay", "cache"]
+    mode: CassetteMode
     path: str
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """The request for an eval run."""
+    """The request for an eval run. The names of secrets are in it, never their values."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[1] = MANIFEST_VERSION
     eval: str
     entry: str | None
     """The name of the eval in a config with several, None in others."""
     started_at: Moment
     folder: str
     """The run directory, where it was."""
+    config: str
     config_text: str | None
     """None for an eval that options alone described."""
+    overridden: Sequence[str]
+    """The keys that options replaced, in words; the same of `preset` values."""
+    preset: Sequence[str]
     typed: Sequence[TypedFields]
     """The overrides of its command."""
     plan: Plan
@@ -168,7 +171,9 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """The cassette or the cache that it used."""
     plan_digest: str
     """It identifies the question that the eval run asks (`results.previous_run`)."""
+    secrets: Sequence[str]
     workspace: str
+    pid: int
     code: CodeFields | None = None
     """The digests of the code, None if none was loaded."""
     git: GitFields | None = None
@@ -228,11 +233,9 @@ def read_manifest(path: Path) -> Manifest:
         raise OsmosisError(f"{where}{'' if fault.line is None else f':{fault.line}'}: {fault}") from None
     except ValueError as error:
         raise OsmosisError(f"{where}: is not JSON: {error}") from None
-    subject, baseline = found.subject, found.baseline  # dicts lose the members that are not declared
+    baseline = found.baseline  # of targets, few members are declared, and decoding loses the others
     return structs.replace(
         found,
-        subject=structs.replace(subject, extra=data["subject"]["extra"]),
         target=data["target"],
         baseline=None if baseline is None else structs.replace(baseline, target=data["baseline"]["target"]),
-        environment=data.get("environment", {}),
     )

@@ -7,12 +7,12 @@ so their collections cannot differ.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from pytest_osmosis.formats.kinds import Count, Positive
+from pytest_osmosis.formats.codec import Count, Positive
 from pytest_osmosis.formats.words import Granularity as Granularity
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, Unit
 
@@ -155,16 +155,6 @@ class Plan:
         have = {row for row, _ in self.rows()}
         extra = sorted(set(rows) - have)
         return replace(self, named=self.named + spans_of(extra, line_of)) if extra else self
-
-    def to_json(self) -> dict[str, Any]:
-        spans = {"spans": [list(span) for span in self.spans], "named": [list(span) for span in self.named]}
-        return {**asdict(self), **spans}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        spans = {key: tuple(Span(*span) for span in data[key]) for key in ("spans", "named")}
-        known = {key: data[key] for key in cls.__slots__ if key in data}
-        return cls(**{**known, **spans})
 
 
 def selected_runs(spans: Sequence[Sequence[Any]]) -> Iterator[RunId]:

@@ -1,22 +1,22 @@
-"""The rollouts that an eval run left in its journal, to be scored again.
+"""The rollouts that an eval run left in its journal: to be scored again, or for the session that goes on with it.
 
 Memory holds only the position of each conversation in the journal, not the conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.formats.events import JudgeFields
-from pytest_osmosis.record.journal import event_at, replay_with_positions
+from pytest_osmosis.record.journal import SessionTimes, event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
-from pytest_osmosis.record.run_record import Event, Ledger, RunRecord
-from pytest_osmosis.record.session_times import SessionTimes
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, Event, Ledger, RunRecord, settled
+from pytest_osmosis.record.stop import Ending
 
 
 class StoredScore(NamedTuple):
@@ -143,3 +143,141 @@ class StoredRollouts:
             if name in codes:
                 score = StoredScore(value, event["ms"], NO_NOTES.add(event), event.get("judges", ()))
                 self._scores.setdefault(run, {})[_ScoreKey(name, codes[name], row)] = score
+
+
+# -- going on -----------------------------------------------------------------------------------------------
+
+
+_AT = "position"
+
+
+class StoredProgress:
+    """The fold of a journal, and what earlier sessions spent. Raises `JournalError` for one that cannot be read.
+
+    - `ledger`: the records; its `most_lost` were possibly billed for nothing
+    - `replaced`: the records of rollouts that ended and were made once more
+    - `contents`: the digests of rows when they were first rolled out
+    - `rollout_code`: those of the code that rolled out, by file
+    - `ending`: how the last session ended, None if its process died
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self.ledger = Ledger()
+        self.replaced: list[RunRecord] = []
+        self.contents: dict[int, Content] = {}
+        self.rollout_code: Mapping[str, str] = {}
+        self.ending: Ending | None = None
+        self._journal = journal
+        self._known: dict[int, Content] = {}
+        self._positions: dict[RunId, tuple[int, ...]] = {}
+        self._times = SessionTimes()
+        self._read()
+
+    @property
+    def records(self) -> Mapping[RunId, RunRecord]:
+        return self.ledger.records
+
+    @property
+    def n_sessions(self) -> int:
+        return self._times.n_sessions
+
+    @property
+    def took_ms(self) -> float:
+        """The sum of the times of all sessions."""
+        return sum(self._times.each_ms)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no session of it began."""
+        return not self.n_sessions
+
+    def __contains__(self, run: RunId) -> bool:
+        """Return True if the rollout of a run is stored."""
+        return run in self._positions
+
+    def moved(self, journal: Path) -> None:
+        """Read events from another path from now on, to which the journal was copied."""
+        self._journal = journal
+
+    def events(self, run: RunId) -> Sequence[Event]:
+        """Return the `rollout` event of a run's last attempt, and the `score` events that follow it."""
+        return [event_at(self._journal, position) for position in self._positions.get(run, ())]
+
+    def _read(self) -> None:
+        for event in settled(self._events_with_positions()):
+            self._times.apply(event)
+            match event["ev"]:
+                case "began":
+                    self.ending = None
+                case "loaded" if self.ledger.goes_on or not self.ledger.scorers:
+                    self.rollout_code = event.get("rollout_code", self.rollout_code)
+                case "rows":
+                    self._known.update((int(row), Content(*digests)) for row, digests in event["rows"].items())
+                case "ended":
+                    self.ending = event["status"]
+                case "start" | "rollout" | "score":
+                    self._keep(event)
+            self.ledger.apply(event)
+        for run in self._positions:
+            if run.row not in self.contents:
+                raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its row")
+
+    def _events_with_positions(self) -> Iterator[Event]:
+        for position, event in replay_with_positions(self._journal):
+            event[_AT] = position  # in place, as events are many and a copy costs time
+            yield event
+
+    def _keep(self, event: Event) -> None:
+        run, kind = RunId.of(event), event["ev"]
+        record = self.records.get(run)
+        last = 0 if record is None else record.attempt
+        if kind == "score":
+            if event["attempt"] == last and run in self._positions:
+                self._positions[run] = (*self._positions[run], event[_AT])
+            return
+        if record is not None and record.rolled and event["attempt"] > last:
+            self.replaced.append(record)
+        if event["attempt"] > last:
+            self._positions.pop(run, None)
+        if kind == "rollout" and run.row in self._known:
+            self.contents.setdefault(run.row, self._known[run.row])
+        if kind == "rollout" and event["attempt"] >= last and run not in self._positions:
+            self._positions[run] = (event[_AT],)
+
+
+class Resumption(NamedTuple):
+    """Rules by which a session goes on: pending runs and those that broke in the infrastructure are rolled out.
+
+    With `retries_failed`, so are the other runs that broke, and functions that failed score again. With `part`, the
+    session performs only a part of the plan.
+    """
+
+    progress: StoredProgress
+    retries_failed: bool = False
+    part: bool = False
+
+    def is_kept(self, run: RunId) -> bool:
+        """Return True if the rollout of a run is not made again."""
+        record = self.progress.records.get(run)
+        if record is None or not record.rolled:
+            return False
+        return record.boundary is None or not (self.retries_failed or record.boundary in INFRASTRUCTURE)
+
+    def is_left(self, run: RunId) -> bool:
+        """Return True if a run is rolled out, or scored by a function of the last session."""
+        if not self.is_kept(run):
+            return True
+        record = self.progress.records[run]
+        return record.status == "pending" or bool(self.scored_again(record))
+
+    def attempt(self, run: RunId) -> int:
+        """Return the number of the next attempt of a run."""
+        record = self.progress.records.get(run)
+        return 1 if record is None else record.attempt + 1
+
+    def scored_again(self, record: RunRecord) -> frozenset[str]:
+        """Return the functions that failed to score a run, and score it again."""
+        if record.boundary is not None:
+            return frozenset()
+        errors = record.scorer_errors.items()
+        return frozenset(name for name, error in errors if self.retries_failed or error.boundary in INFRASTRUCTURE)

@@ -9,15 +9,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.record.lock_holder import Holder
+from pytest_osmosis.formats.codec import decode, encode
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import Holder
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 PLUGIN = "pytest_osmosis.plugin.submission"
 """The pytest plugin that writes plans, and takes over the lock in the process that `submit` starts."""
 PLAN_OPTION = "--osmosis-plan-file"
@@ -62,36 +63,35 @@ class SubmissionPlan:
         return cls(**parsed(read_text(path)))
 
 
-def note_submission(directory: RunDirectory, process: Holder, arguments: Sequence[str], folder: Path) -> None:
-    """Note in a run directory which process runs it in the background, with which arguments for pytest, and where."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "process": asdict(process),
-        "arguments": list(arguments),
-        "folder": str(folder),
-    }
-    private.write(directory.submission, [json.dumps(document, indent=2), "\n"])
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The process that runs an eval in the background, with which arguments for pytest, and where."""
+
+    process: Holder
+    arguments: Sequence[str]
+    folder: str
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+    def write(self, directory: RunDirectory) -> None:
+        private.write(directory.submission, [json.dumps(encode(self), indent=2), "\n"])
 
 
 def submitted_process(directory: RunDirectory) -> Holder | None:
     """Return the process that was submitted last; None if none was."""
-    process = _submission(directory).get("process")
-    return None if process is None else Holder.of_line(json.dumps(process).encode())
+    submission = _submission(directory)
+    return None if submission is None else submission.process
 
 
 def secrets_file_of(directory: RunDirectory) -> Path | None:
     """Return the file with the secrets of a submitted eval run, None if no option named one."""
     submission = _submission(directory)
-    folder, arguments = submission.get("folder"), submission.get("arguments")
-    if not isinstance(folder, str) or not isinstance(arguments, list):
-        return None
-    values = [str(word).partition("=")[2] for word in arguments if str(word).startswith(SECRETS_OPTION)]
-    return Path(folder, values[-1]) if values and values[-1] != "-" else None
+    words = () if submission is None else submission.arguments
+    values = [word.partition("=")[2] for word in words if word.startswith(SECRETS_OPTION)]
+    return Path(submission.folder, values[-1]) if submission is not None and values and values[-1] != "-" else None
 
 
-def _submission(directory: RunDirectory) -> Mapping[str, Any]:
+def _submission(directory: RunDirectory) -> Submission | None:
     try:
-        document = parsed(read_text(directory.submission, most_bytes=MOST_BYTES))
+        return decode(parsed(read_text(directory.submission, most_bytes=MOST_BYTES)), Submission)
     except (FileFault, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
+        return None

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pytest_osmosis.record.run_counts import RunCounts
+from pytest_osmosis.record.run_record import RunCounts
 from pytest_osmosis.report.style import separated, warning
 from pytest_osmosis.text.numbers import count, plural, score, seconds
 from pytest_osmosis.text.safe import escaped, fitted, width

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
+from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_record import RunRecord, StoredUse
 from pytest_osmosis.results.judge_totals import PriceOf
 from pytest_osmosis.results.sums import sum_of_all
-
-CassetteMode = Literal["record", "new", "replay", "cache"]
 
 
 @dataclass(frozen=True, slots=True)

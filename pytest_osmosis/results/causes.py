@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from pytest_osmosis.errors import ITS_ANSWER
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.patterns import pattern_of
+from pytest_osmosis.text.numbers import count, pattern_of, plural
 from pytest_osmosis.text.safe import fitted, one_line
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reward_error
 

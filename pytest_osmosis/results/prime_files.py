@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
-from pytest_osmosis.files.shapes import Check, ShapeFault, anything, listing, members, nullable, number, table, text
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.journal import EventReader, events_from
@@ -290,13 +290,18 @@ def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts
     }
 
 
-_ERROR = members({"error": text, "error_chain_repr": text, "error_chain_str": text})
-_OF_ENVIRONMENT: Mapping[str, Check] = {
-    "error": nullable(_ERROR),
-    "timing": nullable(table(anything)),
-    "columns": nullable(table(anything)),
-    "token_usage": nullable(table(number())),
-    "tool_defs": nullable(listing(anything)),
+class _ErrorFields(TypedDict):
+    error: str
+    error_chain_repr: str
+    error_chain_str: str
+
+
+_OF_ENVIRONMENT: Mapping[str, Any] = {
+    "error": _ErrorFields | None,
+    "timing": Mapping[str, Any] | None,
+    "columns": Mapping[str, Any] | None,
+    "token_usage": Mapping[str, float] | None,
+    "tool_defs": Sequence[Any] | None,
 }
 
 
@@ -305,7 +310,7 @@ def _valid(environment: Mapping[str, Any]) -> Line:
 
     def is_valid(name: str, value: Any) -> bool:
         try:
-            _OF_ENVIRONMENT.get(name, anything)(value)
+            decode(value, _OF_ENVIRONMENT.get(name, Any))
         except ShapeFault:
             return False
         return True

@@ -11,48 +11,38 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
-from pytest_osmosis.files.shapes import (
-    LARGEST,
-    ShapeFault,
-    anything,
-    listing,
-    members,
-    nullable,
-    number,
-    table,
-    text,
-    whole,
-)
 from pytest_osmosis.files.strict_json import DEEPEST, JsonFault, depth
+from pytest_osmosis.formats.codec import LARGEST, Amount, Count, Positive, ShapeFault, decode
 from pytest_osmosis.results.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS
 from pytest_osmosis.text.names import shown
 
 MOST_LINE_BYTES = 1 << 27
-METADATA_SHAPE = members(
-    {"env_id": text, "model": text},
-    {
-        "env_args": nullable(table(anything)),
-        "sampling_args": nullable(table(anything)),
-        "rollouts_per_example": whole(1),
-        "num_examples": whole(),
-        "state_columns": nullable(listing(text)),
-        "version_info": nullable(table(anything)),
-        "time": number(0),
-    },
-)
-LINE_SHAPE = members(
-    {"example_id": anything},
-    {
-        "reward": nullable(number()),
-        "metrics": nullable(table(anything)),
-        "run_index": whole(),
-        "timing": table(anything),
-    },
-)
+
+
+class MetadataFields(TypedDict):
+    """The members of metadata.json that are read."""
+
+    env_id: str
+    model: str
+    env_args: NotRequired[Mapping[str, Any] | None]
+    sampling_args: NotRequired[Mapping[str, Any] | None]
+    rollouts_per_example: NotRequired[Positive]
+    num_examples: NotRequired[Count]
+    state_columns: NotRequired[Sequence[str] | None]
+    version_info: NotRequired[Mapping[str, Any] | None]
+    time: NotRequired[Amount]
+
+
+class LineFields(TypedDict):
+    example_id: Any
+    reward: NotRequired[float | None]
+    metrics: NotRequired[Mapping[str, Any] | None]
+    run_index: NotRequired[Count]
+    timing: NotRequired[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +175,7 @@ DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda constant: N
 def _metadata(path: Path) -> Mapping[str, Any]:
     try:
         data: Mapping[str, Any] = _decoded(read_text(path, most_bytes=MOST_METADATA_BYTES))
-        METADATA_SHAPE(data)
+        decode(data, MetadataFields)
     except (FileFault, ValueError) as error:
         raise OsmosisError(f"{shown(path)}: {error}") from None
     return data
@@ -204,7 +194,7 @@ def _lines(path: Path) -> Iterator[PrimeLine | None]:
                     line = _decoded(raw.decode("utf-8"))
                     if not isinstance(line, dict):
                         raise ShapeFault("must be a JSON object")
-                    LINE_SHAPE(line)
+                    decode(line, LineFields)
                 except ValueError as error:
                     if not file.readline(1):
                         yield None

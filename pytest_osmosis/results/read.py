@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
-from pytest_osmosis.files.shapes import LARGEST, ShapeFault, check_version, quoted
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.codec import LARGEST, ShapeFault, check_version, decode, quoted
 from pytest_osmosis.formats.events import NoteFields
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.plan import Shard

@@ -16,9 +16,7 @@ from typing import Any, TypedDict
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.shapes import ShapeFault
-from pytest_osmosis.formats.codec import decode
-from pytest_osmosis.formats.kinds import Amount, Count, Positive
+from pytest_osmosis.formats.codec import Amount, Count, Positive, ShapeFault, decode
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import WAS_KILLED, Lifecycle, lifecycle_of

@@ -20,8 +20,7 @@ from pytest_osmosis.results.read import read_settings
 from pytest_osmosis.results.read_back import price_of
 from pytest_osmosis.results.stored_results import Positions, pass_rule_of, replayed
 from pytest_osmosis.text.chat_messages import answer_of, text_of
-from pytest_osmosis.text.outlet import ascii_json
-from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.text.redaction import Redaction, ascii_json
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 
 

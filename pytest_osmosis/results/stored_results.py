@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.journal import event_at, replay_with_positions
+from pytest_osmosis.record.journal import SessionTimes, event_at, replay_with_positions
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, Settling
-from pytest_osmosis.record.session_times import SessionTimes
 from pytest_osmosis.results import results
 from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.publish import MANY, published, published_head

@@ -27,8 +27,14 @@ from pytest_osmosis.files import private
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.rewards.reward import Reward, reward_of
 from pytest_osmosis.text.chat_messages import answer_of
-from pytest_osmosis.text.foreign_code import library_of, reward_advice
-from pytest_osmosis.text.user_values import UserValueFault, fields_of, metrics_and_fields, number_of
+from pytest_osmosis.text.user_code import (
+    UserValueFault,
+    fields_of,
+    library_of,
+    metrics_and_fields,
+    number_of,
+    reward_advice,
+)
 
 REWARD = "reward"
 """The name under which a Grader's score is published."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_osmosis.text.names import suggestion
 from pytest_osmosis.text.safe import shortened
-from pytest_osmosis.text.user_values import UserValueFault, described, metrics_of, number_of, type_name
+from pytest_osmosis.text.user_code import UserValueFault, described, metrics_of, number_of, type_name
 
 KEYS = ("score", "reason", "metrics")
 """The keys of a returned mapping, and the attributes of a returned object."""

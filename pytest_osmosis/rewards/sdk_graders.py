@@ -17,9 +17,8 @@ from pytest_osmosis.files import private
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.graders import GraderCode, RolloutToGrade, no_reward, with_notes
 from pytest_osmosis.rewards.reward import Reward
-from pytest_osmosis.text.foreign_code import only_taken
 from pytest_osmosis.text.recorded import label_of, metadata_of
-from pytest_osmosis.text.user_values import UserValueFault, number_of
+from pytest_osmosis.text.user_code import UserValueFault, number_of, only_taken
 
 UNGRADED = (
     "the row has neither a ground_truth (label) nor metadata, and osmosis_ai then calls no Grader; give the row one of "

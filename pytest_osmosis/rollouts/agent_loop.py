@@ -21,8 +21,7 @@ from typing import Any
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import Message, Usage
 from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput, output_of
-from pytest_osmosis.text.foreign_code import AGENT_LOOP
-from pytest_osmosis.text.user_values import UserValueFault, described, number_of, type_name
+from pytest_osmosis.text.user_code import AGENT_LOOP, UserValueFault, described, number_of, type_name
 
 COMPLETED = "COMPLETED"
 SERVER_URL = "http://local-rollout.local"

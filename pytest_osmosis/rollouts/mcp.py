@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
-from pytest_osmosis.text.user_values import described
+from pytest_osmosis.text.user_code import described
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The names that OpenAI takes for functions."""

@@ -21,10 +21,16 @@ from typing import Any
 
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput
-from pytest_osmosis.text.foreign_code import only_taken
 from pytest_osmosis.text.recorded import metadata_of
 from pytest_osmosis.text.safe import dumps
-from pytest_osmosis.text.user_values import error_in_words, fields_of, metrics_and_fields, metrics_of, type_name
+from pytest_osmosis.text.user_code import (
+    error_in_words,
+    fields_of,
+    metrics_and_fields,
+    metrics_of,
+    only_taken,
+    type_name,
+)
 
 NOTHING_TO_GRADE = (
     "returned None and registered no sample source, so there is nothing to grade; return the messages, or "

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RewardError, RunRecord
 from pytest_osmosis.text.chat_messages import AnswerFault
 from pytest_osmosis.text.numbers import distinguishable
@@ -49,19 +50,18 @@ class PassRule:
     score_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, scorers: Sequence[str], stored: Mapping[str, Any]) -> PassRule:
+    def of(cls, scorers: Sequence[str], stored: PassRuleFields) -> PassRule:
         """Return a rule that `to_json` stored, which holds no functions."""
         ranges = {name: (low, high) for name, (low, high) in stored.get("score_ranges", {}).items()}
         return cls(tuple(scorers), stored["pass_threshold"], stored["thresholds"], stored["decide"], ranges)
 
-    def to_json(self) -> dict[str, Any]:
-        ranges = {name: list(ends) for name, ends in self.score_ranges.items()}
-        return {
+    def to_json(self) -> PassRuleFields:
+        stored: PassRuleFields = {
             "pass_threshold": self.pass_threshold,
             "thresholds": dict(self.thresholds),
             "decide": self.decide,
-            **({"score_ranges": ranges} if ranges else {}),
         }
+        return {**stored, "score_ranges": dict(self.score_ranges)} if self.score_ranges else stored
 
     @property
     def deciding(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ PLANTED: Sequence[Planted] = (
     ),
     Planted(
         "a resume that repeats failures",
-        *("record/stored_progress.py", "None or not (self.retries_failed or record.boundary in INFRASTRUCTURE)"),
+        *("record/stored_rollouts.py", "None or not (self.retries_failed or record.boundary in INFRASTRUCTURE)"),
         *("None", "table two hosts"),
     ),
     Planted("a default", "config/tables.py", "batch_size: int = 1\n", "batch_size: int = 2\n", "option -ra"),

@@ -34,8 +34,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord, fold
 from pytest_osmosis.record.stop import Stop
-from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
-from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts
 from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.clocks import SteppedClock

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from pytest_osmosis.errors import OsmosisError, ProblemsError
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 from tests.hostile.sweep import control_sequences
 
 SEEDS = Path(__file__).parent / "seeds"

@@ -27,7 +27,7 @@ from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.prime_files import write_prime_files
 from pytest_osmosis.results.read import read_earlier_results, read_results
 from pytest_osmosis.results.run_lines import read_run_lines
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
 from tests.journals import with_checksums

@@ -19,8 +19,7 @@ from pytest_osmosis.addons.lab.target import ARGUMENTS, Target
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.reward import reward_of
 from pytest_osmosis.text.safe import escaped, shortened
-from pytest_osmosis.text.user_frames import is_users_own
-from pytest_osmosis.text.user_values import UserValueFault, error_in_words, traceback_of, type_name
+from pytest_osmosis.text.user_code import UserValueFault, error_in_words, is_users_own, traceback_of, type_name
 
 try:
     from resource import RUSAGE_SELF, getrusage

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from pytest_osmosis.text.safe import escaped, shortened
-from pytest_osmosis.text.user_values import type_name
+from pytest_osmosis.text.user_code import type_name
 
 FindingLevel = Literal["failure", "note"]
 WIDEST = 160

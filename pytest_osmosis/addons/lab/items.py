@@ -23,8 +23,8 @@ from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.rewards.decorator import Definition, RewardWarning
-from pytest_osmosis.text.foreign_code import library_of, reward_advice
 from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.user_code import library_of, reward_advice
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
 NAMED = pytest.StashKey[set[Path]]()
@@ -210,7 +210,7 @@ class CaseItem(RewardItem):
     def runtest(self) -> None:
         """Call the function; its exceptions are raised here, so that a debugger stops in its code."""
         from pytest_osmosis.addons.lab.calls import invoke, outcome_of_exception, outcome_of_value
-        from pytest_osmosis.text.user_frames import to_raise
+        from pytest_osmosis.text.user_code import to_raise
 
         case = self._case
         try:

@@ -18,16 +18,14 @@ from typing import Any
 
 from pytest_osmosis.addons.verifiers.client import client_for
 from pytest_osmosis.addons.verifiers.concurrency import Concurrency
-from pytest_osmosis.addons.verifiers.given_row import given_row
 from pytest_osmosis.addons.verifiers.rubric import clean_up
-from pytest_osmosis.addons.verifiers.state import error_facts, finished
+from pytest_osmosis.addons.verifiers.state import error_facts, finished, given_row
 from pytest_osmosis.addons.verifiers.tasksets import Groups, rolls_groups
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.rollouts.environment import EnvironmentFault, FaultBoundary
-from pytest_osmosis.text.user_frames import user_traceback
-from pytest_osmosis.text.user_values import error_in_words, type_name
+from pytest_osmosis.text.user_code import error_in_words, type_name, user_traceback
 
 RETRIED = frozenset({"InfraError", "InvalidModelResponseError"})
 """The errors of verifiers after which `rollout_retries` rolls out once more. Errors that derive from them count too."""

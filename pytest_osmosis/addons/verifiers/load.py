@@ -22,8 +22,7 @@ from pytest_osmosis.addons.verifiers import imported
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.rollouts.environment import EnvironmentSource
 from pytest_osmosis.text.names import suggestion
-from pytest_osmosis.text.user_frames import user_traceback
-from pytest_osmosis.text.user_values import error_in_words, type_name
+from pytest_osmosis.text.user_code import error_in_words, type_name, user_traceback
 
 MEMBERS = ("get_eval_dataset", "rollout")
 """The methods that every environment has."""

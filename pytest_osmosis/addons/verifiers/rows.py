@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_osmosis.addons.verifiers import framework_version
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
-from pytest_osmosis.text.user_frames import user_traceback
-from pytest_osmosis.text.user_values import error_in_words, type_name
+from pytest_osmosis.text.user_code import error_in_words, type_name, user_traceback
 
 if TYPE_CHECKING:
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment

@@ -18,12 +18,11 @@ from typing import Any
 
 from pytest_osmosis.addons.verifiers.client import client_for
 from pytest_osmosis.addons.verifiers.concurrency import Concurrency
-from pytest_osmosis.addons.verifiers.given_row import given_row
-from pytest_osmosis.addons.verifiers.state import UnkeptState, remade
+from pytest_osmosis.addons.verifiers.state import UnkeptState, given_row, remade
 from pytest_osmosis.addons.verifiers.tasksets import has_taskset, rolls_groups, score_group
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.reward import Reward
-from pytest_osmosis.text.user_values import UserValueFault, described, error_in_words, number_of, type_name
+from pytest_osmosis.text.user_code import UserValueFault, described, error_in_words, number_of, type_name
 
 CALLS = ("_call_individual_reward_func", "_call_group_reward_func")
 """The methods in which verifiers' rubrics call a function, and turn its error into 0.0. If they have other names, such

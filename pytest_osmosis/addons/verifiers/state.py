@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from itertools import islice
 from typing import Any
 
 from pytest_osmosis.addons.verifiers.messages import chat_message, chat_messages, environment_messages, is_message
@@ -356,3 +357,19 @@ def _remade_type(base: type) -> Any:
             return self[name] if name in self else super().get(name, default)
 
     return RemadeState
+
+
+def given_row(environment: Any, record: Mapping[str, Any], position: int) -> Mapping[str, Any]:
+    """Return the row of a dataset's `record` as the environment wants it.
+
+    JSON cannot hold every row: then the row at `position` of the environment's own dataset stands for it.
+    """
+    given = record.get("input")
+    if isinstance(given, Mapping):
+        return given
+    dataset = environment.get_eval_dataset()
+    try:
+        row = dataset[position]
+    except TypeError:  # it can only be iterated
+        row = next(islice(iter(dataset), position, None))
+    return {"example_id": position, **row}

@@ -26,8 +26,7 @@ from pytest_osmosis.addons.viewer.shapes import (
     SlicesShape,
 )
 from pytest_osmosis.config.kinds import key_text, toml
-from pytest_osmosis.files.shapes import ShapeFault
-from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
 from pytest_osmosis.record.run_id import RunId

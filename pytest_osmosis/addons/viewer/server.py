@@ -28,7 +28,7 @@ from aiohttp.typedefs import Handler
 from pytest_osmosis.addons.viewer.dashboard import Dashboard, NoPageError
 from pytest_osmosis.addons.viewer.report_file import OWN_KEYS, encoded, read_bundle
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 
 OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 METHOD = "GET"

@@ -22,9 +22,9 @@ from pytest_osmosis.plugin.command.named_evals import is_skipped_folder, tomls_i
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 from pytest_osmosis.rewards.graders import MODES
-from pytest_osmosis.text.foreign_code import library_of, module_advice, reward_advice
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.user_code import library_of, module_advice, reward_advice
 
 MOST_FILES = 500
 MOST_BYTES = 1_000_000

@@ -14,7 +14,7 @@ import pytest
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items import unit_key
 from pytest_osmosis.plugin.output.terminal import coloured, own_terminal, write_line
-from pytest_osmosis.record.run_counts import RunCounts, sum_of
+from pytest_osmosis.record.run_record import RunCounts, sum_of
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.report.style import warning
 from pytest_osmosis.text.safe import width

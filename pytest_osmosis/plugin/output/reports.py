@@ -23,7 +23,7 @@ from pytest_osmosis.report.style import StyledText, warning
 from pytest_osmosis.results import files
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 
 
 class ConfiguredReport(NamedTuple):

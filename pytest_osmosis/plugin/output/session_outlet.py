@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.models.providers import provider_secrets
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 from pytest_osmosis.text.safe import encodable
 
 OUTLET = pytest.StashKey[Outlet]()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_osmosis.errors import Problem, ProblemsError
+from pytest_osmosis.formats.codec import decode, encode
 from pytest_osmosis.plugin.items import UnitKey
 from pytest_osmosis.plugin.rollout_tests.marker import all_requests
 from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest
@@ -46,7 +47,7 @@ def reply(evals: EvalSession, question: Mapping[str, Any]) -> dict[str, Any]:
     match question["ask"]:
         case "plan":
             try:
-                return {"plan": evals.test_evals.plan(MarkerRequest.from_json(question["request"])).to_json()}
+                return {"plan": encode(evals.test_evals.plan(MarkerRequest.from_json(question["request"])))}
             except ProblemsError as error:
                 return {"problems": [[problem.where, problem.text] for problem in error.problems]}
         case "select":
@@ -66,7 +67,7 @@ class RemoteSource:
         reply = self._ask({"ask": "plan", "request": request.to_json()})
         if "problems" in reply:
             raise ProblemsError(Problem(where, text) for where, text in reply["problems"])
-        return Plan.from_json(reply["plan"])
+        return decode(reply["plan"], Plan)
 
     def rollout(self, request: RolloutRequest) -> RolloutResult:
         question = {"ask": "rollout", "path": str(request.eval.path), "run": request.run}

@@ -34,7 +34,7 @@ from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, 
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.reward import Reward
-from pytest_osmosis.text.user_frames import is_ours, is_python, to_raise
+from pytest_osmosis.text.user_code import is_ours, is_python, to_raise
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cassettes.check import check_cassette
 from pytest_osmosis.cassettes.exchange import Run
+from pytest_osmosis.cassettes.reader import check_cassette
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.errors import CassetteError
 from tests.unit.cassettes.recording import Call, assistant, conversation, reply, user, write_log

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from pytest_osmosis.cassettes.check import check_cassette
 from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Run
-from pytest_osmosis.cassettes.reader import CassetteReader
+from pytest_osmosis.cassettes.reader import CassetteReader, check_cassette
 from pytest_osmosis.cassettes.writer import write_cassette
 from tests.unit.cassettes.recording import Call, conversation, lines_of, reply, user, write_log
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.cassettes.check import check_cassette
 from pytest_osmosis.cassettes.exchange import Run
+from pytest_osmosis.cassettes.reader import check_cassette
 from pytest_osmosis.config.tables import CassetteTable, EvalConfig, Experiment
 from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.evals.cassettes import (

@@ -14,7 +14,7 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.rollout_inputs import changed_inputs, check_same_code, refusal
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.stored_progress import StoredProgress
+from pytest_osmosis.record.stored_rollouts import StoredProgress
 from tests.unit.evals.conftest import CONFIG, Ran, Workspace
 
 AGENT = """

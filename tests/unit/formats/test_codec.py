@@ -11,9 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from pytest_osmosis.files.shapes import ShapeFault
-from pytest_osmosis.formats.codec import decode
-from pytest_osmosis.formats.kinds import Count, Moment, Ms
+from pytest_osmosis.formats.codec import Count, Moment, Ms, ShapeFault, decode
 from pytest_osmosis.formats.words import ModelTag
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.addons.lab.calls import CallInput, call
-from pytest_osmosis.text.user_frames import to_raise
+from pytest_osmosis.text.user_code import to_raise
 from tests.unit.lab.functions import target
 
 INPUT = CallInput(answer="42", ground_truth="42")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.plugin.eval_queue import Need, SharedCap, fair_shares
-from pytest_osmosis.record.run_counts import RunCounts
+from pytest_osmosis.record.run_record import RunCounts
 
 
 @given(st.integers(0, 50), st.dictionaries(st.integers(), st.integers(0, 30), max_size=8))

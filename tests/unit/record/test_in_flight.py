@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_osmosis.record.in_flight import InFlight
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_record import Event
+from pytest_osmosis.record.stop import InFlight
 
 
 def append(journal: Path, *events: Event) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.record import last_lines
-from pytest_osmosis.record.last_lines import end_of_lines, last_line, last_line_with
+from pytest_osmosis.record import journal
+from pytest_osmosis.record.journal import end_of_lines, last_line, last_line_with
 
 LINES = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=20)
 TORN = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))
@@ -20,8 +20,8 @@ TORN = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))
 def small_pieces() -> Iterator[None]:
     """Make lines and the words in them cross the borders of pieces."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(last_lines, "PIECE_BYTES", 2)
-        patch.setattr(last_lines, "LARGEST_PIECE_BYTES", 7)
+        patch.setattr(journal, "PIECE_BYTES", 2)
+        patch.setattr(journal, "LARGEST_PIECE_BYTES", 7)
         yield
 
 
@@ -42,5 +42,5 @@ def test_the_last_line_with_a_beginning_is_found(lines: list[bytes], torn: bytes
 
 
 def test_of_a_long_line_the_beginning_is_returned() -> None:
-    long = b"x" * (last_lines.MOST_BYTES + 10)
-    assert last_line(io.BytesIO(b"first\n" + long + b"\n")) == long[: last_lines.MOST_BYTES]
+    long = b"x" * (journal.MOST_BYTES + 10)
+    assert last_line(io.BytesIO(b"first\n" + long + b"\n")) == long[: journal.MOST_BYTES]

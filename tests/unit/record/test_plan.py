@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_osmosis.formats.codec import decode, encode
 from pytest_osmosis.record.plan import Plan, Span, run_seed, shuffled, spans_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
 
@@ -48,7 +48,7 @@ def test_each_run_is_followed_by_the_baselines_run() -> None:
         both.runs(), key=lambda run: run.is_baseline
     )
     assert (both.n_runs, both.n_rollouts) == (2, 4)
-    assert Plan.from_json(json.loads(json.dumps(both.to_json()))) == both
+    assert decode(encode(both), Plan) == both
 
 
 def test_a_baselines_run_has_the_seed_and_position_of_the_run_it_is_compared_with() -> None:
@@ -99,7 +99,7 @@ SPANS = st.lists(st.builds(Span, st.integers(0, 99), st.integers(1, 9), st.integ
 def test_a_plan_crosses_to_a_worker_as_json(spans: list[Span], n: int, named: list[Span]) -> None:
     whole = replace(plan(spans, n, named), granularity="row")
 
-    assert Plan.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+    assert decode(encode(whole), Plan) == whole
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))

@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.lock_holder import Holder
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import RunLock, holder_of
+from pytest_osmosis.record.run_lock import Holder, RunLock, holder_of
 from pytest_osmosis.text.names import shown
 
 TAKE = """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.record.run_counts import RunCounts
+from pytest_osmosis.record.run_record import RunCounts
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.text.safe import fitted, width
 

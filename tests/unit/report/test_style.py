@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.report.style import Style, ansi, bad, dim, good, joined, painted
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 
 SECRET = "sk-a-secret-of-the-session"
 

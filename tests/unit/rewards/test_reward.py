@@ -15,7 +15,7 @@ import pytest
 
 from pytest_osmosis.rewards.graders import GraderCode, GraderContext, RolloutToGrade
 from pytest_osmosis.rewards.reward import MOST_REASON_CHARS, Reward, reward_of
-from pytest_osmosis.text.user_values import MOST_FIELD_CHARS, MOST_FIELDS, MOST_METRICS, UserValueFault
+from pytest_osmosis.text.user_code import MOST_FIELD_CHARS, MOST_FIELDS, MOST_METRICS, UserValueFault
 from tests.hostile.hostile_objects import VALUES
 
 

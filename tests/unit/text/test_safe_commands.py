@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.redaction import Outlet
 from pytest_osmosis.text.safe import escaped, one_line
 from tests.hostile.sweep import control_sequences
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import pytest_osmosis
-from pytest_osmosis.text import user_values
-from pytest_osmosis.text.user_frames import (
+from pytest_osmosis.text import user_code
+from pytest_osmosis.text.user_code import (
     is_ours,
     is_python,
     is_users_own,
@@ -71,7 +71,7 @@ def test_without_a_frame_nothing_is_user_code() -> None:
 def test_a_cause_within_this_package_has_its_text_and_no_frames() -> None:
     try:
         try:
-            user_values.number_of("a")
+            user_code.number_of("a")
         except Exception as cause:
             raise ValueError("no score") from cause.with_traceback(
                 None if cause.__traceback__ is None else cause.__traceback__.tb_next
@@ -79,7 +79,7 @@ def test_a_cause_within_this_package_has_its_text_and_no_frames() -> None:
     except ValueError as error:
         shown = user_traceback(error)
 
-    assert shown.startswith("pytest_osmosis.text.user_values.UserValueFault: must return a number, got str")
+    assert shown.startswith("pytest_osmosis.text.user_code.UserValueFault: must return a number, got str")
     assert shown.count("Traceback (most recent call last)") == 1
-    assert "user_values.py" not in shown
+    assert "user_code.py" not in shown
     assert f'File "{__file__}"' in shown

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.text.user_frames import MAX_CHARS, user_traceback
-from pytest_osmosis.text.user_values import (
+from pytest_osmosis.text.user_code import (
+    MAX_CHARS,
     MAX_ERROR_CHARS,
     UserValueFault,
     described,
     error_in_words,
     number_of,
     type_name,
+    user_traceback,
 )
 from tests.hostile.hostile_objects import ERRORS, VALUES
 

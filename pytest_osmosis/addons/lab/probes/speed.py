@@ -25,7 +25,7 @@ from pytest_osmosis.addons.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.addons.lab.probe_context import NO_INPUT, ProbeContext
 from pytest_osmosis.addons.lab.target import Target
 from pytest_osmosis.rewards.decorator import python_function
-from pytest_osmosis.text.user_frames import is_users_own
+from pytest_osmosis.text.user_code import is_users_own
 
 try:
     from re import _parser as parser  # type: ignore[attr-defined]
