@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from docs.pages import markdown
 from docs.pages.markdown import cell
+from pytest_osmosis.config.eval_config import TRAINING_TABLES
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.fields import Entries, Family, Field, Table
-from pytest_osmosis.config.kinds import toml
-from pytest_osmosis.config.training_tables import TRAINING_TABLES
+from pytest_osmosis.config.kinds import Entries, Family, Field, Table, toml
 
 HEAD = """\
 # Eval config

@@ -1,4 +1,4 @@
-"""Generate docs/reference/prime-eval.md: the flags of `prime eval` and their equivalents, from `config.prime_keys`."""
+"""Generate docs/reference/prime-eval.md: the flags of `prime eval` and their equivalents, from `config.named_keys`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from docs.pages import markdown
 from docs.pages.markdown import cell, code
-from pytest_osmosis.config.foreign_flags import OF_PRIME_NOT_OFFERED
-from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.prime_keys import PRIME_KEYS
+from pytest_osmosis.config.named_keys import OF_PRIME_NOT_OFFERED, OPTIONS, PRIME_KEYS
 
 HEAD = """\
 # Flags of `prime eval`

@@ -42,7 +42,7 @@ def advice(arguments: Sequence[str]) -> str | None:
 
 def refusal(arguments: Sequence[str]) -> str | None:
     """Return the errors of arguments that no command has, None if none is a flag of an eval."""
-    from pytest_osmosis.config.foreign_flags import refusals
+    from pytest_osmosis.config.named_keys import refusals
 
     return "\n".join(refusals(arguments)) or None
 

@@ -5,13 +5,18 @@
 `load_training_config` makes one of a training config.
 """
 
+from pytest_osmosis.config.document import Override, workspace_of
 from pytest_osmosis.config.entries import read_entries
-from pytest_osmosis.config.eval_config import RejectedConfig, load_entries, load_eval_config, typed_eval_config
-from pytest_osmosis.config.origins import Override
+from pytest_osmosis.config.eval_config import (
+    RejectedConfig,
+    is_training_config,
+    load_entries,
+    load_eval_config,
+    load_training_config,
+    typed_eval_config,
+)
 from pytest_osmosis.config.secrets import SecretsSource
 from pytest_osmosis.config.tables import EvalConfig
-from pytest_osmosis.config.training_config import is_training_config, load_training_config
-from pytest_osmosis.config.workspace import workspace_of
 
 __all__ = [
     "EvalConfig",

@@ -1,17 +1,282 @@
-"""A config file: its content, and the line of each key."""
+"""The documents of a config: their content, the line of each key, and the level of precedence that each one has.
+
+`tomli` does not report lines, so `Lines` scans the text a second time, after tomli has accepted it. At syntax that it
+does not know, it stops and keeps the lines it has. `Lines.of` then returns the line of the table.
+Grammar: https://toml.io/en/v1.1.0
+
+`[tool.pytest-osmosis]` in the workspace's pyproject.toml has settings for all evals. Its keys are those of
+`named_keys.OPTIONS`, and its tables those of an eval config. `[tool.pytest-osmosis.eval.<stem>]` has the same content,
+for the eval of that name. `model` and `agent` are also names of tables. A document that has such a table sets the key
+inside it.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from pytest_osmosis.config.key_lines import Lines, first_repeated
-from pytest_osmosis.config.kinds import within_levels
+from pytest_osmosis.config.kinds import key_text, toml, within_levels
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.files.reading import FileFault, read_text
+from pytest_osmosis.files.reading import FileFault, read_text, something_at
 from pytest_osmosis.text.names import absolute, closest, did_you_mean, shown
+
+Keys = tuple[str, ...]
+Place = tuple[str | int, ...]
+"""Keys that lead to a value, with the positions of elements in arrays: `("eval", 1, "temperature")`."""
+
+_BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
+_EQUALS = re.compile("=")
+_SPACE = re.compile(r"[ \t]*")
+_REST_OF_LINE = re.compile(r"[^\n]*")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_STRING = re.compile(
+    r'"""(?:[^\\]|\\[\s\S])*?"""(?:"{0,2})'
+    r"|'''[\s\S]*?'''(?:'{0,2})"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'[^'\n]*'"
+)
+_SCALAR = re.compile(r"[^,\]}#\n]+")
+
+
+class Lines:
+    """The line on which each table and key of a TOML text first appears."""
+
+    def __init__(self, text: str) -> None:
+        scanner = _Scanner(text)
+        self._lines: dict[Place, int] = scanner.elements
+        self._lines.update(scanner.lines().items())
+
+    def of(self, *keys: str | int) -> int:
+        """Return the line of a key, or else of the innermost table around it with a known line, or else 1.
+
+        Without the position of an element, the first one counts.
+
+        >>> Lines("[model]\\nheaders = {a = 'b'}").of("model", "headers", "a")
+        2
+        >>> Lines("[[eval]]\\n[[eval]]\\nn = [1,\\n2]").of("eval", 1, "n", 1)
+        4
+        """
+        for size in range(len(keys), 0, -1):
+            line = self._lines.get(keys[:size])
+            if line is not None:
+                return line
+        return 1
+
+
+class Repeated(NamedTuple):
+    """A table or a key that a text has twice: the keys that lead to it, and the lines of both."""
+
+    keys: Keys
+    is_table: bool
+    first: int
+    line: int
+
+    @property
+    def title(self) -> str:
+        """The table or the key as messages name it: `[experiment] dataset`."""
+        table, below = (self.keys, ()) if self.is_table else (self.keys[:1], self.keys[1:])
+        if not self.is_table and not below:
+            return key_text(self.keys[0])
+        return " ".join(filter(None, (f"[{'.'.join(map(key_text, table))}]", ".".join(map(key_text, below)))))
+
+
+def first_repeated(text: str) -> Repeated | None:
+    """Return the first table or key that a text has twice, None if there is none.
+
+    >>> first_repeated("[data]\\nseed = 1\\nseed = 2").title
+    '[data] seed'
+    """
+    scanner = _Scanner(text)
+    scanner.lines()
+    return scanner.repeated
+
+
+class _Unknown(Exception):
+    """The scanner does not know the syntax that follows."""
+
+
+class _Scanner:
+    """One pass over a text. `written` holds the keys and headers of the text, `implied` the tables above them.
+
+    `elements` holds the places that lead through an array.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.line = 1
+        self.written: dict[Keys, int] = {}
+        self.implied: dict[Keys, int] = {}
+        self.given: dict[Keys, int] = {}  # without those of earlier elements of an array of tables
+        self.repeated: Repeated | None = None
+        self.elements: dict[Place, int] = {}
+        self._sizes: dict[Keys, int] = {}  # of the arrays of tables so far
+
+    def lines(self) -> dict[Keys, int]:
+        with suppress(_Unknown, RecursionError):
+            self.document()
+        return self.implied | self.written
+
+    def document(self) -> None:
+        table: Keys = ()
+        place: Place = ()
+        self.match(_BLANK)
+        while self.at < len(self.text):
+            if self.peek() == "[":
+                table = self.header()
+                place = self.place_of(table)
+            else:
+                self.pair(table, place)
+            self.match(_REST_OF_LINE)
+            self.match(_BLANK)
+
+    def header(self) -> Keys:
+        brackets = 0
+        while self.peek() == "[":
+            self.at += 1
+            brackets += 1
+        line = self.line
+        keys = self.key()
+        if brackets > 1:
+            self.given = {given: at for given, at in self.given.items() if given[: len(keys)] != keys}
+            size = self._sizes.get(keys, 0)
+            self._sizes = {array: n for array, n in self._sizes.items() if array[: len(keys)] != keys}
+            self._sizes[keys] = size + 1
+        self.record((), keys, line, is_table=True)
+        self.record_element(self.place_of(keys), line)
+        return keys
+
+    def place_of(self, keys: Keys) -> Place:
+        """Return the place of a table: each array of tables on the way is at its last element."""
+        place: Place = ()
+        for size in range(1, len(keys) + 1):
+            n = self._sizes.get(keys[:size])
+            place += (keys[size - 1],) if n is None else (keys[size - 1], n - 1)
+        return place
+
+    def pair(self, table: Keys | None, place: Place) -> None:
+        line = self.line
+        keys = self.key()
+        if table is not None:
+            self.record(table, keys, line)
+        for size in range(1, len(keys) + 1):
+            self.record_element((*place, *keys[:size]), line)
+        self.match(_EQUALS)
+        self.match(_SPACE)
+        self.value(None if table is None else table + keys, (*place, *keys))
+
+    def value(self, keys: Keys | None, place: Place) -> None:
+        if self.peek() == "{":
+            self.items("}", lambda: self.pair(keys, place))
+        elif self.peek() == "[":
+            self.items("]", partial(self.element, place, itertools.count()))
+        elif self.peek() in "\"'":
+            self.match(_STRING)
+        else:
+            self.match(_SCALAR)
+
+    def element(self, place: Place, positions: Iterator[int]) -> None:
+        at = (*place, next(positions))
+        self.record_element(at, self.line)
+        self.value(None, at)
+
+    def items(self, end: str, item: Callable[[], None]) -> None:
+        self.at += 1
+        self.match(_BLANK)
+        while self.peek() != end:
+            item()
+            self.match(_BLANK)
+            if self.peek() == ",":
+                self.at += 1
+                self.match(_BLANK)
+            elif self.peek() != end:
+                raise _Unknown
+        self.at += 1
+
+    def key(self) -> Keys:
+        parts = [self.key_part()]
+        while self.peek() == ".":
+            self.at += 1
+            parts.append(self.key_part())
+        return tuple(parts)
+
+    def key_part(self) -> str:
+        self.match(_SPACE)
+        raw = self.match(_STRING if self.peek() in "\"'" else _BARE_KEY)
+        self.match(_SPACE)
+        return _unquoted(raw) if raw[0] in "\"'" else raw
+
+    def record(self, table: Keys, keys: Keys, line: int, *, is_table: bool = False) -> None:
+        for size in range(1, len(keys)):
+            self.implied.setdefault(table + keys[:size], line)
+        self.written.setdefault(table + keys, line)
+        if self.repeated is None and table + keys in self.given:
+            self.repeated = Repeated(table + keys, is_table, self.given[table + keys], line)
+        self.given[table + keys] = line
+
+    def record_element(self, place: Place, line: int) -> None:
+        if any(isinstance(key, int) for key in place):
+            self.elements.setdefault(place, line)
+
+    def peek(self) -> str:
+        if self.at >= len(self.text):
+            raise _Unknown
+        return self.text[self.at]
+
+    def match(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise _Unknown
+        self.at = match.end()
+        self.line += match[0].count("\n")
+        return match[0]
+
+
+def _unquoted(raw: str) -> str:
+    import tomli
+
+    try:
+        return str(tomli.loads(f"key = {raw}")["key"])
+    except tomli.TOMLDecodeError:
+        raise _Unknown from None
+
+
+def workspace_of(path: Path) -> Path:
+    """Return the parent of the nearest folder `configs` above a config, or else the config's own folder."""
+    folders = absolute(path).parents
+    return next((folder.parent for folder in folders if folder.name == "configs"), folders[0])
+
+
+def in_configs(path: Path, folder: Literal["eval", "training"]) -> bool:
+    """Return True for a config under `configs/eval/` or `configs/training/` of its workspace."""
+    return absolute(path).is_relative_to(workspace_of(path) / "configs" / folder)
+
+
+def inside(folder: Path, path: str) -> Path | None:
+    """Return `folder / path` with symlinks resolved, or None if it is outside of `folder` or cannot be resolved."""
+    try:
+        home = folder.resolve()
+        target = (home / path).resolve()
+    except (OSError, RuntimeError, ValueError):  # a loop of symlinks, a name too long
+        return None
+    return target if target.is_relative_to(home) else None
+
+
+def is_file(path: Path) -> bool:
+    """Return True for an existing file. Unlike `Path.is_file`, returns False if the path cannot be looked up."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112
+
 
 MOST_BYTES = 10_000_000
 """The largest config. A file that is larger was named by mistake."""
@@ -116,3 +381,125 @@ def _needs_newer_tomli(text: str, line: int, column: int) -> bool:
 def _problem(path: Path, text: str, line: int | None = None) -> ConfigError:
     where = shown(path) if line is None else f"{shown(path)}:{line}"
     return ConfigError([Problem(where, text)])
+
+
+TableKey = tuple[str, str]
+
+ConfigLevel = Literal["package", "ini", "project", "own", "file", "test", "environment", "command"]
+LEVELS: tuple[ConfigLevel, ...] = ("package", "ini", "project", "own", "file", "test", "environment", "command")
+"""From lowest to highest: the package of a verifiers environment; pytest's ini; pyproject.toml for all evals, then for
+this one; the TOML; the `osmosis_eval` marker of a test; environment variables; the command line."""
+PROJECT_LEVELS: tuple[ConfigLevel, ...] = ("project", "own")
+LEVELS_ABOVE_FILE: tuple[ConfigLevel, ...] = ("test", "environment", "command")
+_REPORT_ORDER: Mapping[ConfigLevel, int] = {
+    "file": 0, "own": 1, "project": 1, "ini": 2, "test": 3, "environment": 4, "command": 5, "package": 6,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A value that comes from outside of files. `origin` names its source, as in "--osmosis-n".
+
+    A string is parsed by the kind of the key. With `as_toml` it is parsed as TOML first. Any other value is used as if
+    a file contained it. `below` are keys inside the value: the rest of the value comes from lower levels. If one level
+    overrides a key several times, the last override wins.
+    """
+
+    table: str
+    key: str
+    value: object
+    origin: str
+    below: tuple[str, ...] = ()
+    as_toml: bool = False
+    level: Literal["command", "environment", "test", "ini"] = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The place where a key was set: `keys` of a document, or a text like "--osmosis-n"."""
+
+    level: ConfigLevel
+    source: Document | str
+    keys: tuple[str, ...] = ()
+
+    @property
+    def is_option(self) -> bool:
+        """True for a key of pyproject.toml outside of tables, like `n` or `batch_size`."""
+        return self.level in PROJECT_LEVELS and len(self.keys) == 1
+
+    def where(self, *below: str) -> str:
+        """Return the place as problems show it: "configs/eval/x.toml:9"."""
+        return self.source if isinstance(self.source, str) else self.source.where(*self.keys, *below)
+
+    def order(self, *below: str) -> tuple[int, int]:
+        """Return the sort key of a problem: files first, by line, and the command line last."""
+        line = 0 if isinstance(self.source, str) else self.source.line(*self.keys, *below)
+        return _REPORT_ORDER[self.level], line
+
+    def prefix(self, table: str, key: str, *below: str) -> str:
+        """Return the text before a problem that names the key, unless `where` names it already."""
+        if isinstance(self.source, str):
+            return f"{_dotted(below)}: " if below and not self.source.endswith(f".{_dotted(below)}") else ""
+        if self.is_option:
+            return f"{_dotted((*self.keys, *below))}: "
+        title = self.source.title(table, key, *below)
+        if title is not None:
+            return f"{title}: "
+        return f"{place_text(table, key, *below)}: "
+
+
+def place_text(table: str, key: str, *below: str) -> str:
+    """Return a key and its table as messages show them: `[model] headers.X`."""
+    return f"[{table}] {_dotted((key, *below))}"
+
+
+def _dotted(keys: Sequence[str]) -> str:
+    return ".".join(map(key_text, keys))
+
+
+ROOT = ("tool", "pytest-osmosis")
+EVAL = "eval"
+NAMES = ("*.toml", "configs/**/*.toml", "data/*", "datasets/*")  # files that evals are named after
+
+
+def read_project(workspace: Path, name: str) -> dict[ConfigLevel, Document]:
+    """Return the settings in the workspace's pyproject.toml, for all evals ("project") and for the eval `name` ("own").
+
+    Raises ConfigError if they are not a table, or if a table seems to misspell the name of this eval.
+    """
+    path = workspace / "pyproject.toml"
+    document = _below(read_document(path), *ROOT) if something_at(path) else None
+    if document is None:
+        return {}
+    shared = {key: value for key, value in document.content.items() if key != EVAL}
+    project: dict[ConfigLevel, Document] = {"project": replace(document, content=shared)}
+    evals = _below(document, EVAL)
+    own = _below(evals, name) if evals is not None else None
+    if own is not None:
+        project["own"] = own
+    elif evals is not None:
+        _reject_misspelt(evals, name, workspace)
+    return project
+
+
+def _reject_misspelt(evals: Document, name: str, workspace: Path) -> None:
+    """Raise ConfigError if a table has a name similar to `name` that no eval of the workspace has."""
+    existing = {path.stem for pattern in NAMES for path in workspace.glob(pattern)}
+    similar = closest(name, evals.content.keys() - existing)
+    if similar is not None:
+        table, own = (".".join(map(key_text, (*evals.prefix, each))) for each in (similar, name))
+        text = f"[{table}]: no eval has this name, did you mean [{own}]? (if not, remove the table)"
+        raise ConfigError([Problem(evals.where(similar), text)])
+
+
+def _below(document: Document, *keys: str) -> Document | None:
+    """Return the part of a document in a table, or None if it does not have the table."""
+    for key in keys:
+        if key not in document.content:
+            return None
+        content = document.content[key]
+        if not isinstance(content, dict):
+            name = ".".join(map(key_text, (*document.prefix, key)))
+            raise ConfigError([Problem(document.where(key), f"[{name}]: must be a table, got {toml(content)}")])
+        document = replace(document, content=content, prefix=(*document.prefix, key))
+    return document

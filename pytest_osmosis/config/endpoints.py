@@ -12,14 +12,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_osmosis.config.document import Document, read_document
+from pytest_osmosis.config.document import Document, is_folder, read_document
+from pytest_osmosis.config.draft import read_value, shown_value
 from pytest_osmosis.config.eval_kinds import headers, url, variable_name
 from pytest_osmosis.config.eval_tables import API_CLIENT_TYPES
-from pytest_osmosis.config.fields import Field, Table
-from pytest_osmosis.config.kinds import TEXT, ValueKind, choice, key_text, quoted_list, refuse, toml, type_text
-from pytest_osmosis.config.readings import read_value, shown_value
+from pytest_osmosis.config.kinds import (
+    TEXT,
+    Field,
+    Table,
+    ValueKind,
+    choice,
+    key_text,
+    quoted_list,
+    refuse,
+    toml,
+    type_text,
+)
 from pytest_osmosis.config.tables import EMPTY, ApiClientType
-from pytest_osmosis.config.workspace import is_folder
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.text.names import did_you_mean, shown, suggestion

@@ -2,6 +2,10 @@
 
 The keys outside of both hold for all entries. Of equal keys, that of the block counts, and that of its sweep before it.
 The grammar is that of verifiers 0.1.13 (docs/evaluation.md, verifiers/utils/eval_utils.py), with tables of ours.
+Globals, `[[eval]]`, `[[ablation]]` and `[ablation.sweep]` have the same keys: those of `prime eval`, ours with a name
+of their own, and tables. `settings_of` returns what they set in the tables of an eval config.
+
+The name of an entry is a part of node ids, of file names and of the names of runs. It is typed in shells, too.
 """
 
 from __future__ import annotations
@@ -9,31 +13,208 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_osmosis.config.document import Document, read_document
-from pytest_osmosis.config.entry_keys import (
-    NAME,
-    SAMPLING_ARGS,
-    EntrySetting,
-    KeyFault,
-    UnknownKey,
-    settings_of,
-    swept_settings,
-    title_of,
-)
-from pytest_osmosis.config.entry_names import VALID, entry_name, is_valid, with_number
-from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.fields import Field
-from pytest_osmosis.config.key_lines import Place
-from pytest_osmosis.config.kinds import ANYTHING, toml, type_text
-from pytest_osmosis.config.prime_keys import HEADER_LINES
+from pytest_osmosis.config.document import Document, Place, TableKey, read_document
+from pytest_osmosis.config.eval_tables import EVAL_TABLES, EVALUATION, EXPERIMENT, SCORING
+from pytest_osmosis.config.kinds import ANYTHING, Field, Unfit, key_text, toml, type_text, unknown_table
+from pytest_osmosis.config.named_keys import HEADER_LINES, OPTIONS, PRIME_KEYS, dotted_keys, sampling_keys
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.text.names import listed, suggestion
+from pytest_osmosis.text.names import closest, did_you_mean, listed, suggestion
 from pytest_osmosis.text.numbers import plural
+
+MOST_CHARACTERS = 100
+_MOST_OF_A_VALUE = 40
+_VALID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
+_PASSWORD = re.compile(r"(?<=://)[^/?#\s]*@")
+VALID = "letters, digits and - _ . + =; it begins with a letter or a digit, and has at most 100 characters"
+
+
+def is_valid(name: object) -> bool:
+    return isinstance(name, str) and bool(_VALID.fullmatch(name)) and len(name) <= MOST_CHARACTERS
+
+
+def entry_name(base: str, swept: Mapping[str, Any]) -> str:
+    """Return the name of an entry, with the values of a sweep.
+
+    >>> entry_name("owner/gsm8k@1.0", {"temperature": 0.5, "model": "openai/gpt-5.4-mini"})
+    'gsm8k~temperature=0.5~model=openai-gpt-5.4-mini'
+    """
+    values = (f"~{_safe(key)}={_safe(_text(value), _MOST_OF_A_VALUE)}" for key, value in swept.items())
+    name = "".join((_base(base), *values))
+    if len(name) <= MOST_CHARACTERS:
+        return name
+    return f"{name[: MOST_CHARACTERS - 7]}-{blake2b(name.encode(), digest_size=3).hexdigest()}"
+
+
+def _base(text: str) -> str:
+    last = text.rpartition("/")[2].partition("@")[0]
+    return _safe(last, MOST_CHARACTERS).lstrip("-._+=~") or "eval"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "-".join(f"{key}-{_text(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return "-".join(map(_text, value))
+    return _PASSWORD.sub("", str(value))
+
+
+def _safe(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Return a text with - in place of all characters that a name does not have."""
+    return re.sub(r"[^A-Za-z0-9._+]+", "-", text)[:most].lstrip("-").rstrip("-.") or "-"
+
+
+def with_number(name: str, number: int) -> str:
+    """Return a name that is taken with a number: "gsm8k-2"."""
+    end = f"-{number}"
+    return f"{name[: MOST_CHARACTERS - len(end)]}{end}"
+
+
+NAME = "name"
+SAMPLING_ARGS = "sampling_args"
+_OF_TABLES: Mapping[str, TableKey] = {
+    **{option: key for option, key in OPTIONS.items() if option not in EVAL_TABLES or option == "agent"},
+    **{field.name: (table.name, field.name) for table in (EXPERIMENT, EVALUATION, SCORING) for field in table.fields},
+    "rows": ("data", "rows"),
+}
+KEYS = tuple(dict.fromkeys((*PRIME_KEYS, SAMPLING_ARGS, *_OF_TABLES)))
+"""The keys that stand outside of tables, apart from `name`."""
+_NO_EFFECT = "has no effect here; leave it out"
+NOT_OFFERED: Mapping[str, str] = {
+    "provider": "not offered; name the server with api_base_url and api_key_var, or with endpoint_id",
+    "resume": "not offered in a config; pass --osmosis-resume to go on with the newest run",
+    "resume_path": "not offered in a config; pass --osmosis-resume-from=DIR",
+    "verbose": _NO_EFFECT,
+    "debug": _NO_EFFECT,
+    "disable_tui": _NO_EFFECT,
+    "fullscreen": _NO_EFFECT,
+    "disable_env_server": _NO_EFFECT,
+}
+"""Keys that `prime eval` has, and why there are none of ours for them."""
+
+
+class EntrySetting(NamedTuple):
+    """A value for a key of an eval config: `path` is its table, the key, and keys inside its value.
+
+    `source` is what sets it, and `at` where. Of one source, only the highest layer counts. A value of None leaves the
+    key out.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+    source: str
+    at: Place
+
+
+class KeyFault(Exception):
+    """A key or its value cannot be used. `at` is its place."""
+
+    def __init__(self, at: Place, text: str) -> None:
+        super().__init__(text)
+        self.at = at
+        self.text = text
+
+
+class UnknownKey(KeyFault):
+    """A config with several evals has no such key."""
+
+
+def settings_of(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
+    """Yield what a key sets. Raises `KeyFault` for an unknown key, or for a value that cannot be converted."""
+    if isinstance(value, dict) and key in EVAL_TABLES:
+        yield from (EntrySetting((key, name), item, f"{key}.{name}", (*at, name)) for name, item in value.items())
+    elif key == SAMPLING_ARGS:
+        if not isinstance(value, dict):
+            raise KeyFault(at, f"must be a table, got {toml(value)}")
+        try:
+            sampling = sampling_keys(value)
+        except Unfit as unfit:
+            raise KeyFault(at, unfit.faults[0].line(toml(value))) from None
+        yield from (EntrySetting(("sampling", name), item, key, at) for name, item in sampling.items())
+    elif key in PRIME_KEYS:
+        yield from _prime_settings(key, value, at)
+    elif key in EVAL_TABLES and key not in _OF_TABLES:
+        raise KeyFault(at, f"must be a table, got {toml(value)}")
+    else:
+        yield EntrySetting(_path(key, value, at), value, key, at)
+
+
+def _prime_settings(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
+    try:
+        settings = PRIME_KEYS[key].settings(value)
+    except Unfit as unfit:
+        fault = unfit.faults[0]
+        raise KeyFault(at, fault.text if key in HEADER_LINES else fault.line(toml(value))) from None  # may be a secret
+    yield from (EntrySetting(path, item, ".".join((key, *path[2:])), at) for path, item in settings.items())
+
+
+def swept_settings(key: str, inner: tuple[str, ...], value: Any, at: Place) -> Iterator[EntrySetting]:
+    """Yield what one value of a swept key sets; `inner` are the keys below `key` that lead to it."""
+    if not inner:
+        yield from settings_of(key, value, at)
+    elif key == SAMPLING_ARGS:
+        for setting in settings_of(key, _nested(inner, value), at):
+            below = (inner if inner[0] == "extra_body" else ("", *inner))[1:]
+            path = setting.path if setting.path[1] != "extra_body" else (*setting.path, *below)
+            yield setting._replace(path=path, value=value, source=f"{key}.{'.'.join(inner)}")
+    else:
+        path = (key, *inner) if key in EVAL_TABLES else (*_path(key, {}, at), *inner)
+        yield EntrySetting(path, value, f"{key}.{'.'.join(inner)}", at)
+
+
+def _path(key: str, value: Any, at: Place) -> tuple[str, ...]:
+    """Return the table and the key that a bare key sets, or those that a dotted one names. Raises `UnknownKey`."""
+    prime = PRIME_KEYS.get(key)
+    path = _OF_TABLES.get(key) or _dotted(key) if prime is None else (prime.table, prime.key)
+    if path is None:
+        raise UnknownKey(at, unknown(key, value))
+    return path
+
+
+def _nested(keys: tuple[str, ...], value: Any) -> Any:
+    for key in reversed(keys):
+        value = {key: value}
+    return value
+
+
+def _dotted(key: str) -> tuple[str, ...] | None:
+    """Return the keys of "sampling.temperature", None if its table is not one of ours."""
+    keys = dotted_keys(key) if "." in key else ()
+    return keys if len(keys) > 1 and keys[0] in EVAL_TABLES else None
+
+
+def unknown(key: str, value: Any) -> str:
+    """Return the problem with a key that a config with several evals does not have."""
+    if key in NOT_OFFERED:
+        return NOT_OFFERED[key]
+    if isinstance(value, dict) and closest(key, (*KEYS, NAME)) is None:
+        return unknown_table(EVAL_TABLES, key)
+    close = closest(key, (*KEYS, NAME, *EVAL_TABLES))
+    if close is not None:
+        return f"unknown key{did_you_mean(toml(close))}"
+    return f"unknown key (valid: {', '.join((NAME, *KEYS))}, and tables like [eval.sampling])"
+
+
+def title_of(place: Place) -> str:
+    """Return a key of a config with several evals as messages name it.
+
+    >>> title_of(("eval", 0, "n")), title_of(("ablation", 1, "sweep", "n", 2)), title_of(("n",)), title_of(("eval", 0))
+    ('[[eval]] n', '[ablation.sweep] n', 'n', '[[eval]]')
+    """
+    names = [key_text(key) for key in place if isinstance(key, str)]
+    if names[0] in ("eval", "ablation") and len(names) < 3:
+        return " ".join((f"[[{names[0]}]]", *names[1:]))
+    *tables, last = names
+    return f"[{'.'.join(tables)}] {last}" if tables else last
+
 
 BLOCKS = ("eval", "ablation")
 SWEEP = "sweep"

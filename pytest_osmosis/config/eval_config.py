@@ -1,27 +1,49 @@
-"""Make a frozen `EvalConfig` from a TOML and its overrides, or from overrides alone."""
+"""Make a frozen `EvalConfig` from a TOML and its overrides, from overrides alone, or from a training config.
+
+That of a training config is for its preflight: its rollouts, as an eval would make them. `[experiment]` to `[secrets]`
+of `TRAINING_TABLES` come from the training config of Osmosis; the others are those of an eval config that apply to the
+rollouts of a preflight too. Settings for evals in pyproject.toml, pytest's ini and the environment apply as far as a
+training config has their keys. An option of the command applies or is a problem.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_osmosis.config.document import Document, read_document
+from pytest_osmosis.config import eval_tables
+from pytest_osmosis.config.document import (
+    ConfigLevel,
+    Document,
+    Override,
+    TableKey,
+    in_configs,
+    read_document,
+    read_project,
+    workspace_of,
+)
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.entries import Entry, SeveralEvals, in_order, read_entries
-from pytest_osmosis.config.entry_keys import KEYS
+from pytest_osmosis.config.entries import KEYS, Entry, SeveralEvals, in_order, read_entries
 from pytest_osmosis.config.environment_module import name_of
-from pytest_osmosis.config.environment_rules import environment_of, is_environment
+from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, SELECTING, TOP_P, selecting_keys, selection
 from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
+from pytest_osmosis.config.kinds import Field, Table, Tables, integer
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.origins import Override, TableKey
-from pytest_osmosis.config.project import read_project
 from pytest_osmosis.config.ray_keys import with_absolute_files
-from pytest_osmosis.config.rules import PATHS_INSIDE, check, gates_of, has_entrypoint, is_recorded
-from pytest_osmosis.config.selection import SELECTING, selecting_keys, selection
+from pytest_osmosis.config.rules import (
+    PATHS_INSIDE,
+    check,
+    check_training,
+    environment_of,
+    gates_of,
+    has_entrypoint,
+    is_environment,
+    is_recorded,
+)
 from pytest_osmosis.config.tables import (
     AgentTable,
     Baseline,
@@ -40,12 +62,103 @@ from pytest_osmosis.config.tables import (
     RowSelection,
     Sampling,
     Scoring,
+    Training,
 )
-from pytest_osmosis.config.training_tables import ONLY_EVALS, ONLY_TRAINING
-from pytest_osmosis.config.workspace import in_configs, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.names import absolute, merged_headers
 from pytest_osmosis.text.recorded import RECORDED
+
+
+def _only(table: Table, *names: str) -> Table:
+    return replace(table, fields=tuple(field for field in table.fields if field.name in names))
+
+
+def _without(table: Table, *names: str) -> Table:
+    return replace(table, fields=tuple(field for field in table.fields if field.name not in names))
+
+
+_REQUIRED = {
+    "rollout": "Folder of the code, under rollouts/.",
+    "entrypoint": "Python file in that folder that defines the workflow and the Grader.",
+    "model_path": 'The base model that is trained, like "Qwen/Qwen3.6-35B-A3B". The name chooses no provider.',
+    "dataset": "Name of the dataset on the platform, and of the file under datasets/ or data/.",
+}
+
+EXPERIMENT = Table(
+    "experiment",
+    "The base model, the rows and the code of a training run.",
+    tuple(
+        replace(field, required=True, help=_REQUIRED[field.name]) if field.name in _REQUIRED else field
+        for field in eval_tables.EXPERIMENT.fields
+    ),
+)
+
+TRAINING = Table(
+    "training",
+    "The parameters of a training run. Where a key is left out, the platform has its own default.",
+    (
+        Field("lr", ABOVE_0, "Learning rate."),
+        Field("total_epochs", integer(1), "Number of training epochs."),
+        Field("n_samples_per_prompt", integer(1), "Rollouts of each prompt."),
+        Field("rollout_batch_size", integer(1), "Prompts in one batch of rollouts."),
+        Field("max_prompt_length", integer(1), "Most tokens of a prompt."),
+        Field("max_response_length", integer(1), "Most tokens of a response."),
+        *_only(eval_tables.EVALUATION, "agent_workflow_timeout_s").fields,
+        Field(
+            "grader_timeout_s",
+            SECONDS,
+            "Time limit for grading one run, in seconds, without the time spent in a queue.",
+            default=150.0,
+        ),
+    ),
+)
+
+SAMPLING = Table(
+    "sampling",
+    "The sampling of rollouts.",
+    (
+        Field("rollout_temperature", AT_LEAST_0, "Sampling temperature."),
+        Field("rollout_top_p", TOP_P, "Nucleus sampling."),
+    ),
+)
+
+CHECKPOINTS = Table(
+    "checkpoints",
+    "How often a training run is evaluated and saved.",
+    (
+        Field("eval_interval", integer(1), "Rollout steps between two evaluations."),
+        Field("checkpoint_save_freq", integer(1), "Rollout steps between two saved checkpoints."),
+    ),
+)
+
+ADVANCED = replace(
+    eval_tables.ADVANCED, help="Settings of a backend, which the platform checks. This plugin ignores them."
+)
+
+SECRETS = replace(eval_tables.SECRETS, required=False, optional=True)
+
+PLATFORM_TABLES = (EXPERIMENT, TRAINING, SAMPLING, CHECKPOINTS, ADVANCED, eval_tables.ENV, SECRETS)
+"""The tables that the platform accepts in a training config. All others belong in pyproject.toml."""
+
+TRAINING_TABLES: Tables = {
+    table.name: table
+    for table in (
+        *PLATFORM_TABLES,
+        eval_tables.MODEL,
+        replace(_only(eval_tables.AGENT, "max_turns"), help="What the agent of a preflight is told."),
+        _only(eval_tables.DATA, "path", "columns"),
+        replace(_without(eval_tables.EXECUTION, "granularity"), help="How a preflight is executed."),
+        replace(eval_tables.LIMITS, help="Bounds that stop a preflight or make it not measured."),
+        _only(eval_tables.OUTPUT, "dir", "results"),
+        eval_tables.PRICES,
+    )
+}
+
+ONLY_TRAINING = frozenset({TRAINING.name, CHECKPOINTS.name})
+"""Tables that no eval has."""
+ONLY_EVALS = eval_tables.EVAL_TABLES.keys() - TRAINING_TABLES.keys() | {"eval", "ablation"}
+"""Tables that no training config has."""
+
 
 ADVANCED_NOTE = "[advanced] is for the Osmosis platform and has no effect here"
 
@@ -69,7 +182,7 @@ class RejectedConfig(ConfigError):
 
 
 def load_eval_config(path: Path, overrides: Sequence[Override] = (), entry: str | None = None) -> EvalConfig:
-    """Return the eval config at `path`. Each key has the value of its highest level (`origins.LEVELS`).
+    """Return the eval config at `path`. Each key has the value of its highest level (`document.LEVELS`).
 
     `entry` is the name of one eval in a config with several; it may be left out if there is only one.
     Raises `RejectedConfig` with all problems: those of the file in the order of its lines, then those of
@@ -302,3 +415,102 @@ def _baseline(draft: Draft) -> Baseline:
     first = next((level for level in draft.levels if model in level or results in level), {})
     values = _values(draft, "baseline")
     return Baseline(results=values["results"]) if results in first else Baseline(**{**values, "results": None})
+
+
+BATCH_SIZE = 32
+"""The rollouts in flight at once, if the config has no rollout_batch_size."""
+
+NOT_OF_TRAINING = "does not apply to a training config, whose preflight rolls out single runs of a few rows"
+
+
+def is_training_config(path: Path) -> bool:
+    """Return True for a training config: one under configs/training/, or elsewhere, but not under configs/eval/, with
+    tables that only these have and none that only evals have."""
+    if in_configs(path, "training"):
+        return True
+    try:
+        tables = read_document(path).content.keys()
+    except ConfigError:
+        return False  # reported when it is read as an eval config
+    return not (in_configs(path, "eval") or tables.isdisjoint(ONLY_TRAINING)) and tables.isdisjoint(ONLY_EVALS)
+
+
+def load_training_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConfig:
+    """Return the config of the preflight of a training config, with `training` set.
+
+    Raises `RejectedConfig` with all problems, as `load_eval_config` does.
+    """
+    document = read_document(path)
+    workspace = workspace_of(document.path)
+    project = read_project(workspace, document.path.stem).get("project")
+    documents: dict[ConfigLevel, Document] = {"file": document}
+    if project is not None:
+        documents["project"] = _applicable(project)
+    draft = Draft(documents, [each for each in overrides if _applies(each)], TRAINING_TABLES)
+    check_training(draft, workspace)
+    config = _build(draft, document, workspace)
+    problems = [*draft.problems, *_inapplicable(overrides)]
+    if problems:
+        raise RejectedConfig(problems, config, draft.faulty)
+    return config
+
+
+def _applicable(project: Document) -> Document:
+    """Return the part of pyproject.toml that training configs take: the keys that they have."""
+    content: dict[str, Any] = {}
+    for name, value in project.content.items():
+        table = TRAINING_TABLES.get(name)
+        if name in OPTIONS and not (isinstance(value, dict) and table is not None):
+            content |= {name: value} if _has(*OPTIONS[name]) else {}
+        elif table is not None and isinstance(value, dict):
+            content[name] = {key: item for key, item in value.items() if _has(name, key)}
+    return replace(project, content=content)
+
+
+def _has(table: str, key: str) -> bool:
+    declared = TRAINING_TABLES.get(table)
+    return declared is not None and (declared.entries is not None or declared.field(key) is not None)
+
+
+def _applies(override: Override) -> bool:
+    return _has(override.table, override.key)
+
+
+def _inapplicable(overrides: Sequence[Override]) -> Iterator[Problem]:
+    for override in overrides:
+        if override.level == "command" and not _applies(override):
+            yield Problem(override.origin, NOT_OF_TRAINING)
+
+
+def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:
+    training, sampling = draft.table("training"), draft.table("sampling")
+    timeouts = {key: training[key] for key in ("agent_workflow_timeout_s", "grader_timeout_s") if key in training}
+    models = (level.get(("experiment", "model_path"), "") for level in reversed(list(draft.levels)))
+    of_rollouts = Sampling(
+        temperature=sampling.get("rollout_temperature"),
+        top_p=sampling.get("rollout_top_p"),
+        max_tokens=training.get("max_response_length"),
+    )
+    return replace(
+        config_of(draft, document.path, workspace, of_rollouts),
+        evaluation=Evaluation(batch_size=training.get("rollout_batch_size", BATCH_SIZE), **timeouts),
+        selection=RowSelection(rows="all"),
+        notes=tuple(_notes(document)),
+        training=Training(
+            base_model=next(filter(None, models), ""),
+            max_prompt_length=training.get("max_prompt_length"),
+            asks_model=draft.is_set("model", "base_url") or draft.is_typed("experiment", "model_path"),
+        ),
+    )
+
+
+def _notes(document: Document) -> Iterator[str]:
+    """Yield what the platform would not accept, and what has no effect here."""
+    if "advanced" in document.content:
+        yield ADVANCED_NOTE
+    if not in_configs(document.path, "training"):
+        yield "osmosis train submit takes only configs in configs/training/"
+    platform = {table.name for table in PLATFORM_TABLES}
+    local = [f"[{name}]" for name in document.content if name in TRAINING_TABLES and name not in platform]
+    if local:
+        yield f"osmosis train submit refuses {', '.join(local)}; move it to [tool.pytest-osmosis] of pyproject.toml"

@@ -9,40 +9,43 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from pytest_osmosis.config.conditions import (
-    FUNCTION,
-    PASS_AT,
-    PASS_HAT,
-    condition,
-    conditions_of_function,
-    error_bound,
-    loss,
-)
 from pytest_osmosis.config.eval_kinds import (
     ABOVE_0,
     AT_LEAST_0,
     EXTRA_BODY,
+    FUNCTION,
+    PASS_AT,
+    PASS_HAT,
     RESERVED_BODY_KEYS,
     SECONDS,
     TOP_P,
     any_flag,
     code_reference,
+    condition,
+    conditions_of_function,
     env_name,
+    error_bound,
     folder_name,
     headers,
     headers_from_state,
     json_table,
+    loss,
     rollout_bounds,
+    rows,
     score_range,
     stop,
     token_prices,
     url,
     variable_name,
 )
-from pytest_osmosis.config.fields import Entries, Family, Field, Table, Tables
 from pytest_osmosis.config.kinds import (
     ANYTHING,
     TEXT,
+    Entries,
+    Family,
+    Field,
+    Table,
+    Tables,
     array_of,
     choice,
     integer,
@@ -54,7 +57,6 @@ from pytest_osmosis.config.kinds import (
     table_of,
 )
 from pytest_osmosis.config.ray_keys import RAY_FIELDS
-from pytest_osmosis.config.selection import rows
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, ROW_COLUMNS, ApiClientType, Client
 from pytest_osmosis.text.recorded import RECORDED
 

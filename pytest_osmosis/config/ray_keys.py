@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config.eval_kinds import AT_LEAST_0, json_table
-from pytest_osmosis.config.fields import Field
 from pytest_osmosis.config.kinds import (
     TEXT,
     Fault,
+    Field,
     Unfit,
     ValueKind,
     array_of,

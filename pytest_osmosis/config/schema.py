@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_osmosis.config.entries import BLOCKS, SWEEP
-from pytest_osmosis.config.entry_keys import KEYS, NAME
+from pytest_osmosis.config.entries import BLOCKS, KEYS, NAME, SWEEP
+from pytest_osmosis.config.eval_config import TRAINING_TABLES
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.fields import Field, Table, Tables
-from pytest_osmosis.config.training_tables import TRAINING_TABLES
+from pytest_osmosis.config.kinds import Field, Table, Tables
 from pytest_osmosis.text.recorded import RECORDED
 
 Schema = dict[str, Any]

@@ -23,14 +23,12 @@ from typing import Any, Literal, TypedDict, TypeVar
 from pytest_osmosis import seams
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of, probed
+from pytest_osmosis.host.chat import Clients, DeniableModel, clients_of, probed
 from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.deadline import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.exchanges import opened_store
 from pytest_osmosis.host.host_endpoint import HostEndpoint
-from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
-from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode, load
-from pytest_osmosis.host.permits import grant
 from pytest_osmosis.host.protocol import (
     ArtifactEvent,
     HostEvent,
@@ -45,8 +43,9 @@ from pytest_osmosis.host.protocol import (
     ScoreRequest,
     ScoringFields,
     Setup,
+    secrets_of,
 )
-from pytest_osmosis.host.secret_values import secrets_of
+from pytest_osmosis.host.slots import HostLimits, grant
 from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.redaction import Redaction

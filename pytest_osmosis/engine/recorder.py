@@ -24,8 +24,7 @@ from pytest_osmosis.formats.events import (
     ScoringError,
     score_event,
 )
-from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.host.secret_values import secrets_of
+from pytest_osmosis.host.protocol import Key, secrets_of
 from pytest_osmosis.record.journal import Journal, with_checksum
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunCounts, RunRecord, left_out

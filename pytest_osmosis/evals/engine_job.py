@@ -21,8 +21,7 @@ from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, req
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.command import GitQueries
 from pytest_osmosis.git.commits import Worktree, Worktrees
-from pytest_osmosis.host.bounds import RolloutBounds
-from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, HostCode, Role, Setup
+from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, HostCode, Role, RolloutBounds, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord

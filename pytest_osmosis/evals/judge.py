@@ -13,7 +13,7 @@ from pytest_osmosis.config.tables import EvalConfig, JudgeTable, ModelTable, Tok
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals.baseline import of_table
 from pytest_osmosis.evals.texts import text_or_file
-from pytest_osmosis.host.judge_setup import JudgeSetup, judge_digest
+from pytest_osmosis.host.protocol import JudgeSetup, judge_digest
 from pytest_osmosis.models.endpoint_targets import resolve_model
 from pytest_osmosis.models.prices import Price, price_of
 from pytest_osmosis.models.providers import SERVICES

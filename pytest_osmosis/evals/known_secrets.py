@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.document import MOST_BYTES
+from pytest_osmosis.config.document import MOST_BYTES, workspace_of
 from pytest_osmosis.config.endpoints import DEFAULT_PATH, FILE_NAME
 from pytest_osmosis.config.secrets import SecretsSource, parse_dotenv
-from pytest_osmosis.config.workspace import workspace_of
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.models.providers import password_in, provider_secrets, secret_headers
 

@@ -17,7 +17,7 @@ from pytest_osmosis.evals.cassettes import EvalCassette
 from pytest_osmosis.evals.judge import EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
 from pytest_osmosis.git.commits import Commit
-from pytest_osmosis.host.judge_setup import RUBRIC, judge_digest
+from pytest_osmosis.host.protocol import RUBRIC, judge_digest
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan, Shard

@@ -1,9 +1,17 @@
-"""The model requests of rollouts: within the host's limits, with permits and retries."""
+"""The model requests of rollouts, and what sends all requests of a host: within its limits, with permits and retries.
+
+`Clients` are those of the eval's model, and of its baseline and its judge if it has them. If a server refuses most
+requests, all requests to it wait.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import random
+import traceback
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
@@ -12,18 +20,290 @@ from uuid import uuid4
 
 from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
-from pytest_osmosis.host.clients import Clients, DeniableModel, StandbyModel, clients_of
-from pytest_osmosis.host.deadline import Deadline, StallTime
-from pytest_osmosis.host.exchanges import AskedModel, AskedRequest, HostExchanges, StoreTotals
-from pytest_osmosis.host.limits import HostLimits
-from pytest_osmosis.host.protocol import EventSink, Key, Setup
-from pytest_osmosis.host.sender import Gateway, Sender, SentRequest
-from pytest_osmosis.host.slots import RolloutSlot, StandbySlot
+from pytest_osmosis.host.deadline import Deadline, StallTime, brief_deadlines
+from pytest_osmosis.host.exchanges import (
+    AskedModel,
+    AskedRequest,
+    AskerExchanges,
+    HostExchanges,
+    StoreTotals,
+    report_at_once,
+)
+from pytest_osmosis.host.protocol import JUDGE, Emit, EventSink, Key, ProbedEvent, Setup
+from pytest_osmosis.host.slots import (
+    HostLimits,
+    ModelRequest,
+    PermitClient,
+    ResizableSemaphore,
+    RolloutSlot,
+    StandbySlot,
+    permit_for,
+)
+from pytest_osmosis.models import create, probe, retry, shutdown_date
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.models.replicas import USES, ReplicaUse
+from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.text.names import merged_headers
+from pytest_osmosis.text.recorded import RECORDED
+
+NO_PROBE = "if the model answers other requests than this one, --osmosis-no-probe leaves it out"
+
+Clients = Mapping[str, Model]
+"""The client of each model, by its tag. Hosts that only score have at most that of the judge."""
+
+
+def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
+    """Return the clients of all models that `setup` names; `environ` holds their keys."""
+    code = setup.code
+    asked = {tag: target for tag, target in code.model_targets.items() if code.role == "roll" or tag == JUDGE}
+    return {tag: _client(setup, tag, ModelTarget.from_json(target), environ) for tag, target in asked.items()}
+
+
+def _client(setup: Setup, tag: str, target: ModelTarget, environ: Mapping[str, str]) -> Model:
+    if setup.agent == RECORDED and tag != JUDGE:
+        return UnaskedModel("the conversations are recorded, so there is no model to ask")
+    if setup.cassette is not None and setup.cassette["mode"] == "replay":
+        return UnaskedModel("this is a replay, so there is no model to ask")
+    return create(target, environ, setup.max_limit)
+
+
+class UnaskedModel:
+    """The model of recorded conversations and of replays, which nobody asks: `why` not."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        raise ModelError(self._why)
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+class DeniableModel:
+    """A model that gets no further request once one has met an error that every other would meet too: a wrong key.
+
+    `on_denied` is called with that error. `error` is its text, or that of another host's.
+    """
+
+    def __init__(self, model: Model, on_denied: Callable[[str], None]) -> None:
+        self.error: str | None = None
+        self._model = model
+        self._on_denied = on_denied
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.raise_if_denied()
+        try:
+            return await self._model.chat(request)
+        except ModelError as error:
+            if error.systemic == "always":
+                self.deny(str(error))
+            raise
+
+    def raise_if_denied(self) -> None:
+        """Raise `ModelError` if the model denies every request."""
+        if self.error is not None:
+            raise ModelError(self.error, systemic="always")
+
+    def deny(self, error: str) -> None:
+        """Send no further request: the model has denied one with this error."""
+        if self.error is None:
+            self.error = error
+            self._on_denied(error)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+class StandbyModel(DeniableModel):
+    """A model's client in `OWN_LOOP`, while code holds the loop of its client in the `host`. A denial holds in both."""
+
+    def __init__(self, own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop) -> None:
+        def on_denied(error: str) -> None:
+            loop.call_soon_threadsafe(host.deny, error)
+
+        super().__init__(own, on_denied)
+        self._host = host
+
+    def raise_if_denied(self) -> None:
+        self._host.raise_if_denied()
+        super().raise_if_denied()
+
+
+async def probed(clients: Clients, tag: str) -> ProbedEvent:
+    """Return the answer to `probe`."""
+    try:
+        error = await probe(clients[tag])
+    except BaseException as bug:
+        return _probed(tag, "".join(traceback.format_exception(bug)), is_systemic=True)
+    if error is None:
+        day = await shutdown_date(clients[tag])
+        event = _probed(tag, None, is_systemic=False)
+        return event if day is None else {**event, "shutdown_date": day.isoformat()}
+    hint = f"; {NO_PROBE}" if error.status == 404 else ""
+    return _probed(tag, f"{error}{hint}", is_systemic=error.systemic in ("until_success", "always"))
+
+
+def _probed(tag: str, error: str | None, *, is_systemic: bool) -> ProbedEvent:
+    return {"ev": "probed", "model_tag": str(tag), "error": error, "is_systemic": is_systemic}
+
+
+REFUSALS = frozenset({429, 498, 503, 529})
+"""The statuses by which servers say that they have no room; 498 is Groq's."""
+WINDOW = 8
+OVERLOADED = 4
+"""This many refusals among the last WINDOW answers mean that the server has no room at all. Every busy service refuses
+a request now and then; that costs this request a retry and slows down no other."""
+
+
+class OverloadDetector:
+    """Remembers which of a server's last answers were refusals."""
+
+    def __init__(self) -> None:
+        self._refusals: deque[bool] = deque(maxlen=WINDOW)
+
+    def overloaded(self, error: ModelError | None) -> bool:
+        """Count an answer (`error` is None for a good one). Return True for the refusal that makes it an overload."""
+        refused = error is not None and error.status in REFUSALS
+        self._refusals.append(refused)
+        if not refused or sum(self._refusals) < OVERLOADED:
+            return False
+        self._refusals.clear()
+        return True
+
+
+class Sender:
+    """Sends requests in one event loop, `within` their timeouts, and each with one of the `permits` if there are any.
+
+    `hold` makes all requests to an overloaded server wait. The engine hears by `emit` of waits for retries, and by
+    `report` of exchanges.
+    """
+
+    def __init__(
+        self,
+        permits: PermitClient | None,
+        max_retries: int,
+        within: retry.Within,
+        report: Emit,
+        hold: Callable[[float], None] = lambda wait_s: None,
+        emit: Emit = lambda event: None,
+    ) -> None:
+        self.permits = permits
+        self.policy = retry.RetryPolicy(max_retries=max_retries)
+        self.within = within
+        self.report = report
+        self.hold = hold
+        self.emit = emit
+        self.overload = OverloadDetector()
+        self.jitter = random.Random()
+
+
+class SentRequest(ModelRequest):
+    """A request of a rollout by a sender, entered once it may be sent, or answered from a store if it is not `sent`.
+
+    `on_retry` is called for each retry.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        slot: RolloutSlot | StandbySlot,
+        key: Key,
+        request: ChatRequest,
+        on_retry: Callable[[], None],
+        *,
+        sent: bool,
+    ) -> None:
+        super().__init__(slot, permit_for(sender.permits, key, request) if sent else None)
+        self._sender = sender
+        self._key = key
+        self._request = request
+        self._on_retry = on_retry
+        self._overloaded = False
+
+    async def reply(self, model: Model, timeout_s: float, deadline: Deadline) -> ChatReply:
+        """Send it until it is answered or no retry can help."""
+        sender = self._sender
+        answered = await retry.chat(
+            model,
+            self._request,
+            timeout_s=timeout_s,
+            policy=sender.policy,
+            remaining_s=deadline.remaining_s,
+            waiting=self._waiting,
+            rng=sender.jitter,
+            on_result=self._note_result,
+            within=self._within,
+            moved=self._moved,
+        )
+        self.answered(answered.reply.usage)
+        return answered.reply
+
+    def _within(self, seconds: float) -> AbstractAsyncContextManager[object]:
+        """Return the context in which the request is sent: none is entered for one that is refused before."""
+        self.was_sent = True
+        return self._sender.within(seconds)
+
+    def _note_result(self, error: ModelError | None) -> None:
+        self._overloaded = self._sender.overload.overloaded(error)
+
+    @asynccontextmanager
+    async def _waiting(self, delay_s: float) -> AsyncIterator[None]:
+        """A context for a wait of `delay_s`, left once the request may be sent again."""
+        if self._overloaded:
+            self._sender.hold(delay_s)
+        self._tell(waits=True)
+        try:
+            async with self.waiting_for_retry():
+                yield
+        finally:
+            self._tell(waits=False)
+        self._on_retry()
+
+    async def _moved(self) -> None:
+        """Wait until the request may be sent to another replica."""
+        await self.send_again()
+        self._on_retry()
+
+    def _tell(self, *, waits: bool) -> None:
+        self._sender.emit({"ev": "retry", **self._key.to_json(), "waits": waits})
+
+
+class Gateway:
+    """Sends requests of a host in its event loop (`here`), and in `OWN_LOOP` for code that holds that (`standby`).
+
+    `hold` makes the requests of its loop wait for a server without room. `store` may hold answers.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        stalls: StallTime,
+        events: EventSink,
+        store: HostExchanges | None,
+        hold: Callable[[float], None],
+        *,
+        of_judges: bool = False,
+    ) -> None:
+        def permits(emit: Emit) -> PermitClient | None:
+            return PermitClient(emit, of_judges) if are_needed else None
+
+        are_needed = setup.judge_permits if of_judges else setup.permits
+        retries: int = setup.judge_retries if of_judges else setup.code.target["max_retries"]
+        within, report = brief_deadlines(stalls), report_at_once(events)
+        self.events = events
+        self.store = store
+        self.here = Sender(permits(events.emit), retries, within, report, hold, events.emit)
+        of_threads = events.emit_from_thread
+        self.standby = Sender(permits(of_threads), retries, asyncio.timeout, of_threads)
+        self.standby_requests = ResizableSemaphore(setup.limit)
+
+    def exchanges(self, key: Key, name: str) -> AskerExchanges | None:
+        """Return the exchanges of a rollout or a call of a function, None if they are neither kept nor looked up."""
+        return None if self.store is None else AskerExchanges(self.store, key, name, self.events.redacted)
+
 
 OTHER_LOOP = (
     "ctx.chat must be awaited in its rollout's event loop; from a thread: asyncio.run_coroutine_threadsafe("

@@ -22,40 +22,53 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.formats.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host import output
-from pytest_osmosis.host.artifacts import NO_FILES, ArtifactSender, Stamps
-from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
-from pytest_osmosis.host.clients import DeniableModel
-from pytest_osmosis.host.deadline import Deadline, running_task
+from pytest_osmosis.host.chat import DeniableModel, ModelGateway, RequestTotals, RolloutChat
+from pytest_osmosis.host.deadline import Deadline, Interrupted, LoopMonitor, MonitoredCode, running_task
 from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
-from pytest_osmosis.host.interrupt import Interrupted, LoopMonitor, MonitoredCode
 from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringRequests
-from pytest_osmosis.host.judge_setup import RUBRIC
-from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
-from pytest_osmosis.host.plain_messages import plain_messages
+from pytest_osmosis.host.output import NO_FILES, ArtifactSender, Stamps
 from pytest_osmosis.host.protocol import (
     JUDGE,
+    RUBRIC,
     EventSink,
     Key,
     RunRequest,
     ScoringFields,
     Setup,
 )
-from pytest_osmosis.host.slots import RolloutSlot
+from pytest_osmosis.host.slots import HostLimits, RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.judges.requests import REQUESTS
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, own_copy
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of
-from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
+from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
 from pytest_osmosis.text.recorded import RECORDED
-from pytest_osmosis.text.user_code import suspended_stack
+from pytest_osmosis.text.safe import dumps, loads
+from pytest_osmosis.text.user_code import error_in_words, suspended_stack
+
+
+def plain_messages(messages: Sequence[Message]) -> list[Message]:
+    """Return a copy as plain JSON. Values without a JSON form become their text.
+
+    Raises `NotAConversation` if that is impossible, as for a list that contains itself.
+    """
+    try:
+        return copied(list(messages))  # type: ignore[no-any-return]
+    except (TypeError, RecursionError):
+        pass
+    try:
+        return loads(dumps({"messages": list(messages)}))["messages"]  # type: ignore[no-any-return]
+    except Exception as error:
+        raise NotAConversation(f"its messages cannot be written as JSON: {error_in_words(error)}") from error
+
 
 T = TypeVar("T")
 OnError = Callable[[Key, BaseException], None]

@@ -1,16 +1,35 @@
-"""Deadlines that count only a rollout's own time: neither waits for its slot nor stalls of the loop by other code.
+"""Deadlines that count only a rollout's own time, and the interrupt of user code that holds the event loop beyond one.
 
-The `LoopMonitor` adds up in `StallTime` how long callbacks could not run. A `Deadline` leaves that time out, except for
-stalls that its own run caused (`owe`).
+Neither waits for its slot nor stalls of the loop by other code count. The `LoopMonitor` adds up in `StallTime` how long
+callbacks could not run. A `Deadline` leaves that time out, except for stalls that its own run caused (`owe`).
+
+Code that blocks (a `while True`, `time.sleep`, a synchronous request) stops every rollout of its host. A thread notices
+that the loop's heartbeat is late, looks up the running task and its run, and charges the time to that run alone. Once
+the run's own time is spent, a signal to the main thread raises `Interrupted` inside the code that blocks. Code that
+keeps even this thread from running (a regular expression that backtracks holds the GIL) is reached by a timer of the
+processor time that it burns. Code that swallows the interrupts is reported, and the engine ends the process. So it does
+if code never returns to Python and keeps the lock: then nothing is heard of the host.
+
+An interrupt strikes only while user code, or the standard library as called by it, is on top of the stack: our own code
+would be left with its bookkeeping half done. Otherwise the next interrupt follows a heartbeat later.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from dataclasses import dataclass
+from time import monotonic, sleep
+from types import FrameType, TracebackType
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.text.user_code import runs_user_code, user_stack
 
 CANCEL_AGAIN_S = 1.0
 """Code that swallows its cancellation is cancelled again after this long."""
@@ -168,3 +187,184 @@ class Deadline:
 def brief_deadlines(stalls: StallTime) -> Callable[[float], Deadline]:
     """Return what makes the deadline of a single request, by its seconds."""
     return lambda seconds: Deadline(seconds, stalls, lambda task, times: None)
+
+
+BEAT_S = 0.1
+LATE_S = 0.25
+"""A heartbeat this late is a stall; less is an ordinary busy loop."""
+BURN_S = 0.25
+"""Processor time between two checks of code that lets no other thread run."""
+UNWIND_S = 1.0
+"""Interrupted code gets this long to unwind before it is interrupted again."""
+GIVE_UP_S = 4.0
+"""Code that still holds the loop this long after its first interrupt is reported."""
+
+
+class Interrupted(BaseException):
+    """Raised inside code that held the event loop for longer than its run may take."""
+
+
+@dataclass(slots=True)
+class MonitoredCode:
+    """User code that runs for a run.
+
+    `inside` is True while the run's own task is in that code; tasks that it started and forgot belong to it even later.
+    `tried_at` is the time of the first attempt to interrupt it, `interrupted_at` that of the last interrupt, and
+    `interrupted_stack` the stack that it hit ("" if none did).
+    """
+
+    key: Key
+    deadline: Deadline
+    inside: bool = False
+    tried_at: float | None = None
+    interrupted_at: float = 0.0
+    reported: bool = False
+    interrupted_stack: str = ""
+
+
+class LoopMonitor:
+    """Watches an event loop from a daemon thread, in which `on_stall(key, stack)` is called.
+
+    `stalls` adds up the time for which code held the loop; the deadline of the run that did is charged for it.
+    """
+
+    def __init__(self, on_stall: Callable[[Key, str], None]) -> None:
+        self.stalls = StallTime()
+        self._on_stall = on_stall
+        self._mains: WeakKeyDictionary[asyncio.Task[Any], MonitoredCode] = WeakKeyDictionary()
+        self._owners: WeakKeyDictionary[asyncio.Task[Any], MonitoredCode] = WeakKeyDictionary()
+        self._blocking: MonitoredCode | None = None
+        self._victim: MonitoredCode | None = None
+        self._last_holder: MonitoredCode | None = None
+        self._accounts = threading.Lock()  # protects _due, _charged and _last_holder
+        self._due = self._charged = monotonic() + BEAT_S
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to watch `loop`, which runs in the current thread."""
+        self._loop = loop
+        self._main = threading.get_ident()
+        signal.signal(signal.SIGUSR1, self._on_signal)
+        signal.signal(signal.SIGVTALRM, self._on_burn)
+        signal.setitimer(signal.ITIMER_VIRTUAL, BURN_S, BURN_S)
+        loop.set_task_factory(self._task)
+        self._heartbeat()
+        threading.Thread(target=self._run, name="osmosis-monitor", daemon=True).start()
+
+    @contextmanager
+    def running(self, code: MonitoredCode) -> Iterator[None]:
+        """A context whose code, and every task that it starts, belongs to `code`."""
+        task = running_task()
+        self._mains[task] = self._owners[task] = code
+        code.inside = True
+        try:
+            yield
+        finally:
+            code.inside = False
+
+    @contextmanager
+    def blocking(self, code: MonitoredCode) -> Iterator[None]:
+        """A context for synchronous code, which may use a loop of its own there (`asyncio.run`).
+
+        `asyncio.run` refuses to run inside of a running loop. Without these private functions of asyncio every
+        synchronous scorer that uses it would fail; tests/engine/test_engine_scoring.py notices.
+        """
+        loop, task = asyncio.get_running_loop(), running_task()
+        self._blocking = code
+        asyncio.tasks._leave_task(loop, task)
+        asyncio._set_running_loop(None)
+        try:
+            yield
+        finally:
+            asyncio._set_running_loop(loop)
+            asyncio.tasks._enter_task(loop, task)
+            self._blocking = None
+
+    def _task(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        parent = asyncio.current_task(loop)
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
+        owner = self._owners.get(parent) if parent is not None else None
+        if owner is not None:
+            self._owners[task] = owner
+        return task
+
+    def _heartbeat(self) -> None:
+        with self._accounts:
+            now = monotonic()
+            self._charge(now, self._last_holder)
+            self._due = self._charged = now + BEAT_S
+            self._last_holder = None
+        self._loop.call_later(BEAT_S, self._heartbeat)
+
+    def _charge(self, now: float, holder: MonitoredCode | None) -> None:
+        """Account for the stall since the last check: only `holder` pays for it."""
+        if now - self._due <= LATE_S:
+            return
+        held_s = now - self._charged
+        self._charged = now
+        self.stalls.total_s += held_s
+        self._last_holder = holder
+        if holder is not None:
+            holder.deadline.owe(held_s)
+
+    def _holder(self) -> MonitoredCode | None:
+        """Return the code that holds the loop, or None if it is our own or belongs to no run."""
+        if self._blocking is not None:
+            return self._blocking
+        task = asyncio.current_task(self._loop)
+        if task is None:
+            return None
+        owner = self._owners.get(task)
+        if owner is not None and self._mains.get(task) is owner and not owner.inside:
+            return None
+        return owner
+
+    def _overdue(self, now: float) -> MonitoredCode | None:
+        """If the loop is late, charge the code that holds it, and return that code if its time is over."""
+        if now - self._due <= LATE_S:
+            return None
+        holder = self._holder()
+        self._charge(now, holder)
+        return holder if holder is not None and holder.deadline.remaining_s() <= 0 else None
+
+    def _run(self) -> None:
+        while True:
+            with self._accounts:
+                now = monotonic()
+                overdue = self._overdue(now)
+            if overdue is not None:
+                self._end(overdue, now)
+            sleep(BEAT_S)
+
+    def _end(self, code: MonitoredCode, now: float) -> None:
+        code.tried_at = code.tried_at or now
+        if now - code.tried_at > GIVE_UP_S:
+            if not code.reported:
+                code.reported = True
+                self._on_stall(code.key, user_stack(sys._current_frames().get(self._main)))
+        else:
+            self._victim = code
+            signal.pthread_kill(self._main, signal.SIGUSR1)
+
+    def _on_signal(self, _signal: int, frame: FrameType | None) -> None:
+        """Interrupt the victim, in the main thread on top of whatever that runs."""
+        victim, self._victim = self._victim, None
+        if victim is not None and self._holder() is victim:
+            self._interrupt(victim, frame)
+
+    def _on_burn(self, _signal: int, frame: FrameType | None) -> None:
+        """Interrupt overdue code, in the main thread, when the monitor's own thread may have had no chance to run."""
+        if not self._accounts.acquire(blocking=False):
+            return
+        try:
+            overdue = self._overdue(monotonic())
+        finally:
+            self._accounts.release()
+        if overdue is not None:
+            self._interrupt(overdue, frame)
+
+    def _interrupt(self, code: MonitoredCode, frame: FrameType | None) -> None:
+        now = monotonic()
+        if now - code.interrupted_at > UNWIND_S and runs_user_code(frame):
+            code.interrupted_at = now
+            code.interrupted_stack = user_stack(frame)
+            raise Interrupted

@@ -18,8 +18,8 @@ from pytest_osmosis.endpoint.rollouts import CURRENT, EndpointRollout
 from pytest_osmosis.endpoint.standby import begins_turn
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.chat import RolloutChat
-from pytest_osmosis.host.permits import ANSWER_LIMITS
 from pytest_osmosis.host.protocol import HostCode
+from pytest_osmosis.host.slots import ANSWER_LIMITS
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.rollouts.context import ChatContext, keep_conversation
 

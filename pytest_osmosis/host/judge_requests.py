@@ -14,12 +14,11 @@ from threading import Lock
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.formats.events import JudgeFields
+from pytest_osmosis.host.chat import Gateway, SentRequest
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.exchanges import AskedModel, HostExchanges, StoreTotals
-from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.protocol import EventSink, Key, Setup
-from pytest_osmosis.host.sender import Gateway, SentRequest
-from pytest_osmosis.host.slots import RolloutSlot, StandbySlot
+from pytest_osmosis.host.slots import HostLimits, RolloutSlot, StandbySlot
 from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
 from pytest_osmosis.models.own_loop import OWN_LOOP

@@ -20,16 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_osmosis import seams
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.code_digest import file_digests, read_anew, source_digest, spec_of_file
-from pytest_osmosis.host.commit_paths import use_worktree
-from pytest_osmosis.host.judge_setup import RUBRIC
-from pytest_osmosis.host.protocol import HostCode, ReadyEvent, Setup
-from pytest_osmosis.host.rollout_code import rollout_code
-from pytest_osmosis.host.signatures import check_function
+from pytest_osmosis.host.protocol import RUBRIC, CommitFields, HostCode, ReadyEvent, Setup
+from pytest_osmosis.host.rollout_code import file_digests, read_anew, rollout_code, source_digest, spec_of_file
 from pytest_osmosis.host.workflow_classes import (
     GRADER,
     WORKFLOW,
     Configured,
+    check_function,
     config_in,
     derives,
     grader_code,
@@ -49,13 +46,31 @@ from pytest_osmosis.text.user_code import (
     AGENT_LOOP,
     MAX_ERROR_CHARS,
     error_in_words,
+    is_installed,
     module_advice,
+    name_folder,
     user_traceback,
     with_names,
 )
 
 if TYPE_CHECKING:
     from pytest_osmosis.host.rubric_scorer import RubricScorer
+
+
+def use_worktree(commit: CommitFields) -> None:
+    """Show files of the worktree as those of the commit, and import from it what was installed from the repository.
+
+    Editable installs, and PYTHONPATH, put folders of the repository on `sys.path`.
+    """
+    name_folder(commit["worktree"], commit["name"])
+    repository = Path(commit["repository"]).resolve()
+    for index, entry in enumerate(sys.path):
+        folder = Path(entry).resolve()
+        if entry and folder.is_relative_to(repository) and not is_installed(entry):
+            moved = Path(commit["worktree"], folder.relative_to(repository))
+            if moved.is_dir():
+                sys.path[index] = str(moved)
+
 
 T = TypeVar("T")
 MOST_TOOLS = 20
@@ -65,12 +80,11 @@ MOST_TOOLS = 20
 class UserCode:
     """The user's code, ready to run. `agent` is None in hosts that only score, `rubric` without an LLM judge.
 
-    `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`), and `files`
-    those of all files that were read for that and to import the code. `notes`
-    tell the user how the code was loaded. With `scored_apart` this process computes no score: its environment leads
-    clients to the model under test, and reward functions that ask a model must get their own. Configs of the workflow
-    and the Grader may limit how many rollouts and scorings are in flight, in all hosts together. `rollout_code` is that
-    of the agent.
+    `digests` holds, by the name of a score, the digest of the source that computes it (`rollout_code`), and `files`
+    those of all files that were read for that and to import the code. `notes` tell the user how the code was loaded.
+    With `scored_apart` this process computes no score: its environment leads clients to the model under test, and
+    reward functions that ask a model must get their own. Configs of the workflow and the Grader may limit how many
+    rollouts and scorings are in flight, in all hosts together. `rollout_code` is that of the agent.
     """
 
     agent: Agent | None

@@ -26,11 +26,10 @@ from pytest_osmosis import seams
 from pytest_osmosis.endpoint.environment import applied
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import fast_exit, output
-from pytest_osmosis.host.clients import Clients, clients_of
+from pytest_osmosis.host.chat import Clients, clients_of
 from pytest_osmosis.host.exchanges import opened_store
 from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.loading import UserCode, load, load_environment
-from pytest_osmosis.host.pipes import RequestReader, end_process_group, take_pipes
 from pytest_osmosis.host.protocol import (
     BecomeRequest,
     HostCode,
@@ -41,9 +40,9 @@ from pytest_osmosis.host.protocol import (
     TellRequest,
     ToldEvent,
     encode,
+    secrets_of,
 )
-from pytest_osmosis.host.secret_values import secrets_of
-from pytest_osmosis.host.server import HostServer
+from pytest_osmosis.host.server import HostServer, RequestReader, end_process_group, take_pipes
 from pytest_osmosis.host.user_errors import raise_no_terminal
 from pytest_osmosis.processes.limits import allow_many_files, leave_no_core_file
 from pytest_osmosis.text.redaction import Redaction

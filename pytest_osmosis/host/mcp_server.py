@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.code_digest import spec_of_file
+from pytest_osmosis.host.rollout_code import spec_of_file
 from pytest_osmosis.rollouts.mcp import McpAgent, UnusableTools, offered_tools
 from pytest_osmosis.text.names import listed
 

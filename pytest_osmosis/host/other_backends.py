@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_osmosis.host.code_digest import files_needed_by, read_source
+from pytest_osmosis.host.rollout_code import files_needed_by, read_source
 
 CONTAINERS = "HarborBackend"
 BASE = "ExecutionBackend"

@@ -1,7 +1,11 @@
 """The messages between the engine and a host: one ASCII JSON object a line, in both directions.
 
 `Request` lists all that the engine sends, told apart by `op`; `HostEvent` all that a host sends, told apart by `ev`.
-The messages are plain dicts, and these types cost nothing at run time.
+The messages are plain dicts, and these types cost nothing at run time. `HostCode` and `Setup` are what a host is given,
+with the judge of the config (`JudgeSetup`) and the bounds of a rollout (`RolloutBounds`).
+
+A bound keeps further requests from beginning, and cuts off none that has begun. So a rollout can exceed a bound on
+tokens or dollars by its last request, or by those that it sends at once; it never exceeds one on turns.
 """
 
 from __future__ import annotations
@@ -10,19 +14,96 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
 from pytest_osmosis.cassettes.reader import AskedFields
+from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.formats.codec import AnyModel
 from pytest_osmosis.formats.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent, check_event, kinds_of
 from pytest_osmosis.formats.words import Boundary
-from pytest_osmosis.host.bounds import RolloutBounds
+from pytest_osmosis.models.providers import provider_secrets, secret_headers
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.text.numbers import money, plural
 from pytest_osmosis.text.safe import dumps
 
 if TYPE_CHECKING:
+    from pytest_osmosis.host.chat import RequestTotals
     from pytest_osmosis.rollouts.environment import EnvironmentSource
+
+MAX_TURNS = "[agent] max_turns"
+LIMITS = "[limits.rollout]"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutBounds:
+    """The bounds of every rollout; None: unbounded. `prices` are those of the models by tag, for `cost_usd`."""
+
+    max_turns: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    tool_calls: int | None = None
+    prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def check(self, turn: int, totals: RequestTotals, model: ModelTag) -> None:
+        """Raise the error of the request that is the rollout's `turn`, if one of the bounds is met.
+
+        Raises `ModelError` if the server does not say how many tokens were used, because the bound cannot be kept then.
+        """
+        if self.max_turns is not None and turn > self.max_turns:
+            raise BoundError(f"the rollout asked the model {plural(turn, 'time')}", f"{MAX_TURNS} = {self.max_turns}")
+        if self.tool_calls is not None and totals.tool_calls > self.tool_calls:
+            calls = plural(totals.tool_calls, "tool call")
+            raise BoundError(f"the model asked for {calls}", f"{LIMITS} tool_calls = {self.tool_calls}")
+        if totals.answers and totals.usage is None and (self.tokens, self.cost_usd) != (None, None):
+            name = "tokens" if self.tokens is not None else "cost_usd"
+            raise ModelError(
+                f"{LIMITS} {name} cannot be kept: the server does not report token usage", systemic="always"
+            )
+        if totals.usage is None:
+            return
+        if self.tokens is not None and totals.usage.total_tokens >= self.tokens:
+            used = plural(totals.usage.total_tokens, "token")
+            raise BoundError(f"the rollout used {used}", f"{LIMITS} tokens = {self.tokens}")
+        if self.cost_usd is not None:
+            from pytest_osmosis.models.prices import Price  # it imports the config, which few hosts need
+
+            spent = Price.from_json(self.prices[str(model)]).cost_usd(totals.usage.to_json())
+            if spent is not None and spent >= self.cost_usd:
+                raise BoundError(f"the rollout spent {money(spent)}", f"{LIMITS} cost_usd = {self.cost_usd:g}")
+
+
+RUBRIC = "rubric"
+"""The name of the judge's score."""
+
+
+class JudgeSetup(TypedDict):
+    """The judge of a config, as a host gets it. `model` is its name as typed, `base_url` unless the name implies it."""
+
+    model: str
+    base_url: str | None
+    target: Mapping[str, Any]
+    rubric: str
+    score_range: Sequence[float]
+    votes: int
+    sees: str
+    metadata: Sequence[str]
+    system_prompt: str
+    sampling: Mapping[str, Any]
+
+
+def judge_digest(setup: Mapping[str, Any]) -> str:
+    """Return the digest of all that a judge's scores depend on: its model, its rubric, and what it sees.
+
+    An endpoint may move, or lose one of its replicas, and stay the same.
+    """
+    target = setup["target"]
+    address = None if target.get("endpoint") else target["base_url"]
+    model = [setup["model"], address, target["provider"], target["model"]]
+    rest = {name: value for name, value in setup.items() if name not in ("target", "model", "base_url")}
+    return blake2b(dumps({"model": model, **rest}).encode(), digest_size=8).hexdigest()
+
 
 Role = Literal["roll", "score"]
 WhyLeftOut = Literal["large", "unreadable", "special"]
@@ -91,7 +172,7 @@ class HostCode:
 
     `roots` are put in front of sys.path. Role "score" only ever scores, and loads no agent. `target` describes the
     model (`models.targets.ModelTarget.to_json`), `baseline` the model that it is compared with, and `judge` the judge
-    of `[scoring] rubric` (`host.judge_setup`): their clients are imported before. `environment` is then the agent, and
+    of `[scoring] rubric` (`JudgeSetup`): their clients are imported before. `environment` is then the agent, and
     scores under the name `reward`. With `endpoint` "env", clients that user code makes find the endpoint in the
     environment variables. `secrets` are names of variables whose values never leave the process. With `stand_in`, code
     finds names of `osmosis_ai` that are not installed (`compat`). `commit` is the commit that the code is from, if it
@@ -468,3 +549,15 @@ def lines(read: Callable[[], bytes]) -> Iterator[list[bytes]]:
 def encode(messages: Iterable[Mapping[str, Any]]) -> bytes:
     """Return messages as lines. Values that JSON has no shape for become their text, as do NaN and infinities."""
     return b"".join(dumps(message).encode("ascii") + b"\n" for message in messages)
+
+
+def secrets_of(code: HostCode, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that must not leave a host, by name: of its secrets, of its models' headers, of all keys."""
+    keys = [target["api_key_env"] for target in code.model_targets.values()]
+    names = [*code.secrets, *filter(None, keys)]
+    headers = [secret_headers(target["headers"]) for target in code.model_targets.values()]
+    return {
+        **{name: value for each in headers for name, value in each.items()},
+        **provider_secrets(environ),
+        **{name: environ[name] for name in names if name in environ},
+    }

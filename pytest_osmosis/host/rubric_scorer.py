@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_osmosis.host.judge_setup import judge_digest
-from pytest_osmosis.host.protocol import ScoringFields
+from pytest_osmosis.host.protocol import ScoringFields, judge_digest
 from pytest_osmosis.judges.judge import Ask, Judge, Rubric, Submission, conversation_text, prompt_text, value_text
 from pytest_osmosis.judges.requests import JudgeModel
 from pytest_osmosis.models.targets import ModelTarget

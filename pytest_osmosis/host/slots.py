@@ -1,9 +1,10 @@
-"""Limits on the rollouts and requests in flight, and the slot that each rollout holds.
+"""Limits on the rollouts and requests in flight, the slot of each rollout, and permits for requests.
 
 `limit` rollouts hold a slot, and at most twice as many have begun, or fewer if the user's code says so. A rollout
 whose requests all wait for a retry releases its slot meanwhile, so that a server's `Retry-After` does not idle the
 others. When it continues, it comes before rollouts that have not begun. Requests in flight have a limit of their own,
-because one rollout may send several at once.
+because one rollout may send several at once. Pauses and overloaded servers lower limits (`HostLimits`). Permits are
+requested from the engine because a provider's limits hold for all hosts together.
 
 A rollout that waits for its slot may hold something that rollouts with a slot wait for, such as a lock or a pool of
 connections. If no request is in flight for a while, the first in the queue therefore continues beyond the limit: that
@@ -17,14 +18,115 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 from pytest_osmosis.host.deadline import Deadline
-from pytest_osmosis.host.permits import GetPermit, Permit
-from pytest_osmosis.models.base import Usage
+from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Size, UnusedEvent
+from pytest_osmosis.models.base import ChatRequest, Usage
+from pytest_osmosis.text.safe import dumps
+
+ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""Sampling keys that limit the length of an answer."""
+
+
+_NUMBERS = count()
+"""The numbers of all permits of this process: its event loops share one engine, which tells permits by them."""
+_WAITING: dict[int, asyncio.Future[None]] = {}
+"""The requests that wait for their permits, by its number."""
+
+
+def size_of(request: ChatRequest) -> Size:
+    given = map(request.sampling.get, ANSWER_LIMITS)
+    limits = [limit for limit in given if isinstance(limit, int) and not isinstance(limit, bool)]
+    text = dumps({"messages": list(request.messages), "tools": list(request.tools)})
+    return Size(len(text), min(limits) if limits else None)
+
+
+class PermitClient:
+    """Requests permits from the engine, in any event loop from which `emit` may be called, and reports what became of
+    each. Those `of_judges` are under limits of their own.
+    """
+
+    def __init__(self, emit: Emit, of_judges: bool = False) -> None:
+        self._emit = emit
+        self._of_judges = of_judges
+
+    async def get(self, key: Key, size: Size) -> Permit:
+        """Wait for a permit. Cancelling the wait gives the permit back."""
+        permit = Permit(next(_NUMBERS), self._emit)
+        granted = _WAITING[permit.number] = asyncio.get_running_loop().create_future()
+        event: AskEvent = {
+            "ev": "ask",
+            **key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
+            "id": permit.number,
+            "chars": size.chars,
+            "max_tokens": size.max_tokens,
+        }
+        self._emit({**event, "judge": True} if self._of_judges else event)
+        try:
+            await granted
+        except BaseException:
+            permit.give_back()
+            raise
+        finally:
+            del _WAITING[permit.number]
+        return permit
+
+
+def grant(numbers: Iterable[int]) -> None:
+    """Let the requests with these permits be sent. Numbers of cancelled waits have no effect.
+
+    May be called from any thread: code that holds the host's event loop may wait for one.
+    """
+    for number in numbers:
+        granted = _WAITING.get(number)
+        if granted is not None:
+            with suppress(RuntimeError):  # its loop was closed meanwhile
+                granted.get_loop().call_soon_threadsafe(_grant, granted)
+
+
+def _grant(granted: asyncio.Future[None]) -> None:
+    if not granted.done():
+        granted.set_result(None)
+
+
+class Permit:
+    """Permission to send one request. The outcome is reported once."""
+
+    def __init__(self, number: int, emit: Callable[[AnsweredEvent | UnusedEvent], None]) -> None:
+        self.number = number
+        self._emit = emit
+        self._reported = False
+
+    def give_back(self) -> None:
+        """Report that the request was not sent."""
+        self._report({"ev": "unused", "id": self.number})
+
+    def answered(self, usage: Usage | None) -> None:
+        """Report that the request is over; `usage` is None if its tokens were not counted."""
+        self._report({"ev": "answered", "id": self.number, "usage": usage.to_json() if usage is not None else None})
+
+    def _report(self, event: AnsweredEvent | UnusedEvent) -> None:
+        if not self._reported:
+            self._reported = True
+            self._emit(event)
+
+
+GetPermit = Callable[[], Awaitable[Permit]]
+"""Waits for the permit of one request."""
+
+
+def permit_for(permits: PermitClient | None, key: Key, request: ChatRequest) -> GetPermit | None:
+    """Return a function that waits for a permit to send `request`, or None if none is needed."""
+    if permits is None:
+        return None
+    size = size_of(request)
+    return lambda: permits.get(key, size)
+
 
 Waiter = asyncio.Future[None]
 """A place in a queue, done once the waiter holds what it waits for."""
@@ -366,3 +468,55 @@ class ModelRequest:
             elif self._permit is not None:
                 self._permit.give_back()
             self._slot.end_request()
+
+
+class HostLimits:
+    """Limits the rollouts (`slots`), requests, scorings and requests to judges in flight. Those in flight may finish.
+
+    `on_change` is called whenever another rollout might begin. Used from one event loop only.
+    """
+
+    def __init__(self, limit: int, on_change: Callable[[], None]) -> None:
+        self.slots = Slots(limit, on_change)
+        self.requests = ResizableSemaphore(limit)
+        self.scorings = Scorings(limit)
+        self.judge_requests = ResizableSemaphore(limit)
+        self._limit = self._max_scorings = limit
+        self._paused = False
+        self._held_until = {"rollouts": 0.0, "judges": 0.0}
+
+    def resize(self, limit: int, begun: int, scorings: int) -> None:
+        """Allow `limit` rollouts and requests, `begun` rollouts with those that wait, and this many `scorings`."""
+        self._limit, self.slots.max_begun, self._max_scorings = limit, begun, scorings
+        self._apply()
+
+    def pause(self, paused: bool) -> None:
+        """Begin no rollout, request or scoring until unpaused. The clocks of rollouts that wait for one are paused."""
+        self._paused = paused
+        self._apply()
+
+    def hold(self, wait_s: float) -> None:
+        """Begin no rollout and no request for `wait_s`, because the server has no room. Scoring continues."""
+        self._hold("rollouts", wait_s)
+
+    def hold_judges(self, wait_s: float) -> None:
+        """Send no request to a judge for `wait_s`, because its server has no room."""
+        self._hold("judges", wait_s)
+
+    def _hold(self, held: Literal["rollouts", "judges"], wait_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        until = self._held_until[held] = max(self._held_until[held], loop.time() + wait_s)
+        loop.call_at(until, self._end_hold, held, until)
+        self._apply()
+
+    def _end_hold(self, held: Literal["rollouts", "judges"], until: float) -> None:
+        if until == self._held_until[held]:  # not extended since; comparing times would fail if a timer came early
+            self._held_until[held] = 0.0
+            self._apply()
+
+    def _apply(self) -> None:
+        self.scorings.resize(0 if self._paused else self._max_scorings)
+        self.slots.resize(0 if self._paused or self._held_until["rollouts"] else self._limit)
+        requests = 0 if self._paused else max(1, self._limit)  # without a slot for others, those with one go on
+        self.requests.resize(0 if self._held_until["rollouts"] else requests)
+        self.judge_requests.resize(0 if self._held_until["judges"] else requests)

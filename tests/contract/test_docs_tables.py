@@ -16,7 +16,7 @@ from docs.pages import prime_eval
 from docs.pages.command_line import registered
 from pytest_osmosis.cli.main import argument_parser
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.foreign_flags import remark
+from pytest_osmosis.config.named_keys import remark
 from pytest_osmosis.models.failures import CLIENT_ERRORS, Failures
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
@@ -175,7 +175,7 @@ def test_commands_of_ours_that_flags_name_exist() -> None:
 
 
 def test_an_error_about_a_flag_says_what_its_row_says() -> None:
-    """`foreign_flags` answers those who type it at pytest. A flag in several rows has the equivalent of one."""
+    """`named_keys.remark` answers those who type it at pytest. A flag in several rows has the equivalent of one."""
     named: dict[str, list[str]] = {}
     for row in [*FLAG_ROWS, *rows("prime-eval.md", "## Not offered")]:
         for flag in flags_of(row):

@@ -212,7 +212,7 @@ ENDING = {
 SHOWN = ("README.md", "docs/", "examples/", "configs/", "rollouts/", "pytest_osmosis/")
 FACTS = (
     "docs/reference/verifiers-differences.md",
-    "pytest_osmosis/config/environment_rules.py",
+    "pytest_osmosis/config/rules.py",
     "pytest_osmosis/judges/evaluate_rubric.py",
 )
 """Files that say what another system does with such a model."""

@@ -17,7 +17,7 @@ import pytest
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.host.artifacts import PIECE_BYTES
+from pytest_osmosis.host.output import PIECE_BYTES
 from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, Setup
 from tests.engine import evaluating
 from tests.engine.evaluating import Live, Workspace, evaluated
@@ -296,7 +296,7 @@ def test_what_user_code_sends_itself_stays_in_the_folder_of_its_run(
     workspace.agent(
         """
         import gc
-        from pytest_osmosis.host.pipes import EventWriter
+        from pytest_osmosis.host.server import EventWriter
 
         async def rollout(ctx):
             [writer] = [each for each in gc.get_objects() if isinstance(each, EventWriter)]

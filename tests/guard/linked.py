@@ -42,11 +42,10 @@ from pytest_osmosis.engine.host_connection import SIZE_BYTES, Heard, HostEnviron
 from pytest_osmosis.engine.inline_host import InlineConnection  # noqa: E402
 from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish  # noqa: E402
 from pytest_osmosis.host import output  # noqa: E402
-from pytest_osmosis.host.clients import clients_of  # noqa: E402
+from pytest_osmosis.host.chat import clients_of  # noqa: E402
 from pytest_osmosis.host.host_endpoint import HostEndpoint  # noqa: E402
 from pytest_osmosis.host.loading import load  # noqa: E402
-from pytest_osmosis.host.protocol import Request, Setup, encode  # noqa: E402
-from pytest_osmosis.host.secret_values import secrets_of  # noqa: E402
+from pytest_osmosis.host.protocol import Request, Setup, encode, secrets_of  # noqa: E402
 from pytest_osmosis.host.server import HostServer  # noqa: E402
 from pytest_osmosis.text.redaction import Redaction  # noqa: E402
 from tests.guard.counting import Counts, counted  # noqa: E402

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.config.prime_keys import PRIME_KEYS
+from pytest_osmosis.config.named_keys import PRIME_KEYS
 from pytest_osmosis.plugin.command import options
 from tests.plugin.workspaces import Workspace
 from tests.servers import ChatServer, reply

@@ -27,9 +27,8 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.evals.environments import check_files, facts_of
 from pytest_osmosis.files import private
-from pytest_osmosis.host.code_digest import read_anew
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Setup, TellRequest, become, encode
-from pytest_osmosis.host.rollout_code import environment_code
+from pytest_osmosis.host.rollout_code import environment_code, read_anew
 from pytest_osmosis.processes.child import EXIT_S, GUARD, Child
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.numbers import plural, seconds

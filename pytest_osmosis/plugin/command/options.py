@@ -197,7 +197,7 @@ OF_PRIME = (
     Option("heartbeat-url", "URL", "Request this URL whenever a row is done ([output] heartbeat_url)."),
     Option("abbreviated-summary", None, "Show no conversations in the summary ([output] abbreviated_summary)."),
 )
-"""Options by the names of `prime eval`, each for a key of the config (`config.prime_keys`)."""
+"""Options by the names of `prime eval`, each for a key of the config (`config.named_keys`)."""
 
 SET = Option(
     "set",
@@ -433,7 +433,7 @@ def refuse_unknown(words: list[str]) -> None:
 
     Such are options of `osmosis eval` and `prime eval`, and misspelt ones of ours.
     """
-    from pytest_osmosis.config.foreign_flags import PREFIX, refusals
+    from pytest_osmosis.config.named_keys import PREFIX, refusals
 
     flags = (*(option.flag for option in ALL), reward_options.LAB_FLAG, reward_options.BUDGET_FLAG)
     if errors := refusals(words, [flag.removeprefix(PREFIX) for flag in flags]):

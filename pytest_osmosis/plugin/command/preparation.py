@@ -13,8 +13,8 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, is_training_config
 from pytest_osmosis.config.entries import in_order
+from pytest_osmosis.config.eval_config import NOT_OF_TRAINING
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.training_config import NOT_OF_TRAINING
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRequest, NotLoaded, Prepared, Surroundings, baseline_path, begin
 from pytest_osmosis.evals.prepare import hide_secrets

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.selection import merged
+from pytest_osmosis.config.eval_kinds import merged
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, begin
 from pytest_osmosis.formats.events import ROLLOUT

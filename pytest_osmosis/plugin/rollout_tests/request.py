@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config import Override
+from pytest_osmosis.config.eval_kinds import SELECTING
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.selection import SELECTING
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals import EvalRequest
 from pytest_osmosis.files.reading import something_at

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.config.document import Document
+from pytest_osmosis.config.document import Document, Lines
 from pytest_osmosis.config.endpoints import ALIASES, ENDPOINT, RegisteredEndpoint, Registry, load_registry
-from pytest_osmosis.config.key_lines import Lines
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.text.names import shown
 

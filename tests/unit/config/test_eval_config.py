@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config import EvalConfig, load_eval_config
+from pytest_osmosis.config.document import Override
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.origins import Override
 from pytest_osmosis.config.tables import (
     AgentTable,
     CassetteTable,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.config.key_lines import Lines, first_repeated
+from pytest_osmosis.config.document import Lines, first_repeated
 
 TRICKY = '''\
 # [fake] header in a comment

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
-from pytest_osmosis.config.conditions import gate_setting, gate_settings
+from pytest_osmosis.config.eval_kinds import gate_setting, gate_settings
 from pytest_osmosis.config.kinds import Unfit, toml, typed_json
 from pytest_osmosis.config.named_keys import Setting, setting
 from pytest_osmosis.config.tables import GateRule, RowSelection

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import EvalConfig, load_training_config
+from pytest_osmosis.config.eval_config import TRAINING_TABLES
 from pytest_osmosis.config.tables import Experiment, RowSelection, Sampling
-from pytest_osmosis.config.training_tables import TRAINING_TABLES
 from pytest_osmosis.errors import ConfigError
 
 EVAL = """\

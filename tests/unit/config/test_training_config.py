@@ -12,10 +12,9 @@ import tomli
 from jsonschema import Draft202012Validator
 
 from pytest_osmosis.config import EvalConfig, Override, is_training_config, load_training_config
+from pytest_osmosis.config.eval_config import NOT_OF_TRAINING, TRAINING_TABLES
 from pytest_osmosis.config.schema import training_schema
 from pytest_osmosis.config.tables import ModelTable, Sampling
-from pytest_osmosis.config.training_config import NOT_OF_TRAINING
-from pytest_osmosis.config.training_tables import TRAINING_TABLES
 from pytest_osmosis.errors import ConfigError
 
 EXPERIMENT = """\

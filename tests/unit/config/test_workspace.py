@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import workspace_of
-from pytest_osmosis.config.workspace import inside
+from pytest_osmosis.config.document import inside
 from pytest_osmosis.text.names import shown
 
 

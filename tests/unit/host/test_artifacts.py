@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.host.artifacts import TICK_NS, ArtifactSender
+from pytest_osmosis.host.output import TICK_NS, ArtifactSender
 from pytest_osmosis.host.protocol import ArtifactEvent, HostEvent, Key
 from pytest_osmosis.record.run_id import RunId
 

@@ -9,14 +9,13 @@ from unittest.mock import Mock
 import pytest
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.chat import ModelGateway
-from pytest_osmosis.host.clients import DeniableModel, StandbyModel
+from pytest_osmosis.host.chat import DeniableModel, ModelGateway, StandbyModel
 from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.deadline import LoopMonitor
 from pytest_osmosis.host.host_endpoint import HostEndpoint
-from pytest_osmosis.host.interrupt import LoopMonitor
-from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.protocol import HostCode, Setup
+from pytest_osmosis.host.slots import HostLimits
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 
 REQUEST = ChatRequest([{"role": "user", "content": "?"}])

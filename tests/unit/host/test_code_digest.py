@@ -12,7 +12,7 @@ import pytest
 Digest = Callable[[], str]
 PRINT_DIGEST = """
 import importlib, sys
-from pytest_osmosis.host.code_digest import source_digest
+from pytest_osmosis.host.rollout_code import source_digest
 sys.path.insert(0, ".")
 print(source_digest(getattr(importlib.import_module("rewards"), "score"), ["."]))
 """

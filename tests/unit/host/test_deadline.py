@@ -10,8 +10,14 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.host.deadline import CANCEL_AGAIN_S, Deadline, DeadlineExpired, StallTime
-from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
+from pytest_osmosis.host.deadline import (
+    CANCEL_AGAIN_S,
+    Deadline,
+    DeadlineExpired,
+    LoopMonitor,
+    MonitoredCode,
+    StallTime,
+)
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_id import RunId
 from tests.clocks import LoopClock, ended, settled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pytest_osmosis.host.limits import HostLimits
+from pytest_osmosis.host.slots import HostLimits
 from tests.clocks import LoopClock
 
 SOON_S = 1.0

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from pytest_osmosis.host import pipes
-from pytest_osmosis.host.pipes import RequestReader
+from pytest_osmosis.host import server
 from pytest_osmosis.host.protocol import Request
+from pytest_osmosis.host.server import RequestReader
 
 DEADLINE_S = 60.0
 
@@ -21,7 +21,7 @@ def test_a_host_whose_reader_breaks_ends_as_it_would_hear_nothing_more(monkeypat
 
     ended = threading.Event()
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    monkeypatch.setattr(pipes, "end_process_group", ended.set)
+    monkeypatch.setattr(server, "end_process_group", ended.set)
     read, write = os.pipe()
     with os.fdopen(read, "rb") as pipe, os.fdopen(write, "wb") as engine:
         reader = RequestReader(pipe)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from pytest_osmosis.host.permits import size_of
 from pytest_osmosis.host.protocol import read_event
+from pytest_osmosis.host.slots import size_of
 from pytest_osmosis.models.base import ChatRequest
 
 RUN = {"row": 0, "run": 0, "attempt": 1}

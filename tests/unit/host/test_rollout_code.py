@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.host import code_digest
-from pytest_osmosis.host.rollout_code import rollout_code
+from pytest_osmosis.host.rollout_code import read_anew, rollout_code
 
 MAIN = '''\
 """An agent and its Grader."""
@@ -54,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 
 def code_in(folder: Path, scorers: frozenset[str] = frozenset({"MyGrader"})) -> dict[str, str]:
     main = folder / "main.py"
-    code_digest.read_anew(())  # a host reads each file once
+    read_anew(())  # a host reads each file once
     return rollout_code([main], {main: scorers}, [str(folder)], str(folder))
 
 

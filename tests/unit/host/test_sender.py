@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.errors import BoundError, ModelError
+from pytest_osmosis.host.chat import OVERLOADED, OverloadDetector, Sender, SentRequest
 from pytest_osmosis.host.deadline import Deadline, StallTime
-from pytest_osmosis.host.permits import PermitClient, grant
 from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.host.sender import OVERLOADED, OverloadDetector, Sender, SentRequest
+from pytest_osmosis.host.slots import PermitClient, grant
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.record.run_id import RunId
 from tests.clocks import LoopClock, ended

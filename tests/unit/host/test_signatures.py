@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.signatures import check_class, check_function
+from pytest_osmosis.host.workflow_classes import check_class, check_function
 from pytest_osmosis.rewards.graders import Grader, eval_function
 
 

@@ -7,8 +7,16 @@ import asyncio
 import pytest
 
 from pytest_osmosis.host.deadline import Deadline, StallTime
-from pytest_osmosis.host.permits import GetPermit, Permit
-from pytest_osmosis.host.slots import DEADLOCK_S, ModelRequest, ResizableSemaphore, RolloutSlot, Slots, StandbySlot
+from pytest_osmosis.host.slots import (
+    DEADLOCK_S,
+    GetPermit,
+    ModelRequest,
+    Permit,
+    ResizableSemaphore,
+    RolloutSlot,
+    Slots,
+    StandbySlot,
+)
 from tests.clocks import LoopClock, settled
 
 

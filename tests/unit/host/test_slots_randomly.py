@@ -11,8 +11,7 @@ import asyncio
 from random import Random
 from typing import Literal
 
-from pytest_osmosis.host.permits import Permit
-from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, Slots
+from pytest_osmosis.host.slots import ModelRequest, Permit, ResizableSemaphore, RolloutSlot, Slots
 from tests.unit.host.test_slots import FakeClock
 
 State = Literal["waits for its turn", "in flight", "waits for a retry"]

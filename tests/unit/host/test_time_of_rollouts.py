@@ -14,10 +14,10 @@ from aiohttp import web
 from pytest_osmosis import evaluate_rubric
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import BoundError
-from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.core import STUCK_AFTER
 from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
-from pytest_osmosis.host.permits import grant
+from pytest_osmosis.host.protocol import RolloutBounds
+from pytest_osmosis.host.slots import grant
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.graders import eval_function
