@@ -9,6 +9,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.eval_kinds import gate_setting, gate_settings
+from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.kinds import Unfit, toml, typed_json
 from pytest_osmosis.config.named_keys import Setting, setting
 from pytest_osmosis.config.tables import GateRule, RowSelection
@@ -46,6 +47,14 @@ def test_an_override_is_parsed_by_its_key_and_listed(
     assert config.overridden == (listed,)
 
 
+def test_environment_variables_and_gates_and_required_keys_can_be_set(load: Load, load_table: Load) -> None:
+    assert load_table("env", 'A = "x"', Override("env", "B", "1", "--x")).env == {"A": "x", "B": "1"}
+    gated = load_table("gate", "", Override("gate", "pass_rate", "{min = 0.5}", "--x"))
+    assert (gated.gates[0].minimum, gated.overridden) == (0.5, ("pass_rate = {min = 0.5} (--x)",))
+    without_model = '[experiment]\ndataset = "d"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["a:b"]\n'
+    assert load(without_model, Override("experiment", "model_path", "m", "--x")).experiment.model_path == "m"
+
+
 NESTED = [
     "[" * 5000 + "]" * 5000,
     "{a=" * 350 + "1" + "}" * 350,
@@ -71,10 +80,6 @@ def test_a_path_of_too_many_keys_is_refused() -> None:
     assert isinstance(setting(f"sampling.{'a.' * 300}a=1", "--x"), Problem)
 
 
-def test_an_override_takes_precedence_over_the_file(load_table: Load) -> None:
-    assert load_table("evaluation", "n = 2", Override("evaluation", "n", "5", "--osmosis-n")).evaluation.n == 5
-
-
 def test_the_last_of_two_overrides_of_a_key_wins_and_is_the_only_one_listed(load_table: Load) -> None:
     config = load_table(
         "evaluation",
@@ -85,18 +90,13 @@ def test_the_last_of_two_overrides_of_a_key_wins_and_is_the_only_one_listed(load
     assert (config.evaluation.n, config.overridden) == (6, ("n = 6 (--osmosis-n)",))
 
 
-def test_an_environment_variable_can_be_set(load_table: Load) -> None:
-    config = load_table("env", 'A = "x"', Override("env", "B", "1", "--x"))
-    assert config.env == {"A": "x", "B": "1"}
-
-
 def typed_gate(text: str) -> Override:
     parsed = gate_setting(text, "--x")
     assert not isinstance(parsed, Problem)
     return Override(parsed.table, parsed.key, parsed.value, "--x", parsed.below, as_toml=True)
 
 
-def test_typed_gates_replace_single_gates_of_the_file(load_table: Load) -> None:
+def test_typed_gates_replace_single_gates_of_the_file_and_are_checked_alike(load_table: Load) -> None:
     texts = ("pass_rate >= 0.9", "rewards:close mean >= 2", 'rewards:close pass_rate {min = 0.1, rule = "lower"}')
     in_file = 'pass_rate = ">= 0.5"\n"rewards:close".mean = ">= 1"\n"rewards:exact".mean = ">= 0"'
 
@@ -108,6 +108,14 @@ def test_typed_gates_replace_single_gates_of_the_file(load_table: Load) -> None:
         GateRule("pass_rate", 0.1, "lower", function="rewards:close"),
         GateRule("mean", 0.0, function="rewards:exact"),
     }
+    with pytest.raises(ConfigError, match=r'--x: must be ">= X" .*only the operator ">=" is supported'):
+        load_table("gate", "", typed_gate("pass_rate > 0.7"))
+
+
+def test_several_conditions_on_one_metric_are_all_kept(load_table: Load) -> None:
+    config = load_table("gate", 'pass_rate = [">= 0.5", {min = 0.4, rule = "lower"}, ">= 0.50"]')
+
+    assert config.gates == (GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.4, "lower"))
 
 
 def test_several_typed_conditions_on_one_metric_are_one_setting_with_all_of_them() -> None:
@@ -127,12 +135,6 @@ def test_two_typed_losses_are_rejected() -> None:
     assert str(problem) == "--x: max_regression is given 2 times (= 0.02, <= 0.1); keep one"
 
 
-def test_several_conditions_on_one_metric_are_all_kept(load_table: Load) -> None:
-    config = load_table("gate", 'pass_rate = [">= 0.5", {min = 0.4, rule = "lower"}, ">= 0.50"]')
-
-    assert config.gates == (GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.4, "lower"))
-
-
 @pytest.mark.parametrize("text", ["", "pass_rate", "0.7", "median >= 1", "pass_at_0 >= 1", "rewards:f >= 1"])
 def test_a_typed_text_that_is_not_a_condition_is_rejected(text: str) -> None:
     problem = gate_setting(text, "--x")
@@ -141,80 +143,44 @@ def test_a_typed_text_that_is_not_a_condition_is_rejected(text: str) -> None:
     assert 'must be a condition like "pass_rate >= 0.7"' in str(problem)
 
 
-def test_a_typed_condition_is_checked_like_one_of_the_file(load_table: Load) -> None:
-    with pytest.raises(ConfigError, match=r'--x: must be ">= X" .*only the operator ">=" is supported'):
-        load_table("gate", "", typed_gate("pass_rate > 0.7"))
-
-
-def test_a_gate_can_be_set(load_table: Load) -> None:
-    config = load_table("gate", "", Override("gate", "pass_rate", "{min = 0.5}", "--x"))
-    assert (config.gates[0].minimum, config.overridden) == (0.5, ("pass_rate = {min = 0.5} (--x)",))
-
-
-def test_an_override_can_set_a_required_key_of_the_file(load: Load) -> None:
-    config = load(
-        '[experiment]\ndataset = "d"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["a:b"]\n',
-        Override("experiment", "model_path", "m", "--osmosis-model"),
-    )
-    assert config.experiment.model_path == "m"
+CHOICES = '(valid: "all", "any", "rewards:exact", "rewards:close")'
+TABLES = ", ".join(EVAL_TABLES)
 
 
 @pytest.mark.parametrize(
     ("table", "key", "value", "expected"),
     [
-        ("evaluation", "n", "0", '--x: must be an integer of at least 1, got "0"'),
-        ("evaluation", "n", "five", '--x: must be an integer of at least 1, got "five"'),
-        ("evaluation", "n", "1.5", '--x: must be an integer of at least 1, got "1.5"'),
-        ("evaluation", "n", "all", '--x: must be an integer of at least 1, got "all"'),
-        ("evaluation", "n", True, "--x: must be an integer of at least 1, got true"),
-        ("evaluation", "limit", "0", '--x: must be an integer of at least 1, or "all", got "0"'),
-        ("evaluation", "pass_threshold", "inf", '--x: must be a finite number, got "inf"'),
-        ("evaluation", "pass_threshold", "high", '--x: must be a finite number, got "high"'),
-        (
-            "model",
-            "headers",
-            "{A = 1}",
-            "--x: A: must be a string without line breaks, got 1",
-        ),
-        ("model", "headers", "s3cr3t", "--x: must be a table of header names to strings, got a string"),
-        ("scoring", "eval_fns", "exact", '--x: each must be "module:function", got "exact"'),
-        ("judge", "score_range", "[1, 0]", '--x: the highest score must be above the lowest, got "[1, 0]"'),
-        (
-            "scoring",
-            "decide",
-            "some",
-            '--x: must be "all", "any" or one function, got "some" '
-            '(valid: "all", "any", "rewards:exact", "rewards:close")',
-        ),
-        (
-            "secrets",
-            "requird",
-            "[]",
-            '--x: [secrets] requird: unknown key, did you mean "required"? (valid: required)',
-        ),
-        ("gate", "pass_at_3", ">= 0.5", "--x: needs [evaluation] n of at least 3, n is 1"),
-        ("baseline", "x", "1", "--x: [baseline] x: unknown key (valid: model_path, base_url, api_key_env, results)"),
-        ("gate", "max_regression", "0.02", "--x: needs a baseline: set [baseline] results or model_path"),
-        (
-            "modl",
-            "x",
-            "1",
-            "--x: [modl]: unknown table, did you mean [model]? (valid: experiment, evaluation, advanced, env, "
-            "secrets, model, sampling, scoring, judge, agent, environment, data, execution, gate, limits, baseline, "
-            "output, cassette, prices)",
-        ),
+        ("evaluation", "n", "0", 'must be an integer of at least 1, got "0"'),
+        ("evaluation", "n", "five", 'must be an integer of at least 1, got "five"'),
+        ("evaluation", "n", "1.5", 'must be an integer of at least 1, got "1.5"'),
+        ("evaluation", "n", "all", 'must be an integer of at least 1, got "all"'),
+        ("evaluation", "n", True, "must be an integer of at least 1, got true"),
+        ("evaluation", "limit", "0", 'must be an integer of at least 1, or "all", got "0"'),
+        ("evaluation", "pass_threshold", "inf", 'must be a finite number, got "inf"'),
+        ("evaluation", "pass_threshold", "high", 'must be a finite number, got "high"'),
+        ("model", "headers", "{A = 1}", "A: must be a string without line breaks, got 1"),
+        ("model", "headers", "s3cr3t", "must be a table of header names to strings, got a string"),
+        ("scoring", "eval_fns", "exact", 'each must be "module:function", got "exact"'),
+        ("judge", "score_range", "[1, 0]", 'the highest score must be above the lowest, got "[1, 0]"'),
+        ("scoring", "decide", "some", f'must be "all", "any" or one function, got "some" {CHOICES}'),
+        ("secrets", "requird", "[]", '[secrets] requird: unknown key, did you mean "required"? (valid: required)'),
+        ("gate", "pass_at_3", ">= 0.5", "needs [evaluation] n of at least 3, n is 1"),
+        ("baseline", "x", "1", "[baseline] x: unknown key (valid: model_path, base_url, api_key_env, results)"),
+        ("gate", "max_regression", "0.02", "needs a baseline: set [baseline] results or model_path"),
+        ("modl", "x", "1", f"[modl]: unknown table, did you mean [model]? (valid: {TABLES})"),
         (
             "env",
             "low",
             "1",
-            '--x: the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "low"',
+            'the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "low"',
         ),
+        ("data", "path", "none.csv", 'must be an existing file, got "none.csv" (looked for none.csv)'),
     ],
 )
 def test_a_bad_override_is_reported_with_its_origin(
     table_problems: Problems, table: str, key: str, value: object, expected: str
 ) -> None:
-    assert table_problems("experiment", "", Override(table, key, value, "--x")) == [expected]
+    assert table_problems("experiment", "", Override(table, key, value, "--x")) == [f"--x: {expected}"]
 
 
 def test_bad_overrides_are_reported_after_the_problems_of_the_file(table_problems: Problems) -> None:
@@ -226,6 +192,9 @@ def test_bad_overrides_are_reported_after_the_problems_of_the_file(table_problem
     ]
 
 
+ALL = RowSelection(rows="all")
+
+
 @pytest.mark.parametrize(
     ("file", "overrides", "expected", "listed"),
     [
@@ -233,48 +202,24 @@ def test_bad_overrides_are_reported_after_the_problems_of_the_file(table_problem
         ("limit = 5", [("evaluation", "limit", "7")], RowSelection(limit=7), ["limit = 7 (--x)"]),
         ("limit = 5", [("data", "rows", "3,4")], RowSelection(rows=((3, 4),)), ['rows = "3,4" (--x)']),
         ("limit = 5", [("data", "offset", "2")], RowSelection(offset=2, limit="all"), ["offset = 2 (--x)"]),
-        (
-            "limit = 5",
-            [("evaluation", "limit", "7"), ("data", "rows", "all")],
-            RowSelection(rows="all"),
-            ['rows = "all" (--x)'],
-        ),
+        ("limit = 5", [("evaluation", "limit", "7"), ("data", "rows", "all")], ALL, ['rows = "all" (--x)']),
         ("n = 2", [("evaluation", "n", "3")], RowSelection(), ["n = 3 (--x)"]),
         ("limit = 5", [("evaluation", "n", "3")], RowSelection(limit=5), ["n = 3 (--x)"]),
+        ('[data]\nrows = "3"\noffset = 1', [("evaluation", "limit", "7")], RowSelection(limit=7), ["limit = 7 (--x)"]),
     ],
 )
 def test_an_override_that_selects_rows_replaces_the_selection_of_the_file(
-    load_table: Load,
-    file: str,
-    overrides: list[tuple[str, str, str]],
-    expected: RowSelection,
-    listed: list[str],
+    load_table: Load, file: str, overrides: list[tuple[str, str, str]], expected: RowSelection, listed: list[str]
 ) -> None:
     config = load_table("evaluation", file, *(Override(*override, "--x") for override in overrides))
     assert (config.selection, config.overridden) == (expected, tuple(listed))
 
 
-def test_a_typed_limit_replaces_rows_of_the_file(load_table: Load) -> None:
-    config = load_table("data", 'rows = "3"\noffset = 1', Override("evaluation", "limit", "7", "--x"))
-    assert config.selection == RowSelection(limit=7)
-
-
 def test_typed_paths_are_relative_to_the_current_folder_and_may_leave_the_workspace(
     load_table: Load, workspace: Path
 ) -> None:
-    config = load_table(
-        "output",
-        "",
-        Override("data", "path", "../outside.jsonl", "--osmosis-dataset"),
-        Override("output", "results", "../r.json", "--osmosis-output"),
-        Override("output", "dir", "runs", "--x"),
-    )
+    typed = [("data", "path", "../outside.jsonl"), ("output", "results", "../r.json"), ("output", "dir", "runs")]
+    config = load_table("output", "", *(Override(*each, "--x") for each in typed))
     assert config.data.path == str(workspace.parent / "outside.jsonl")
     assert config.output.results == str(workspace.parent / "r.json")
     assert config.output.dir == str(workspace / "runs")
-
-
-def test_a_typed_dataset_that_is_missing_is_reported_with_its_origin(table_problems: Problems) -> None:
-    assert table_problems("output", "", Override("data", "path", "none.csv", "--osmosis-dataset")) == [
-        '--osmosis-dataset: must be an existing file, got "none.csv" (looked for none.csv)'
-    ]

@@ -120,10 +120,8 @@ def test_csv_rows_read_back_equal_in_any_order(data: st.DataObject) -> None:
 
 def test_system_prompt_comes_before_the_user_prompt(dataset: Callable[..., Dataset]) -> None:
     opened = dataset('{"user_prompt": "2+2?", "system_prompt": "Be brief."}')
-    assert opened.row(0).messages == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "2+2?"},
-    ]
+    system, user = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}
+    assert opened.row(0).messages == [system, user]
 
 
 @pytest.mark.parametrize("system_prompt", ["null", '""', '"  "'])
@@ -143,15 +141,10 @@ def test_messages_are_used_as_the_prompt_unchanged(dataset: Callable[..., Datase
     assert opened.row(0).messages == chat
 
 
-def test_messages_of_a_csv_are_json_text(dataset: Callable[..., Dataset]) -> None:
-    opened = dataset('messages,label\n"[{""role"": ""user"", ""content"": ""2+2?""}]",4\n', "x.csv")
-    row = opened.row(0)
-    assert row.messages == row.record["messages"] == [{"role": "user", "content": "2+2?"}]
-
-
-def test_rows_of_a_csv_can_use_either_prompts_or_messages(dataset: Callable[..., Dataset]) -> None:
+def test_rows_of_a_csv_have_prompts_or_messages_as_json_text(dataset: Callable[..., Dataset]) -> None:
     opened = dataset('messages,user_prompt\n,a\n"[{""role"": ""user"", ""content"": ""b""}]",\n', "x.csv")
     assert prompts(opened) == ["a", "b"]
+    assert opened.row(1).messages == opened.row(1).record["messages"] == [{"role": "user", "content": "b"}]
 
 
 @pytest.mark.parametrize(
@@ -167,35 +160,35 @@ def test_absent_ground_truth_is_none(dataset: Callable[..., Dataset]) -> None:
     assert dataset('{"user_prompt": "2+2?"}').row(0).ground_truth is None
 
 
-def test_csv_ground_truth_is_a_string(dataset: Callable[..., Dataset]) -> None:
-    assert dataset("user_prompt,ground_truth\n2+2?,4\n", "x.csv").row(0).ground_truth == "4"
-
-
-def test_label_is_the_ground_truth(dataset: Callable[..., Dataset]) -> None:
-    row = dataset('{"user_prompt": "2+2?", "Label": 4}').row(0)
-    assert (row.ground_truth, row.record) == (4, {"user_prompt": "2+2?", "ground_truth": 4})
-
-
-def test_label_next_to_a_ground_truth_is_an_ordinary_column(dataset: Callable[..., Dataset]) -> None:
-    row = dataset('{"user_prompt": "2+2?", "label": "sums", "ground_truth": 4}').row(0)
-    assert (row.ground_truth, row.record["label"]) == (4, "sums")
-
-
-def test_columns_with_a_meaning_match_in_any_case_and_others_keep_theirs(dataset: Callable[..., Dataset]) -> None:
-    opened = dataset("User_Prompt, GROUND_TRUTH,Difficulty\n2+2?,4,Easy\n", "x.csv")
-    assert opened.row(0).record == {"user_prompt": "2+2?", "ground_truth": "4", "Difficulty": "Easy"}
-
-
-def test_mapped_columns_get_our_names(dataset: Callable[..., Dataset]) -> None:
-    opened = dataset('{"Question": "2+2?", "answer": 4}', columns={"user_prompt": "question", "ground_truth": "answer"})
-    row = opened.row(0)
-    assert row.record == {"user_prompt": "2+2?", "ground_truth": 4}
-    assert row.ground_truth == 4
-
-
-def test_label_is_an_ordinary_column_if_the_ground_truth_is_mapped(dataset: Callable[..., Dataset]) -> None:
-    opened = dataset('{"user_prompt": "2+2?", "label": "sums", "answer": 4}', columns={"ground_truth": "answer"})
-    assert opened.row(0).record == {"user_prompt": "2+2?", "label": "sums", "ground_truth": 4}
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "ground_truth", "others"),
+    [
+        ("x.csv", "user_prompt,ground_truth\n2+2?,4\n", {}, "4", {}),
+        ("x.jsonl", '{"user_prompt": "2+2?", "Label": 4}', {}, 4, {}),
+        ("x.jsonl", '{"user_prompt": "2+2?", "label": "a", "ground_truth": 4}', {}, 4, {"label": "a"}),
+        (
+            "x.jsonl",
+            '{"user_prompt": "2+2?", "label": "a", "answer": 4}',
+            {"ground_truth": "answer"},
+            4,
+            {"label": "a"},
+        ),
+        ("x.jsonl", '{"Question": "2+2?", "b": 4}', {"user_prompt": "question", "ground_truth": "b"}, 4, {}),
+        ("x.csv", "User_Prompt, GROUND_TRUTH,Level\n2+2?,4,Easy\n", {}, "4", {"Level": "Easy"}),
+    ],
+    ids=["CSV", "label", "both", "label and a mapped column", "mapped columns", "any case"],
+)
+def test_columns_get_our_names_and_a_label_is_the_ground_truth_if_there_is_no_other(
+    dataset: Callable[..., Dataset],
+    name: str,
+    text: str,
+    columns: dict[str, str],
+    ground_truth: object,
+    others: dict[str, str],
+) -> None:
+    row = dataset(text, name, columns).row(0)
+    assert row.ground_truth == ground_truth
+    assert row.record == {"user_prompt": "2+2?", "ground_truth": ground_truth, **others}
 
 
 # -- lines of rows -------------------------------------------------------------------------------------------
@@ -236,18 +229,14 @@ def test_long_rows_and_csv_cells_above_the_default_limit_are_read(tmp_path: Path
     assert [opened.row(index).record for index in range(3)] == records
 
 
-@pytest.fixture
-def field_limit() -> Iterator[int]:
-    """A limit that other code has set in this process."""
-    before = csv.field_size_limit(1000)
-    yield 1000
-    csv.field_size_limit(before)
-
-
-def test_csv_field_limit_of_the_process_is_restored(tmp_path: Path, field_limit: int) -> None:
+def test_csv_field_limit_of_the_process_is_restored(tmp_path: Path) -> None:
     write_csv(tmp_path / "x.csv", [{"user_prompt": "a" * 200_000}])
-    open_dataset(tmp_path / "x.csv").row(0)
-    assert csv.field_size_limit() == field_limit
+    before = csv.field_size_limit(1000)
+    try:
+        open_dataset(tmp_path / "x.csv").row(0)
+        assert csv.field_size_limit() == 1000
+    finally:
+        csv.field_size_limit(before)
 
 
 def test_path_and_digest_are_those_of_the_file(dataset: Callable[..., Dataset], tmp_path: Path) -> None:

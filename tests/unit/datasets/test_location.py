@@ -41,21 +41,22 @@ def test_a_name_means_a_file_in_datasets_or_data(workspace: Path, folder: str, s
     assert locate(workspace, "sums", None) == file
 
 
-def test_name_with_a_dot_is_not_cut_at_it(workspace: Path) -> None:
-    file = put(workspace / "data" / "sums.v2.jsonl")
-    put(workspace / "data" / "sums.jsonl")
-    assert locate(workspace, "sums.v2", None) == file
-
-
-def test_name_may_be_a_file_in_the_workspace(workspace: Path) -> None:
-    file = put(workspace / "examples" / "sums.csv")
-    assert locate(workspace, "examples/sums.csv", None) == file
-
-
-def test_path_takes_precedence_over_the_name(workspace: Path) -> None:
-    put(workspace / "data" / "sums.jsonl")
-    file = put(workspace / "elsewhere" / "sums.JSONL")
-    assert locate(workspace, "sums", "elsewhere/sums.JSONL") == file
+@pytest.mark.parametrize(
+    ("wanted", "other", "name", "path"),
+    [
+        ("data/sums.v2.jsonl", "data/sums.jsonl", "sums.v2", None),
+        ("examples/sums.csv", "data/sums.jsonl", "examples/sums.csv", None),
+        ("elsewhere/sums.JSONL", "data/sums.jsonl", "sums", "elsewhere/sums.JSONL"),
+        ("data/sums.csv", "data/sums.jsonl/", "sums", None),
+    ],
+    ids=["a name with a dot", "a file in the workspace", "a path before a name", "a file before what is none"],
+)
+def test_a_name_or_path_leads_to_its_file(
+    workspace: Path, wanted: str, other: str, name: str, path: str | None
+) -> None:
+    file = put(workspace / wanted)
+    (workspace / other).mkdir() if other.endswith("/") else put(workspace / other)
+    assert locate(workspace, name, path) == file
 
 
 def test_absolute_path_can_be_outside_the_workspace(workspace: Path) -> None:
@@ -63,59 +64,50 @@ def test_absolute_path_can_be_outside_the_workspace(workspace: Path) -> None:
     assert locate(workspace, None, str(file)) == file
 
 
-def test_two_files_with_one_name_are_both_reported(workspace: Path) -> None:
-    put(workspace / "datasets" / "sums.csv")
-    put(workspace / "data" / "sums.parquet")
-    assert problem(workspace, "sums") == (
-        'dataset "sums": matches 2 files, datasets/sums.csv and data/sums.parquet; '
-        'set [data] path = "datasets/sums.csv" or remove the others'
-    )
+TWELVE = [f"data/{number:02}.csv" for number in range(12)]
 
 
-def test_missing_name_is_reported_with_the_search_path_and_the_available_files(workspace: Path) -> None:
-    put(workspace / "datasets" / "multiply.jsonl")
-    put(workspace / "data" / "divide.csv")
-    put(workspace / "data" / "notes.txt")
-    assert problem(workspace, "sums") == (
-        f'dataset "sums": not found; looked for datasets/sums.* and data/sums.* in {workspace}; '
-        "available: data/divide.csv, datasets/multiply.jsonl"
-    )
-
-
-def test_no_more_than_ten_files_are_listed(workspace: Path) -> None:
-    for number in range(12):
-        put(workspace / "data" / f"{number:02}.csv")
-    assert problem(workspace, "sums").endswith("data/08.csv, data/09.csv and 2 more")
-
-
-def test_workspace_without_dataset_folders_is_reported(workspace: Path) -> None:
-    assert problem(workspace, "sums").endswith("; the workspace has neither datasets/ nor data/")
-
-
-def test_empty_dataset_folder_is_reported(workspace: Path) -> None:
-    (workspace / "data").mkdir()
-    assert problem(workspace, "sums").endswith("; there is no dataset in data/")
-
-
-def test_missing_path_is_reported(workspace: Path) -> None:
-    put(workspace / "data" / "sums.csv")
-    assert problem(workspace, path="data/sum.csv") == (
-        f"data/sum.csv: no such file in {workspace}; available: data/sums.csv"
-    )
-
-
-def test_missing_absolute_path_is_reported(workspace: Path) -> None:
-    path = str(workspace.parent / "sums.csv")
-    assert problem(workspace, path=path) == f"{path}: no such file; the workspace has neither datasets/ nor data/"
-
-
-def test_folder_is_rejected_as_a_dataset(workspace: Path) -> None:
-    put(workspace / "data" / "sums.csv")
-    assert problem(workspace, path="data") == "data: is a folder, not a file"
-
-
-def test_without_name_and_path_the_error_says_what_to_set(workspace: Path) -> None:
-    assert problem(workspace) == ('dataset: missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
+@pytest.mark.parametrize(
+    ("files", "given", "expected"),
+    [
+        (
+            ["datasets/sums.csv", "data/sums.parquet"],
+            {"name": "sums"},
+            'dataset "sums": matches 2 files, datasets/sums.csv and data/sums.parquet; '
+            'set [data] path = "datasets/sums.csv" or remove the others',
+        ),
+        (
+            ["datasets/multiply.jsonl", "data/divide.csv", "data/notes.txt"],
+            {"name": "sums"},
+            'dataset "sums": not found; looked for datasets/sums.* and data/sums.* in {workspace}; '
+            "available: data/divide.csv, datasets/multiply.jsonl",
+        ),
+        (TWELVE, {"name": "sums"}, f"...available: {', '.join(TWELVE[:10])} and 2 more"),
+        ([], {"name": "sums"}, "...; the workspace has neither datasets/ nor data/"),
+        (["data/"], {"name": "sums"}, "...; there is no dataset in data/"),
+        (
+            ["data/sums.csv"],
+            {"path": "data/sum.csv"},
+            "data/sum.csv: no such file in {workspace}; available: data/sums.csv",
+        ),
+        ([], {"path": "/sums.csv"}, "/sums.csv: no such file; the workspace has neither datasets/ nor data/"),
+        (["data/sums.csv"], {"path": "data"}, "data: is a folder, not a file"),
+        (
+            ["data/sums.txt"],
+            {"path": "data/sums.txt"},
+            'data/sums.txt: the suffix must be .jsonl, .json, .csv or .parquet, got ".txt"',
+        ),
+        ([], {}, 'dataset: missing; set [experiment] dataset = "<name>" or [data] path = "<file>"'),
+    ],
+    ids=["twice", "missing", "many files", "no folders", "empty", "path", "absolute", "folder", "suffix", "nothing"],
+)
+def test_a_dataset_that_is_not_found_is_reported_with_those_that_are_there(
+    workspace: Path, files: list[str], given: dict[str, str], expected: str
+) -> None:
+    for file in files:
+        (workspace / file).mkdir() if file.endswith("/") else put(workspace / file)
+    found, said = problem(workspace, **given), expected.format(workspace=workspace)
+    assert found.endswith(said.removeprefix("...")) if said.startswith("...") else found == said
 
 
 @pytest.mark.parametrize(
@@ -157,16 +149,7 @@ def test_what_is_no_file_is_named_in_its_place(workspace: Path, make: Callable[[
     (workspace / "data").mkdir()
     make(workspace / "data" / "sums.jsonl")
     for given in ({"name": "sums"}, {"path": "data/sums.jsonl"}):
-        text = problem(workspace, **given)
-        assert (
-            text.startswith("data/sums.jsonl: lies outside") if fault is None else text == f"data/sums.jsonl: {fault}"
-        )
-
-
-def test_a_file_is_preferred_to_what_is_none(workspace: Path) -> None:
-    file = put(workspace / "data" / "sums.csv")
-    (workspace / "data" / "sums.jsonl").mkdir()
-    assert locate(workspace, "sums", None) == file
+        assert problem(workspace, **given) == f"data/sums.jsonl: {fault}"
 
 
 def test_files_in_a_workspace_that_is_a_symlink_are_inside_it(workspace: Path) -> None:
@@ -174,10 +157,3 @@ def test_files_in_a_workspace_that_is_a_symlink_are_inside_it(workspace: Path) -
     link = workspace.parent / "link"
     link.symlink_to(workspace)
     assert locate(link, "sums", None) == link / "data" / "sums.jsonl"
-
-
-def test_path_must_have_a_known_suffix(workspace: Path) -> None:
-    put(workspace / "data" / "sums.txt")
-    assert problem(workspace, path="data/sums.txt") == (
-        'data/sums.txt: the suffix must be .jsonl, .json, .csv or .parquet, got ".txt"'
-    )

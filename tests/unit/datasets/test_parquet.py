@@ -142,13 +142,9 @@ def test_keys_that_a_message_lacks_are_left_out(opened: Opened) -> None:
     assert [dataset.row(0).messages, dataset.row(1).messages] == chats
 
 
-def test_messages_may_be_json_text(opened: Opened) -> None:
-    assert opened({"messages": ['[{"role": "user", "content": "2+2?"}]']}).row(0).messages == [
-        {"role": "user", "content": "2+2?"}
-    ]
-
-
-def test_columns_are_mapped(opened: Opened) -> None:
+def test_messages_may_be_json_text_and_columns_mapped(opened: Opened) -> None:
+    text = '[{"role": "user", "content": "2+2?"}]'
+    assert opened({"messages": [text]}).row(0).messages == json.loads(text)
     row = opened({"question": ["2+2?"], "Label": ["4"]}, columns={"user_prompt": "question"}).row(0)
     assert (row.messages[0]["content"], row.ground_truth) == ("2+2?", "4")
 
@@ -156,23 +152,17 @@ def test_columns_are_mapped(opened: Opened) -> None:
 # -- problems ----------------------------------------------------------------------------------------------
 
 
-def test_bad_row_is_reported_as_in_text_formats(opened: Opened) -> None:
-    assert problem(lambda: opened({"user_prompt": ["2+2?", None, " "]})) == (
-        'data/x.parquet:2: row 1: column "user_prompt": must be a non-blank string, got null; '
-        "write the prompt there or remove the row\n"
-        'data/x.parquet:3: row 2: column "user_prompt": must be a non-blank string, got " "; '
-        "write the prompt there or remove the row"
-    )
-
-
 @pytest.mark.parametrize(
     ("value", "message"), [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity")]
 )
-def test_nan_and_infinity_are_rejected_in_columns_with_a_meaning(opened: Opened, value: float, message: str) -> None:
-    for name, shown in (("ground_truth", "ground_truth"), ("metadata", "metadata"), ("answer", "answer")):
-        columns = {"ground_truth": "answer"} if name == "answer" else {}
-        found = problem(lambda: opened({"user_prompt": ["a"], name: [[1.0, value]]}, columns=columns))  # noqa: B023
-        assert found == f'data/x.parquet:1: row 0: column "{shown}": {message} is not JSON; use null or a finite number'
+@pytest.mark.parametrize(
+    ("name", "columns"), [("ground_truth", {}), ("metadata", {}), ("answer", {"ground_truth": "answer"})]
+)
+def test_nan_and_infinity_are_rejected_in_columns_with_a_meaning(
+    opened: Opened, name: str, columns: dict[str, str], value: float, message: str
+) -> None:
+    found = problem(lambda: opened({"user_prompt": ["a"], name: [[1.0, value]]}, columns=columns))
+    assert found == f'data/x.parquet:1: row 0: column "{name}": {message} is not JSON; use null or a finite number'
 
 
 @pytest.mark.parametrize("value", [float("nan"), [1.0, float("inf")], {"k": float("-inf")}])
@@ -204,26 +194,50 @@ def test_nan_in_a_column_that_a_judge_or_a_calibration_needs_is_rejected(opened:
     )
 
 
-def test_schema_without_a_prompt_is_reported_once(opened: Opened) -> None:
-    assert problem(lambda: opened({"question": ["a", "b", "c"]})) == (
-        'data/x.parquet: schema: column "user_prompt": missing, and no "messages" either; the columns are "question"; '
-        'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
-    )
+NO_TEXT = "must be a non-blank string"
+BROKEN: dict[str, tuple[Any, dict[str, str], list[str]]] = {
+    "bad rows": (
+        {"user_prompt": ["2+2?", None, " "]},
+        {},
+        [
+            f':2: row 1: column "user_prompt": {NO_TEXT}, got null; write the prompt there or remove the row',
+            f':3: row 2: column "user_prompt": {NO_TEXT}, got " "; write the prompt there or remove the row',
+        ],
+    ),
+    "no prompt": (
+        {"question": ["a", "b", "c"]},
+        {},
+        [
+            ': schema: column "user_prompt": missing, and no "messages" either; the columns are "question"; '
+            'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
+        ],
+    ),
+    "a column twice": (
+        pa.table([["a"], ["b"]], names=["user_prompt", "User_Prompt"]),
+        {},
+        [': schema: columns "user_prompt" and "User_Prompt" are the same column; remove or rename one'],
+    ),
+    "no JSON": (
+        pa.table({"q": [b"a"], "ground_truth": [[{"s": timedelta(seconds=1)}]]}),
+        {"user_prompt": "q"},
+        [
+            ': schema: column "q": binary has no JSON equivalent; store it as text',
+            ': schema: column "ground_truth": duration[us] has no JSON equivalent; store it as text',
+        ],
+    ),
+    "no rows": (
+        pa.table({"user_prompt": pa.array([], pa.string())}),
+        {},
+        [": has no rows; it needs at least one"],
+    ),
+}
 
 
-def test_duplicate_column_is_rejected(opened: Opened) -> None:
-    table = pa.table([["a"], ["b"]], names=["user_prompt", "User_Prompt"])
-    assert problem(lambda: opened(table)) == (
-        'data/x.parquet: schema: columns "user_prompt" and "User_Prompt" are the same column; remove or rename one'
-    )
-
-
-def test_all_needed_columns_without_a_json_equivalent_are_rejected_at_once(opened: Opened) -> None:
-    table = pa.table({"q": [b"a"], "ground_truth": [[{"s": timedelta(seconds=1)}]]})
-    assert problem(lambda: opened(table, columns={"user_prompt": "q"})) == (
-        'data/x.parquet: schema: column "q": binary has no JSON equivalent; store it as text\n'
-        'data/x.parquet: schema: column "ground_truth": duration[us] has no JSON equivalent; store it as text'
-    )
+@pytest.mark.parametrize("name", BROKEN)
+def test_problems_are_reported_as_in_text_formats_and_those_of_columns_once(opened: Opened, name: str) -> None:
+    data, columns, expected = BROKEN[name]
+    found = problem(lambda: opened(data, columns=columns))
+    assert found.splitlines() == [f"data/x.parquet{each}" for each in expected]
 
 
 def test_other_columns_without_a_json_equivalent_are_left_out_and_noted(opened: Opened) -> None:
@@ -234,11 +248,6 @@ def test_other_columns_without_a_json_equivalent_are_left_out_and_noted(opened: 
         'column "image": binary has no JSON equivalent, so the rows come without it',
         'column "took": duration[us] has no JSON equivalent, so the rows come without it',
     )
-
-
-def test_file_without_rows_is_rejected(opened: Opened) -> None:
-    table = pa.table({"user_prompt": pa.array([], pa.string())})
-    assert problem(lambda: opened(table)) == "data/x.parquet: has no rows; it needs at least one"
 
 
 def test_file_that_is_not_parquet_is_reported(tmp_path: Path) -> None:

@@ -12,6 +12,10 @@ from pytest_osmosis.config.tables import RowSelection
 from pytest_osmosis.datasets import Selected, select
 from pytest_osmosis.errors import DatasetError
 
+ALL = Selected(((0, 999),), 1000, "all 1,000")
+LAST = Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")
+UNSORTED = ((20, 30), (5, 7), (25, 40), (8, 8), (5, 5))
+
 
 @pytest.mark.parametrize(
     ("selection", "expected"),
@@ -20,36 +24,27 @@ from pytest_osmosis.errors import DatasetError
         (RowSelection(offset=0, limit=1), Selected(((0, 0),), 1, "first 1 of 1,000")),
         (RowSelection(offset=10, limit=10), Selected(((10, 19),), 10, "rows 10 to 19 of 1,000")),
         (RowSelection(offset=10, limit=1), Selected(((10, 10),), 1, "row 10 of 1,000")),
-        (RowSelection(offset=990), Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")),
-        (RowSelection(offset=990, limit="all"), Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")),
-        (RowSelection(offset=990, limit=100), Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")),
-        (RowSelection(offset=0), Selected(((0, 999),), 1000, "all 1,000")),
-        (RowSelection(limit=1000), Selected(((0, 999),), 1000, "all 1,000")),
-        (RowSelection(limit=5000), Selected(((0, 999),), 1000, "all 1,000")),
-        (RowSelection(limit="all"), Selected(((0, 999),), 1000, "all 1,000")),
-        (RowSelection(rows="all"), Selected(((0, 999),), 1000, "all 1,000")),
+        *((RowSelection(offset=990, limit=limit), LAST) for limit in (None, "all", 100)),
+        *((RowSelection(limit=limit), ALL) for limit in (1000, 5000, "all")),
+        (RowSelection(offset=0), ALL),
+        (RowSelection(rows="all"), ALL),
         (RowSelection(rows=((3, 3), (10, 20))), Selected(((3, 3), (10, 20)), 12, "12 rows of 1,000")),
         (RowSelection(rows=((7, 7),)), Selected(((7, 7),), 1, "1 row of 1,000")),
         (RowSelection(rows=((999, 999),)), Selected(((999, 999),), 1, "1 row of 1,000")),
+        (RowSelection(rows=((3, 3),), offset=5, limit=2), Selected(((3, 3),), 1, "1 row of 1,000")),
+        (RowSelection(rows=UNSORTED), Selected(((5, 8), (20, 40)), 25, "25 rows of 1,000")),
     ],
 )
 def test_selection_selects_rows_and_describes_them(selection: RowSelection, expected: Selected) -> None:
     assert select(1000, selection, seed=0) == expected
 
 
-def test_rows_take_precedence_over_offset_and_limit() -> None:
-    assert select(10, RowSelection(rows=((3, 3),), offset=5, limit=2), seed=0).ranges == ((3, 3),)
-
-
-def test_rows_are_selected_once_and_in_the_order_of_the_file() -> None:
-    selected = select(100, RowSelection(rows=((20, 30), (5, 7), (25, 40), (8, 8), (5, 5))), seed=0)
-    assert selected == Selected(((5, 8), (20, 40)), 25, "25 rows of 100")
-
-
 def test_sample_is_a_tenth_in_the_order_of_the_file() -> None:
-    selected = select(1000, RowSelection(), seed=3)
+    selected, again, other = (select(1000, RowSelection(), seed) for seed in (3, 3, 1))
     assert list(selected) == sorted(random.Random(3).sample(range(1000), 100))
     assert selected.text == "sample 100 of 1,000 rows (10% by default, seed 3)"
+    assert selected == again
+    assert selected.ranges != other.ranges
 
 
 @pytest.mark.parametrize(
@@ -69,12 +64,6 @@ def test_sample_says_why_it_is_one(total: int, expected: str) -> None:
 @pytest.mark.parametrize("seed", [0, 3])
 def test_sample_of_one_row_is_all(seed: int) -> None:
     assert select(1, RowSelection(), seed) == Selected(((0, 0),), 1, "all 1")
-
-
-def test_sample_depends_on_the_seed() -> None:
-    first, again, other = (select(1000, RowSelection(), seed) for seed in (0, 0, 1))
-    assert first == again
-    assert first.ranges != other.ranges
 
 
 def test_all_ranges_beyond_the_end_are_reported() -> None:

@@ -32,16 +32,7 @@ def ended(minute: int, status: str = "finished", reason: str | None = None) -> d
 LOADED: dict[str, Any] = {"ev": "loaded", "scorers": ["rewards:exact"], "digests": {"rewards:exact": "0"}}
 ROWS: dict[str, Any] = {"ev": "rows", "rows": {}, "digests": {}}
 START: dict[str, Any] = {"ev": "start", "row": 0, "run": 0, "attempt": 1, "at": "2026-01-01T00:00:01.000+00:00"}
-SCORE: dict[str, Any] = {
-    "ev": "score",
-    "row": 0,
-    "run": 0,
-    "attempt": 1,
-    "ms": 1.0,
-    "scores": {},
-    "errors": {},
-    "output": {},
-}
+SCORE: dict[str, Any] = {**START, "ev": "score", "ms": 1.0, "scores": {}, "errors": {}, "output": {}}
 RESCORED: dict[str, Any] = {"ev": "rescored"}
 SESSION = [LOADED, ROWS, START]
 KILLED = "its process, 4711 on build7, was killed, or its machine failed"
@@ -69,75 +60,52 @@ def results(minute: int, status: str = "finished", by: str | None = None, reason
 STOPPED = ended(5, "stopped", "interrupted")
 
 
-@pytest.mark.parametrize(
-    ("events", "published", "status", "reason", "was_killed"),
-    [
-        ([began(0), *SESSION, ended(5)], results(6), "finished", None, False),
-        ([began(0), *SESSION, ended(5)], None, "finished", None, False),
-        ([began(0), *SESSION, STOPPED], results(6, "stopped", "interrupt", "x"), "stopped", "interrupted", False),
-        ([began(0), *SESSION, ended(5, "failed", "401")], None, "failed", "401", False),
-        ([began(0), *SESSION], None, "failed", KILLED, True),
-        ([], None, "failed", "its process was killed, or its machine failed", True),
-        (
-            [began(0), *SESSION, STOPPED, began(7), *SESSION],
-            results(6, "stopped", "interrupt", "x"),
-            "failed",
-            KILLED,
-            True,
-        ),
-        ([began(0), *SESSION, STOPPED, began(7), *SESSION, ended(8)], results(6, "stopped"), "finished", None, False),
-        ([began(0), *SESSION, STOPPED, LOADED, ROWS, SCORE], None, "stopped", "interrupted", False),
-        ([began(0), *SESSION, STOPPED, LOADED, SCORE, RESCORED], None, "stopped", "interrupted", False),
-        (
-            [began(0), *SESSION, LOADED, SCORE, RESCORED],
-            results(9, "failed", "killed", KILLED),
-            "failed",
-            KILLED,
-            False,
-        ),
-        ([began(0), *SESSION], results(9, "failed", "journal", "No space"), "failed", "No space", False),
-    ],
-    ids=[
-        "finished",
-        "finished without results",
-        "stopped",
-        "failed",
-        "killed",
-        "killed before it began",
-        "killed when it was resumed",
-        "finished when it was resumed",
-        "killed while it was rescored",
-        "rescored",
-        "killed, then rescored",
-        "full disk",
-    ],
-)
-def test_status_of_an_eval_run_that_nobody_writes(
-    tmp_path: Path,
-    events: list[dict[str, Any]],
-    published: dict[str, Any] | None,
-    status: str,
-    reason: str | None,
-    was_killed: bool,
-) -> None:
+FIRST = [began(0), *SESSION]
+INTERRUPTED = results(6, "stopped", "interrupt", "x")
+NOBODY: dict[str, tuple[list[dict[str, Any]], dict[str, Any] | None, str, str | None]] = {
+    "finished": ([*FIRST, ended(5)], results(6), "finished", None),
+    "finished without results": ([*FIRST, ended(5)], None, "finished", None),
+    "stopped": ([*FIRST, STOPPED], INTERRUPTED, "stopped", "interrupted"),
+    "failed": ([*FIRST, ended(5, "failed", "401")], None, "failed", "401"),
+    "killed": (FIRST, None, "failed", KILLED),
+    "killed before it began": ([], None, "failed", "its process was killed, or its machine failed"),
+    "killed when it was resumed": ([*FIRST, STOPPED, began(7), *SESSION], INTERRUPTED, "failed", KILLED),
+    "finished when it was resumed": (
+        [*FIRST, STOPPED, began(7), *SESSION, ended(8)], results(6, "stopped"), "finished", None,
+    ),
+    "killed while it was rescored": ([*FIRST, STOPPED, LOADED, ROWS, SCORE], None, "stopped", "interrupted"),
+    "rescored": ([*FIRST, STOPPED, LOADED, SCORE, RESCORED], None, "stopped", "interrupted"),
+    "killed, then rescored": (
+        [*FIRST, LOADED, SCORE, RESCORED], results(9, "failed", "killed", KILLED), "failed", KILLED,
+    ),
+    "full disk": (FIRST, results(9, "failed", "journal", "No space"), "failed", "No space"),
+}  # fmt: skip
+WERE_KILLED = {"killed", "killed before it began", "killed when it was resumed"}
+
+
+@pytest.mark.parametrize("name", NOBODY)
+def test_status_of_an_eval_run_that_nobody_writes(tmp_path: Path, name: str) -> None:
+    events, published, status, reason = NOBODY[name]
     life = lifecycle_of(written(tmp_path, events, published))
-    assert (life.status, life.reason, life.was_killed) == (status, reason, was_killed)
+    assert (life.status, life.reason, life.was_killed) == (status, reason, name in WERE_KILLED)
     assert life.holder is None
     assert life.has_ended
 
 
-def test_a_torn_last_line_is_no_end(tmp_path: Path) -> None:
-    directory = written(tmp_path, [began(0), *SESSION])
+@pytest.mark.parametrize(
+    "line", [encode(ended(5))[:-1], *map(with_checksum, (b"{}", b"3}", b'{"ev": 1}', b"[" * 9999 + b"}", b"\xff}"))]
+)
+def test_a_last_line_that_is_torn_or_no_event_is_no_end(tmp_path: Path, line: bytes) -> None:
+    directory = written(tmp_path, FIRST)
     with directory.journal.open("ab") as journal:
-        journal.write(encode(ended(5))[:-1])
+        journal.write(line)
     assert lifecycle_of(directory).was_killed
 
 
-@pytest.mark.parametrize("line", [b"{}", b"3}", b'{"ev": 1}', b"[" * 9999 + b"}", b"\xff}"])
-def test_a_last_line_that_is_no_event_is_no_end(tmp_path: Path, line: bytes) -> None:
-    directory = written(tmp_path, [began(0), *SESSION])
-    with directory.journal.open("ab") as journal:
-        journal.write(with_checksum(line))
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"status": 1}', '{"status": "odd"}', "\0"])
+def test_results_that_cannot_be_read_say_nothing(tmp_path: Path, text: str) -> None:
+    directory = written(tmp_path, FIRST)
+    directory.results.write_text(text)
     assert lifecycle_of(directory).was_killed
 
 
@@ -150,7 +118,7 @@ def test_a_last_line_that_is_no_event_is_no_end(tmp_path: Path, line: bytes) -> 
     ],
 )
 def test_a_changed_byte_in_the_end_of_a_session_is_said(tmp_path: Path, old: bytes, new: bytes) -> None:
-    directory = written(tmp_path, [began(0), *SESSION, ended(5)], results(6))
+    directory = written(tmp_path, [*FIRST, ended(5)], results(6))
     directory.journal.write_bytes(directory.journal.read_bytes().replace(old, new))
     life = lifecycle_of(directory)
     assert life == Lifecycle("failed", f"journal.jsonl was damaged; pytest-osmosis show {directory.name} says where")
@@ -158,29 +126,22 @@ def test_a_changed_byte_in_the_end_of_a_session_is_said(tmp_path: Path, old: byt
 
 
 def test_a_changed_byte_in_the_begin_of_a_killed_session_does_not_make_older_results_its_own(tmp_path: Path) -> None:
-    session = [began(0), *SESSION, STOPPED, began(7), *SESSION]
-    directory = written(tmp_path, session, results(6, "stopped", "interrupt", "x"))
+    session = [*FIRST, STOPPED, began(7), *SESSION]
+    directory = written(tmp_path, session, INTERRUPTED)
     directory.journal.write_bytes(directory.journal.read_bytes().replace(b"00:07:00", b"00:03:00"))
     assert "journal.jsonl was damaged" in (lifecycle_of(directory).reason or "")
 
 
 def test_the_reason_in_a_word_comes_from_results_of_the_same_session(tmp_path: Path) -> None:
-    events = [began(0), *SESSION, STOPPED]
+    events = [*FIRST, STOPPED]
     same = results(4, "stopped", "interrupt", "interrupted")
     assert lifecycle_of(written(tmp_path, events, same)).stopped_by == "interrupt"
     assert lifecycle_of(written(tmp_path, events, results(4, "stopped", "maxfail", "x"))).stopped_by is None
     assert lifecycle_of(written(tmp_path, events, results(4, "failed", "journal", "x"))).stopped_by is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"status": 1}', '{"status": "odd"}', "\0"])
-def test_results_that_cannot_be_read_say_nothing(tmp_path: Path, text: str) -> None:
-    directory = written(tmp_path, [began(0), *SESSION])
-    directory.results.write_text(text)
-    assert lifecycle_of(directory).was_killed
-
-
 def test_results_that_were_formatted_anew_say_the_same(tmp_path: Path) -> None:
-    directory = written(tmp_path, [began(0), *SESSION], results(6, "stopped", "maxfail", "2 failures"))
+    directory = written(tmp_path, FIRST, results(6, "stopped", "maxfail", "2 failures"))
     before = lifecycle_of(directory)
     directory.results.write_text(json.dumps(json.loads(directory.results.read_text())))
     assert lifecycle_of(directory) == before
@@ -191,9 +152,7 @@ def test_only_the_head_of_large_results_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: int, rows: int, status: str
 ) -> None:
     monkeypatch.setattr(lifecycle, "MOST_HEAD_CHARS", 2000)
-    directory = written(
-        tmp_path, [began(0), *SESSION], {"note": "x" * note, **results(6, "stopped", "maxfail", "2 failures")}
-    )
+    directory = written(tmp_path, FIRST, {"note": "x" * note, **results(6, "stopped", "maxfail", "2 failures")})
     whole = {**json.loads(directory.results.read_text()), "rows": ["x" * 100] * (rows // 100)}
     directory.results.write_text(json.dumps(whole, indent=2) + "\n")
     os.utime(directory.results, (2_000_000_000,) * 2)
@@ -216,7 +175,7 @@ def test_a_run_is_pending_until_its_session_writes_to_the_journal(tmp_path: Path
 
 
 def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded(tmp_path: Path) -> None:
-    directory = written(tmp_path, [began(0), *SESSION, STOPPED], results(6, "stopped", "interrupt", "x"))
+    directory = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
     with directory.journal.open("ab") as file:
         file.write(b'{"torn')
     journal = Journal.reopen(directory.journal)
@@ -229,7 +188,7 @@ def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded(tmp_path: Pat
 
 
 def test_a_run_keeps_its_status_while_it_is_rescored(tmp_path: Path) -> None:
-    directory = written(tmp_path, [began(0), *SESSION, STOPPED], results(6, "stopped", "interrupt", "x"))
+    directory = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
     journal = Journal.reopen(directory.journal, RunLock.take(directory, "scoring"))
     journal.append(encode(LOADED))
     life = lifecycle_of(directory)
@@ -246,7 +205,7 @@ def test_a_directory_without_a_journal_holds_a_run_that_failed(tmp_path: Path) -
 def test_the_journal_of_a_finished_run_is_not_read_as_a_whole(tmp_path: Path) -> None:
     """A journal of gigabytes, with a hole that takes no room on the disk, is looked at in a few reads."""
     for events in ([ended(5)], [ended(5), LOADED, RESCORED]):
-        directory = written(tmp_path, [began(0), *SESSION], results(6))
+        directory = written(tmp_path, FIRST, results(6))
         with directory.journal.open("r+b") as journal:
             journal.seek(1 << 34)
             journal.write(b"\n" + b"".join(map(encode, events)))

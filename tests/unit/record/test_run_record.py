@@ -88,15 +88,12 @@ def test_the_later_of_two_events_about_a_score_counts(last: str) -> None:
     assert ("rewards:a" in record.scores, "rewards:a" in record.scorer_errors) == (last == "score", last == "error")
 
 
-def test_a_rollout_holds_its_usage_and_duration() -> None:
+def test_a_rollout_holds_its_usage_and_has_no_tokens_without_any() -> None:
     usage = {"input_tokens": 7, "output_tokens": 5, "cached_input_tokens": 2}
 
     record = record_of(start(), rollout(usage=usage, retries=2, finish_reason="length", model="m-2026"))
 
     assert (record.tokens, record.retries, record.finish_reason, record.model) == (12, 2, "length", "m-2026")
-
-
-def test_tokens_are_none_without_usage_and_zero_if_the_server_counted_none() -> None:
     assert record_of(rollout(usage=None)).tokens is None
     assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
 
@@ -125,30 +122,19 @@ def test_a_rollout_with_a_boundary_is_failed_without_any_score() -> None:
     assert (record.status, record.boundary, record.error) == ("failed", "agent", "KeyError: 'x'")
 
 
-def test_a_removed_run_is_skipped_whatever_else_is_unscored() -> None:
-    record = record_of(start(), rollout(), score(removed=True))
+def test_a_removed_run_is_skipped_whatever_else_is_unscored_or_scored_later() -> None:
+    removed, scored = score(removed=True), score(scores={"rewards:a": 1.0})
 
-    assert (record.status, record.scored) == ("skipped", True)
-
-
-def test_later_scores_do_not_undo_a_removal() -> None:
-    parts = [score(removed=True), score(scores={"rewards:a": 1.0})]
-
-    assert record_of(start(), rollout(), *parts).status == "skipped"
-    assert record_of(start(), rollout(), *reversed(parts)).status == "skipped"
+    for parts in ([removed], [removed, scored], [scored, removed]):
+        record = record_of(start(), rollout(), *parts)
+        assert (record.status, record.scored) == ("skipped", True)
 
 
-def test_a_skip_leaves_the_run_pending_with_its_reason() -> None:
-    record = record_of(skip("stopped"))
+@pytest.mark.parametrize(("starts", "attempt"), [([], 0), ([1], 1), ([1, 2], 2)])
+def test_a_skip_leaves_any_attempt_pending_with_its_reason(starts: list[int], attempt: int) -> None:
+    record = record_of(*map(start, starts), skip("stopped"))
 
-    assert (record.status, record.skip_reason) == ("pending", "stopped")
-
-
-@pytest.mark.parametrize("attempt", [1, 2])
-def test_a_skip_applies_to_any_attempt(attempt: int) -> None:
-    record = record_of(start(1), start(attempt), skip("interrupted"))
-
-    assert (record.skip_reason, record.attempt) == ("interrupted", attempt)
+    assert (record.status, record.skip_reason, record.attempt) == ("pending", "stopped", attempt)
 
 
 def test_a_later_attempt_starts_from_an_empty_record() -> None:
@@ -177,10 +163,6 @@ def test_events_of_other_kinds_belong_to_no_run() -> None:
 
     assert ledger.records == {}
     assert ledger.scorers == ("rewards:a", "rewards:b")
-
-
-def test_runs_are_ordered_by_row_and_then_by_run() -> None:
-    assert sorted([RunId(10, 0), RunId(2, 1), RunId(2, 0)]) == [RunId(2, 0), RunId(2, 1), RunId(10, 0)]
 
 
 def handed_out(n: int) -> Event:
@@ -252,17 +234,11 @@ def answer(*messages: object) -> str | None:
     return fold([event]).records[RunId(0, 0)].answer
 
 
-def test_the_answer_is_the_last_assistant_message() -> None:
+def test_the_answer_is_the_last_assistant_message_with_its_calls_but_not_their_ids() -> None:
     assert answer(assistant("a"), {"role": "user", "content": "b"}) == answer(assistant("a"))
     assert answer(assistant("b"), assistant("a")) == answer(assistant("a")) != answer(assistant("b"))
     assert answer(assistant("\ud800")) is not None
-
-
-def test_tool_calls_are_part_of_the_answer_but_their_ids_are_not() -> None:
     assert answer(assistant(None, "1")) == answer(assistant(None, "2")) != answer(assistant(None, "1", "[]"))
-
-
-def test_without_an_assistant_message_there_is_no_answer() -> None:
     assert answer({"role": "user", "content": "b"}, "odd", {"role": "tool"}) is None
 
 
@@ -277,15 +253,14 @@ def test_runs_of_the_baseline_have_their_own_records() -> None:
     }
 
 
-@pytest.mark.parametrize("run", [RunId(0, 0), RunId(12, 3), RunId(12, 3, ModelTag.BASELINE)])
-def test_a_run_is_identified_by_its_name_and_by_its_events(run: RunId) -> None:
-    assert RunId.named(str(run)) == run
-    assert RunId.of({"ev": "start", **run.to_json()}) == run
+def test_runs_are_ordered_by_row_and_identified_by_their_names_and_events() -> None:
+    runs = [RunId(2, 0), RunId(2, 1), RunId(10, 0), RunId(12, 3, ModelTag.BASELINE)]
 
-
-@pytest.mark.parametrize("name", ["", "row1", "row1-run", "row1-run2-", "row1-run2-baselines", "row-run", " row1-run2"])
-def test_other_texts_name_no_run(name: str) -> None:
-    assert RunId.named(name) is None
+    assert sorted([runs[2], runs[0], runs[3], runs[1]]) == runs
+    assert [RunId.named(str(run)) for run in runs] == runs
+    assert [RunId.of({"ev": "start", **run.to_json()}) for run in runs] == runs
+    for name in ("", "row1", "row1-run", "row1-run2-", "row1-run2-baselines", "row-run", " row1-run2"):
+        assert RunId.named(name) is None
 
 
 # -- notes ------------------------------------------------------------------------------------------------
@@ -306,18 +281,11 @@ def test_notes_of_rollout_and_functions_add_up() -> None:
     assert record.notes.to_json() == {**OF_ROLLOUT, **of_a("close"), "metrics": record.metrics}
 
 
-def test_a_later_score_replaces_the_notes_of_its_function() -> None:
+def test_a_later_score_or_a_rescoring_leaves_the_notes_of_the_rollout_alone() -> None:
     first = score(scores={"rewards:a": 0.0}, **of_a("wrong"))
-    record = record_of(start(), rollout(**OF_ROLLOUT), first, score(scores={"rewards:a": 1.0}))
 
-    assert record.notes.to_json() == OF_ROLLOUT
-
-
-def test_rescoring_keeps_the_notes_of_the_rollout_alone() -> None:
-    scored = score(scores={"rewards:a": 0.0}, **of_a("wrong"))
-    record = record_of(start(), rollout(**OF_ROLLOUT), scored, LOADED, {"ev": "rescored"})
-
-    assert record.notes.to_json() == OF_ROLLOUT
+    for later in ([score(scores={"rewards:a": 1.0})], [LOADED, {"ev": "rescored"}]):
+        assert record_of(start(), rollout(**OF_ROLLOUT), first, *later).notes.to_json() == OF_ROLLOUT
 
 
 def test_a_second_attempt_has_none_of_the_notes_of_the_first() -> None:
@@ -350,6 +318,9 @@ def rows(whole: str) -> Event:
 SESSION = (BEGAN, loads(), rows("w"), start(), rollout(**OF_ROLLOUT), score(**BOTH, **of_a("close")), ENDED)
 
 
+ONLY_A: Event = {"ev": "loaded", "scorers": ["rewards:a"], "digests": {"rewards:a": "1"}}
+
+
 def test_a_session_that_goes_on_keeps_the_scores_of_unchanged_code_and_rows() -> None:
     before, after = (fold([*SESSION, *more]).records[RUN] for more in ((), (BEGAN, loads(), rows("w"))))
 
@@ -357,24 +328,22 @@ def test_a_session_that_goes_on_keeps_the_scores_of_unchanged_code_and_rows() ->
     assert after.status == "finished"
 
 
-def test_a_session_that_goes_on_drops_the_scores_of_changed_functions_with_their_notes() -> None:
-    record = fold([*SESSION, BEGAN, loads(a="2"), rows("w")]).records[RUN]
+@pytest.mark.parametrize(
+    ("code", "whole", "status", "scores"),
+    [
+        (loads(a="2"), "w", "pending", {"rewards:b": 0.5}),
+        (ONLY_A, "w", "finished", {"rewards:a": 1.0}),
+        (loads(), "v", "pending", {}),
+    ],
+    ids=["a changed function", "a function that is gone", "a changed row"],
+)
+def test_a_session_that_goes_on_needs_and_keeps_no_scores_of_code_and_rows_that_changed(
+    code: Event, whole: str, status: str, scores: dict[str, float]
+) -> None:
+    record = fold([*SESSION, BEGAN, code, rows(whole)]).records[RUN]
 
-    assert (record.status, dict(record.scores), record.rolled) == ("pending", {"rewards:b": 0.5}, True)
-    assert record.notes.to_json() == OF_ROLLOUT
-
-
-def test_a_session_that_goes_on_needs_no_score_of_functions_that_are_gone() -> None:
-    only_a: Event = {"ev": "loaded", "scorers": ["rewards:a"], "digests": {"rewards:a": "1"}}
-    record = fold([*SESSION, BEGAN, only_a, rows("w")]).records[RUN]
-
-    assert (record.status, dict(record.scores)) == ("finished", {"rewards:a": 1.0})
-
-
-def test_a_session_that_goes_on_drops_all_scores_of_changed_rows() -> None:
-    record = fold([*SESSION, BEGAN, loads(), rows("v")]).records[RUN]
-
-    assert (record.status, dict(record.scores), record.rolled) == ("pending", {}, True)
+    assert (record.status, dict(record.scores), record.rolled) == (status, scores, True)
+    assert record.notes.to_json() == OF_ROLLOUT or "rewards:a" in scores, "notes go with the score of their function"
 
 
 def test_a_removal_is_decided_again_if_any_function_changed() -> None:

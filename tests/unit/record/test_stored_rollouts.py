@@ -36,17 +36,9 @@ def rollout(row: int = 0, attempt: int = 1, said: str = "hi", **more: Any) -> di
     return {"ev": "rollout", "row": row, "run": 0, **fields, **more}
 
 
-def score(name: str, value: float, row: int = 0, attempt: int = 1) -> dict[str, Any]:
-    return {
-        "ev": "score",
-        "row": row,
-        "run": 0,
-        "attempt": attempt,
-        "ms": 2.0,
-        "scores": {name: value},
-        "errors": {},
-        "output": {},
-    }
+def score(name: str, value: float, row: int = 0, attempt: int = 1, **more: Any) -> dict[str, Any]:
+    fields = {"attempt": attempt, "ms": 2.0, "scores": {name: value}, "errors": {}, "output": {}}
+    return {"ev": "score", "row": row, "run": 0, **fields, **more}
 
 
 BEGAN = {"ev": "began", "at": "2026-11-22T12:00:00.000+00:00", "pid": 1, "machine": "m", "resumed": False}
@@ -120,15 +112,9 @@ def test_progress_of_a_row_that_is_not_stored_is_refused(tmp_path: Path) -> None
 
 
 def test_a_score_is_found_with_its_reason_and_its_judges(tmp_path: Path) -> None:
-    judge: Any = {
-        "model": "j",
-        "base_url": None,
-        "calls": 1,
-        "retries": 0,
-        "uncounted": 0,
-        "usage": {"input_tokens": 9},
-    }
-    told = {**score(F, 0.5), "reasons": {F: "close"}, "metrics": {F: {"f1": 0.5}}, "judges": [judge]}
+    counts = {"calls": 1, "retries": 0, "uncounted": 0, "usage": {"input_tokens": 9}}
+    judge: Any = {"model": "j", "base_url": None, **counts}
+    told = score(F, 0.5, reasons={F: "close"}, metrics={F: {"f1": 0.5}}, judges=[judge])
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), told)
 
     notes = RunNotes({F: {"f1": 0.5}}, {F: "close"})
@@ -149,17 +135,13 @@ def test_a_score_is_found_by_its_code_and_its_row(tmp_path: Path) -> None:
     assert found.contents == {0: Content("p", "w")}, "the rows as they were rolled out"
 
 
-def test_the_removal_of_a_run_is_found_too(tmp_path: Path) -> None:
-    removed = {**score(F, 0.0), "scores": {}, "removed": True, "name": F}
-    found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), removed)
+def test_the_removal_of_a_run_is_found_too_and_a_failure_to_score_is_not(tmp_path: Path) -> None:
+    removed = {**score(F, 0.0, scores={}, removed=True), "name": F}
+    failed = score(F, 0.0, 1, scores={}, errors={F: {"message": "no", "details": ""}})
+    found = stored(tmp_path, loaded(f="a"), rows("p w", "q w"), rollout(), rollout(1), removed, failed)
 
     assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: StoredScore(None, 2.0)}
-
-
-def test_a_failure_to_score_is_not_kept(tmp_path: Path) -> None:
-    failed = {**score(F, 0.0), "scores": {}, "errors": {F: {"message": "no", "details": ""}}}
-
-    assert stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), failed).scores(RunId(0, 0), {F: "a"}, "w") == {}
+    assert found.scores(RunId(1, 0), {F: "a"}, "w") == {}
 
 
 def test_a_rollout_without_its_row_cannot_be_scored(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +19,6 @@ from pytest_osmosis.verdicts.gates import (
     Short,
     State,
     decide,
-    needs_all,
     short_of,
     title_of,
     verdict_without_value,
@@ -106,22 +106,21 @@ def test_a_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
 
 
 @pytest.mark.parametrize(
-    ("runs", "text"),
+    ("runs", "value", "text"),
     [
-        (tally(8, 2, 0), "0.800 (8 of 10 runs passed)"),
-        (tally(1, 0, 0), "1.000 (1 of 1 run passed)"),
-        (tally(2000, 1000, 0), "0.667 (2,000 of 3,000 runs passed)"),
-        (tally(7, 0, 3), "0.700 (7 of 10 runs passed, 3 not measured and counted as not passed)"),
-        (tally(3, 5, 2), "0.300 (3 of 10 runs passed, 2 not measured; at most 0.500 if they had passed)"),
-        (tally(6, 1, 3), "between 0.600 and 0.900 (6 of 10 runs passed, 3 not measured)"),
+        (tally(8, 2, 0), 0.8, "0.800 (8 of 10 runs passed)"),
+        (tally(1, 0, 0), 1.0, "1.000 (1 of 1 run passed)"),
+        (tally(2000, 1000, 0), 2 / 3, "0.667 (2,000 of 3,000 runs passed)"),
+        (tally(7, 0, 3), 0.7, "0.700 (7 of 10 runs passed, 3 not measured and counted as not passed)"),
+        (tally(3, 5, 2), 0.3, "0.300 (3 of 10 runs passed, 2 not measured; at most 0.500 if they had passed)"),
+        (tally(6, 1, 3), 0.6, "between 0.600 and 0.900 (6 of 10 runs passed, 3 not measured)"),
     ],
 )
-def test_a_verdict_names_the_runs_that_it_counted(runs: Runs, text: str) -> None:
-    assert decide(rule(0.7), runs).text == text
-
-
-def test_the_value_is_the_share_that_passed_for_certain() -> None:
-    assert decide(rule(0.7), tally(6, 1, 3)).value == 0.6
+def test_a_verdict_names_the_runs_that_it_counted_and_those_that_passed_for_certain(
+    runs: Runs, value: float, text: str
+) -> None:
+    verdict = decide(rule(0.7), runs)
+    assert (verdict.value, verdict.text) == (value, text)
 
 
 def test_a_part_of_the_plan_has_no_verdict() -> None:
@@ -131,17 +130,16 @@ def test_a_part_of_the_plan_has_no_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minimum", "title"),
-    [(0.7, "pass_rate >= 0.7"), (1.0, "pass_rate >= 1"), (0.1234567, "pass_rate >= 0.1234567")],
+    ("gate", "title"),
+    [
+        (rule(0.7), "pass_rate >= 0.7"),
+        (rule(1.0), "pass_rate >= 1"),
+        (rule(0.1234567), "pass_rate >= 0.1234567"),
+        (GateRule("pass_at", 0.7, "lower", k=3, function="rewards:exact"), "rewards:exact pass_at_3 >= 0.7 (lower)"),
+    ],
 )
-def test_the_title_is_the_condition_as_written(minimum: float, title: str) -> None:
-    assert title_of(rule(minimum)) == title
-
-
-def test_a_title_names_function_k_and_rule() -> None:
-    gate = GateRule("pass_at", 0.7, "lower", k=3, function="rewards:exact")
-
-    assert title_of(gate) == "rewards:exact pass_at_3 >= 0.7 (lower)"
+def test_the_title_is_the_condition_as_written_with_function_k_and_rule(gate: GateRule, title: str) -> None:
+    assert title_of(gate) == title
 
 
 # -- the other metrics ------------------------------------------------------------------------------------
@@ -169,6 +167,16 @@ def test_pass_at_k_is_bounded_by_the_extremes_of_unmeasured_runs(
     assert (verdict.state, verdict.text) == (state, text)
 
 
+def outcomes_of(runs: list[list[float | None]], most: int) -> Iterator[list[list[float | None]]]:
+    """Some ways in which the runs that were not measured may have ended."""
+    gaps = [(row, run) for row, values in enumerate(runs) for run, value in enumerate(values) if value is None]
+    for endings in itertools.islice(itertools.product((0.0, 1.0), repeat=len(gaps)), most):
+        filled = [list(row) for row in runs]
+        for (row, run), ending in zip(gaps, endings, strict=True):
+            filled[row][run] = ending
+        yield filled
+
+
 @given(
     st.lists(st.lists(st.sampled_from([1.0, 0.0, None]), min_size=3, max_size=3), min_size=1, max_size=4),
     st.sampled_from(["pass_rate", "pass_at", "pass_hat"]),
@@ -179,14 +187,8 @@ def test_a_point_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
 ) -> None:
     gate = GateRule(metric, minimum, k=None if metric == "pass_rate" else 2)
     state = decide(gate, runs).state
-    if state == "not measured":
-        return
-    gaps = [(row, run) for row, values in enumerate(runs) for run, value in enumerate(values) if value is None]
-    for endings in itertools.islice(itertools.product((0.0, 1.0), repeat=len(gaps)), 64):
-        filled = [list(row) for row in runs]
-        for (row, run), ending in zip(gaps, endings, strict=True):
-            filled[row][run] = ending
-        assert decide(gate, filled).state == state
+    if state != "not measured":
+        assert {decide(gate, filled).state for filled in outcomes_of(runs, 64)} == {state}
 
 
 def test_rows_with_fewer_than_k_runs_are_in_no_pass_at_k() -> None:
@@ -238,10 +240,12 @@ def test_a_rule_compares_an_end_of_the_one_sided_interval(
     assert verdict.compared == pytest.approx(compared, abs=1e-6)
 
 
-def test_a_finding_shows_the_bound_of_the_interval_next_to_the_value() -> None:
+def test_a_finding_shows_the_bound_of_the_interval_next_to_the_value_also_without_a_spread() -> None:
     verdict = decide(GateRule("pass_rate", 0.8, "lower"), tally(90, 10, 0))
+    equal = decide(GateRule("mean", 0.2, "lower"), [[0.5], [0.5]])
 
     assert verdict.text == "0.900, lower bound 0.841 (90 of 100 runs passed)"
+    assert (equal.state, equal.text) == ("fails", "0.500, lower bound 0.158 (2 runs)")
 
 
 def test_correlated_runs_of_a_row_widen_the_interval() -> None:
@@ -265,12 +269,6 @@ def test_a_bound_is_an_end_of_the_interval_that_is_printed() -> None:
     assert found.mean_interval == stats.gaffke(rows, 0.0, 3.0)
 
 
-def test_a_mean_without_a_spread_has_bounds_too() -> None:
-    verdict = decide(GateRule("mean", 0.2, "lower"), [[0.5], [0.5]])
-
-    assert (verdict.state, verdict.text) == ("fails", "0.500, lower bound 0.158 (2 runs)")
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from([1.0, 0.0, None]), min_size=2, max_size=3), min_size=1, max_size=4),
@@ -283,14 +281,8 @@ def test_a_verdict_on_a_bound_holds_for_every_outcome_of_the_unmeasured_runs(
 ) -> None:
     gate = GateRule(metric, minimum, end, k=2 if metric.startswith("pass_") and metric != "pass_rate" else None)
     state = decide(gate, runs).state
-    if state == "not measured":
-        return
-    gaps = [(row, run) for row, values in enumerate(runs) for run, value in enumerate(values) if value is None]
-    for endings in itertools.islice(itertools.product((0.0, 1.0), repeat=len(gaps)), 16):
-        filled = [list(row) for row in runs]
-        for (row, run), ending in zip(gaps, endings, strict=True):
-            filled[row][run] = ending
-        assert decide(gate, filled).state == state
+    if state != "not measured":
+        assert {decide(gate, filled).state for filled in outcomes_of(runs, 16)} == {state}
 
 
 # -- power ------------------------------------------------------------------------------------------------
@@ -357,43 +349,26 @@ def test_a_minimum_of_at_most_5_points_has_no_power(minimum: float) -> None:
 # -- how far from a certain verdict -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("runs", "short"),
-    [
-        (tally(7, 0, 3), Short(0, 1)),  # holds whatever comes
-        (tally(0, 4, 6), Short(1, 0)),  # 6 of 10 at most
-        (tally(5, 2, 3), Short(2, 1)),
-        (tally(1, 0, 99), Short(69, 30)),
-        (tally(0, 0, 10), Short(1, 1)),
-        ([[], []], Short(1, 1)),
-        ([[1.0], [], [None]], Short(1, 1)),  # 1 or 2 of 2: the empty row is none
-    ],
-)
-def test_a_gate_is_as_many_runs_from_its_verdict_as_may_decide_it(runs: Runs, short: Short) -> None:
-    assert short_of(rule(0.7), runs) == short
-
-
-def test_a_distance_of_whole_runs_is_not_rounded_up() -> None:
-    assert short_of(rule(0.5), tally(10, 10, 80)) == Short(40, 40)
-
-
-def test_the_distance_of_pass_at_k_counts_rows() -> None:
-    gate = GateRule("pass_at", 0.5, k=2)
-    assert short_of(gate, [[1.0, None], [None, None], [0.0, 0.0]]) == Short(1, 1)
-    assert short_of(gate, [[1.0, 0.0], [None, None]]) == Short(0, 1)
-    assert short_of(gate, [[1.0], [0.0]]) == Short(1, 1)
+PASS_AT_2 = GateRule("pass_at", 0.5, k=2)
 
 
 @pytest.mark.parametrize(
-    ("gate", "removable", "why"),
+    ("gate", "runs", "short"),
     [
-        (GateRule("pass_rate", 0.7), True, None),
-        (GateRule("pass_at", 0.7, k=2), False, None),
-        (GateRule("pass_at", 0.7, k=2), True, "a Grader may remove runs, and rows with them"),
-        (GateRule("pass_rate", 0.7, "lower"), False, "its lower bound depends on the spread of all runs"),
-        (GateRule("mean", 0.7), False, "its scores have no known bounds"),
-        (GateRule("max_regression", -0.02), False, "its p depends on all runs"),
+        (rule(0.7), tally(7, 0, 3), Short(0, 1)),  # holds whatever comes
+        (rule(0.7), tally(0, 4, 6), Short(1, 0)),  # 6 of 10 at most
+        (rule(0.7), tally(5, 2, 3), Short(2, 1)),
+        (rule(0.7), tally(1, 0, 99), Short(69, 30)),
+        (rule(0.7), tally(0, 0, 10), Short(1, 1)),
+        (rule(0.7), [[], []], Short(1, 1)),
+        (rule(0.7), [[1.0], [], [None]], Short(1, 1)),  # 1 or 2 of 2: the empty row is none
+        (rule(0.5), tally(10, 10, 80), Short(40, 40)),  # whole runs, not rounded up
+        (PASS_AT_2, [[1.0, None], [None, None], [0.0, 0.0]], Short(1, 1)),  # rows
+        (PASS_AT_2, [[1.0, 0.0], [None, None]], Short(0, 1)),
+        (PASS_AT_2, [[1.0], [0.0]], Short(1, 1)),
     ],
 )
-def test_some_gates_need_all_runs(gate: GateRule, removable: bool, why: str | None) -> None:
-    assert needs_all(gate, removable=removable) == why
+def test_a_gate_is_as_many_runs_or_rows_from_its_verdict_as_may_decide_it(
+    gate: GateRule, runs: Runs, short: Short
+) -> None:
+    assert short_of(gate, runs) == short

@@ -90,6 +90,14 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "journal.jsonl"
 
 
+def indexed(journal: Path, *events: Event) -> JournalIndex:
+    """The index of a journal with these events."""
+    journal.write_bytes(b"".join(map(encode, events)))
+    index = JournalIndex(journal)
+    index.read()
+    return index
+
+
 def test_an_index_follows_a_journal_that_grows_in_any_pieces(journal: Path) -> None:
     index = JournalIndex(journal)
     index.read()
@@ -108,9 +116,7 @@ def test_an_index_follows_a_journal_that_grows_in_any_pieces(journal: Path) -> N
 
 
 def test_a_conversation_has_the_last_rollout_and_the_scores_that_count(journal: Path) -> None:
-    journal.write_bytes(b"".join(map(encode, STORY)))
-    index = JournalIndex(journal)
-    index.read()
+    index = indexed(journal, *STORY)
 
     def conversation(row: int) -> Any:
         return json.loads(index.conversation(RunId(row, 0)) or b"null")
@@ -126,9 +132,7 @@ def test_a_conversation_has_the_last_rollout_and_the_scores_that_count(journal: 
 
 @pytest.mark.parametrize("length", range(4, len(STORY) + 1))
 def test_the_scores_of_a_conversation_are_those_of_its_record(journal: Path, length: int) -> None:
-    journal.write_bytes(b"".join(map(encode, STORY[:length])))
-    index = JournalIndex(journal)
-    index.read()
+    index = indexed(journal, *STORY[:length])
 
     for run, record in index.found.ledger.records.items():
         events = json.loads(index.conversation(run) or b'{"scores":[]}')["scores"]
@@ -156,17 +160,13 @@ def test_a_run_is_in_flight_from_its_start_to_its_last_score(journal: Path) -> N
 
 
 def test_runs_that_a_killed_session_left_are_not_in_flight_in_the_next(journal: Path) -> None:
-    journal.write_bytes(b"".join(map(encode, (began(), loaded(), rows(), start(0), began(resumed=True), start(1)))))
-    index = JournalIndex(journal)
-    index.read()
+    index = indexed(journal, began(), loaded(), rows(), start(0), began(resumed=True), start(1))
 
     assert in_flight(index) == [1]
 
 
 def test_another_journal_at_the_path_is_read_from_its_begin(journal: Path) -> None:
-    journal.write_bytes(b"".join(map(encode, STORY)))
-    index = JournalIndex(journal)
-    index.read()
+    index = indexed(journal, *STORY)
     other = journal.with_name("other")
     other.write_bytes(b"".join(map(encode, (began(), loaded(), rows(), start(0)))))
     other.replace(journal)
@@ -180,9 +180,7 @@ def test_prompts_are_excerpts_in_one_line_and_turns_are_counted_without_the_prom
     asked = [{"role": "assistant", "content": "an example"}, {"role": "user", "content": [{"text": "word " * 60}]}]
     said = [{"role": "assistant", "content": "1"}, "no message", {"role": "assistant"}]
     events = (began(), loaded(), rollout(0), rollout(1, messages=[*asked, *said]), rollout(2, messages=[]))
-    journal.write_bytes(b"".join(map(encode, events)))
-    index = JournalIndex(journal)
-    index.read()
+    index = indexed(journal, *events)
 
     assert index.prompts[0] == "你好, 6 * 7 ?"
     assert len(index.prompts[1]) == 120
@@ -203,9 +201,7 @@ def test_a_damaged_line_is_an_error_each_time_and_what_was_before_it_stays(journ
 
 
 def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> None:
-    journal.write_bytes(b"".join(map(encode, (began(), loaded(), rollout(0)))))
-    index = JournalIndex(journal)
-    index.read()
+    index = indexed(journal, began(), loaded(), rollout(0))
     first = index.conversation(RunId(0, 0))
     with journal.open("ab") as file:
         file.write(encode(rollout(1)))
@@ -217,9 +213,7 @@ def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> 
 @pytest.mark.parametrize("content", [b"", b"{}\n" * 9, b" " * 10_000, b"\n".join([b"x" * 30] * 99)])
 def test_a_journal_that_is_changed_in_place_has_no_conversation(journal: Path, content: bytes) -> None:
     """An editor does that, and so does `cp` of another journal over it."""
-    journal.write_bytes(b"".join(map(encode, (began(), loaded(), rollout(0), rollout(1)))))
-    index = JournalIndex(journal)
-    index.read()
+    index = indexed(journal, began(), loaded(), rollout(0), rollout(1))
     assert index.conversation(RunId(1, 0))
     journal.write_bytes(content)
     with pytest.raises(JournalError, match="the file was changed while it was read"):
@@ -269,8 +263,6 @@ def test_a_line_that_replaces_a_torn_one_is_read_as_it_is_now(journal: Path) -> 
 
 @pytest.mark.parametrize("fields", [{"run": 0}, {"row": 0, "run": {}}, {"row": 0, "run": 0, "attempt": "x", "at": ""}])
 def test_an_event_of_an_unknown_kind_is_passed_over(journal: Path, fields: Event) -> None:
-    journal.write_bytes(b"".join(map(encode, (began(), loaded(), rollout(0), {"ev": "later", **fields}))))
-    index = JournalIndex(journal)
-    index.read()
+    index = indexed(journal, began(), loaded(), rollout(0), {"ev": "later", **fields})
     assert index.found == replayed(journal)
     assert len(index.found.session_ms) == 1

@@ -40,29 +40,22 @@ def outcomes(page: Any) -> list[str]:
     return [page["head"]["outcomes"][each] for each in page["runs"]["outcome"]]
 
 
-def errors(page: Any) -> list[str | None]:
-    return [page["head"]["errors"][each] if each >= 0 else None for each in page["runs"]["error"]]
-
-
-def test_a_page_follows_its_eval_run_to_the_end(going_on: RunInProgress) -> None:
+def test_a_page_follows_its_eval_run_to_the_end_and_is_not_made_again_if_nothing_changed(
+    going_on: RunInProgress,
+) -> None:
     live = LiveRun(going_on.directory)
     page = page_of(live)
     assert (page["head"]["row"]["status"], set(outcomes(page))) == ("running", {"pending"})
+    made = live.page()
+    assert live.page() is made
     going_on.append(12)
+    assert live.page() is not made
     assert {"running"} < set(outcomes(page_of(live)))
     going_on.append()
     going_on.finish()
     page = page_of(live)
     assert page["head"]["row"]["status"] == "finished"
     assert page == page_of(LiveRun(going_on.directory))
-
-
-def test_a_page_of_which_nothing_has_changed_is_not_made_again(going_on: RunInProgress) -> None:
-    live = LiveRun(going_on.directory)
-    page = live.page()
-    assert live.page() is page
-    going_on.append(1)
-    assert live.page() is not page
 
 
 def test_a_page_that_took_long_stays_as_it_is_for_a_while(

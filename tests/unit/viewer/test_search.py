@@ -30,33 +30,16 @@ CONVERSATION = b'{"rollout":%b,"scores":[%b]}' % (encode(ROLLOUT), encode(SCORE)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("texts", "are_seen"),
     [
-        *('say "HELLO"', "c:\\temp", "你好", "köln", "KÖLN IST", "gross", "first\nsecond", "look_up", "münchen"),
-        *('"city": "münchen"', "a\nb", "ratelimiterror", "PRINTED", "too long", "25186", "12"),
+        (['say "HELLO"', "c:\\temp", "你好", "köln", "KÖLN IST", "gross", "first\nsecond", "look_up", "münchen"], True),
+        (['"city": "münchen"', "a\nb", "ratelimiterror", "PRINTED", "too long", "25186", "12"], True),
+        (["role", "assistant", "image_url", "secretx", "call_0123", "u4f60", "ground_truth", "好你"], False),
+        (["finish_reason", "message"], False),
     ],
 )
-def test_a_text_that_a_reader_sees_is_found(text: str) -> None:
-    assert is_seen(text, CONVERSATION)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "role",
-        "assistant",
-        "image_url",
-        "secretx",
-        "call_0123",
-        "u4f60",
-        "ground_truth",
-        "好你",
-        "finish_reason",
-        "message",
-    ],
-)
-def test_keys_and_what_is_not_shown_are_no_hits(text: str) -> None:
-    assert not is_seen(text, CONVERSATION)
+def test_a_text_that_a_reader_sees_is_found_and_no_key_is(texts: list[str], are_seen: bool) -> None:
+    assert {text: is_seen(text, CONVERSATION) for text in texts} == dict.fromkeys(texts, are_seen)
 
 
 @pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, "[NaN]"])
