@@ -16,7 +16,7 @@ from pytest_osmosis.engine.host_connection import Connection, Died, HostConnecti
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import RunId
 from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
-from tests.engine.test_engine_moments import ScriptedHost
+from tests.engine.stepped import ScriptedHost
 from tests.servers import ChatServer, held, reply
 
 TWO = {"hosts": 2}
