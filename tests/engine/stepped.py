@@ -149,7 +149,7 @@ class SteppedEngine:
 
     @property
     def most_silent_s(self) -> float:
-        """How long a host may be silent."""
+        """The seconds for which a host may be silent."""
         return self.engine.job.setup.agent_timeout_s + SILENCE_SLACK_S
 
     def _spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> ScriptedHost:

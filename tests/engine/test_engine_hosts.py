@@ -27,21 +27,6 @@ async def rollout(ctx):
 """
 
 
-def test_batch_size_holds_for_all_hosts_together(workspace: Workspace) -> None:
-    workspace.agent(PIDS)
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(9)])
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server, evaluation={"batch_size": 3}, execution=TWO)) as live:
-            server.wait_for(lambda server: server.in_flight == 3)
-            live.wait_for(lambda: live.run.engine.progress.in_flight == 3)
-            server.release()
-            live.wait()
-        assert server.max_in_flight == 3
-        assert asked_rows(server) == dict.fromkeys(range(9), 1)
-    assert live.kinds() == ["passed"] * 9
-    assert len({event["messages"][1]["content"] for event in live.events("rollout")}) == 2
-
-
 class Unplaced(ScriptedHost):
     """A host for which there is no place, ever."""
 

@@ -67,67 +67,6 @@ def test_other_runs_go_on_while_one_is_in_quarantine(workspace: Workspace) -> No
     assert live.kinds() == ["passed"] * 6
 
 
-def test_a_host_killed_during_the_probe_is_replaced_and_the_probe_repeated(workspace: Workspace) -> None:
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server), probe=True) as live:
-            server.wait_for(lambda server: server.in_flight == 1)
-            kill(live.host("host").pid)
-            server.wait_for(lambda server: len(server.requests) == 2)
-            server.release()
-            live.wait()
-        assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
-    assert live.kinds() == ["passed"] * 4
-
-
-def test_a_scorer_that_is_killed_costs_no_rollout(workspace: Workspace, server: ChatServer, tmp_path: Path) -> None:
-    workspace.write(
-        "rewards.py",
-        f"""
-        import os, time
-        def exact(solution_str, ground_truth, extra_info):
-            open({str(tmp_path / "scoring")!r}, "a").close()
-            while not os.path.exists({str(tmp_path / "go")!r}):
-                time.sleep(0.01)
-            return float(solution_str == ground_truth)
-        """,
-    )
-    with running(workspace.config(server)) as live:
-        live.wait_for((tmp_path / "scoring").exists)
-        kill(live.host("scorer").pid)
-        (tmp_path / "go").touch()
-        live.wait()
-    assert live.kinds() == ["passed"] * 4
-    assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
-    assert {record.attempt for record in live.results.records} == {1}
-
-
-def test_a_host_that_dies_while_it_scores_costs_no_rollout(
-    workspace: Workspace, server: ChatServer, tmp_path: Path
-) -> None:
-    """Async functions score in the host: two are running when it is killed, the others wait for them."""
-    workspace.write(
-        "rewards.py",
-        f"""
-        import asyncio, os
-        async def judge(solution_str, ground_truth):
-            open({str(tmp_path / "scoring")!r}, "a").close()
-            while not os.path.exists({str(tmp_path / "go")!r}):
-                await asyncio.sleep(0.01)
-            return float(solution_str == ground_truth)
-        """,
-    )
-    config = workspace.config(server, scoring={"eval_fns": ["rewards:judge"]}, evaluation={"batch_size": 2})
-    with running(config) as live:
-        ledger = live.run.engine.ledger
-        live.wait_for(lambda: sum(record.rolled for record in tuple(ledger.records.values())) == 4)
-        kill(live.host("host").pid)
-        (tmp_path / "go").touch()
-        live.wait()
-    assert live.kinds() == ["passed"] * 4
-    assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
-    assert {record.attempt for record in live.results.records} == {1}
-
-
 LOADS_ONCE = """
 import os, pathlib
 mark = pathlib.Path({mark!r})

@@ -195,27 +195,6 @@ def test_a_judge_without_a_score_is_a_reward_error_with_its_text(questions: Work
     assert [use.calls for use in live.record(0).judge_uses] == [2], "they cost money all the same"
 
 
-def test_a_judge_on_another_scale_is_asked_again_and_then_gives_no_score(questions: Workspace) -> None:
-    """The judge corrects itself for the first row alone."""
-
-    async def judge(exchange: Exchange) -> web.StreamResponse:
-        text = str(exchange.seen.body["messages"])
-        score = 0.8 if "Answer again" in text and "What is 0 + 40?" in text else 2 + len(text) % 7
-        return await reply(json.dumps({"score": score, "explanation": text[-3:] + str(score)}))(exchange)
-
-    live, server = judged_by(questions, judge, scoring={"thresholds": {"rubric": 0.5}})
-
-    assert live.kinds() == ["passed"] + ["error"] * (ROWS - 1)
-    assert dict(live.record(0).scores) == {"rubric": 0.8}
-    assert [(use.calls, use.tokens) for row in range(ROWS) for use in live.record(row).judge_uses] == [(2, 20)] * ROWS
-    assert len(server.requests) == 2 * ROWS
-    assert live.results.boundaries() == {"reward": ROWS - 1}
-    (cause,) = live.results.causes
-    assert (cause.boundary, len(cause.runs), cause.is_measured) == ("reward", ROWS - 1, False)
-    assert cause.text.startswith('rubric: the judge gave no score, even when asked again: its "score" is ')
-    assert cause.text.endswith(", not from 0 to 1")
-
-
 def test_a_wrong_key_of_a_judge_stops_the_eval_and_stays_secret(questions: Workspace) -> None:
     questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": "1"} for row in range(40)])
     echo = {"error": {"message": f"Incorrect API key provided: {KEY}"}}
@@ -314,13 +293,6 @@ def test_failures_of_judges_in_functions_are_told_apart(
     assert text in error.message
 
 
-def test_blocking_functions_keep_to_the_limits_of_judges(questions: Workspace) -> None:
-    live, server = called(questions, OLD, reply(RIGHT), judge={"requests_per_minute": 600})
-
-    assert live.kinds() == ["passed"] * ROWS
-    assert len(server.requests) == ROWS
-
-
 def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(
     questions: Workspace, tmp_path: Path
 ) -> None:
@@ -348,13 +320,3 @@ def test_a_function_without_its_key_is_a_reward_error(questions: Workspace) -> N
     error = live.record(0).scorer_errors["judging:judged"]
     assert error.boundary == "reward"
     assert "MissingAPIKeyError: Environment variable 'OPENAI_API_KEY' is not set." in error.message
-
-
-def test_the_demo_judge_judges_offline(questions: Workspace) -> None:
-    judge = {"model_path": "demo/judge", "votes": 2}
-    config = questions.config(None, scoring={"eval_fns": [], "rubric": "Right?"}, judge=judge)
-    live = evaluated(config, probe=True)
-
-    assert live.kinds() == ["passed"] * ROWS
-    assert live.results.judges is not None
-    assert live.results.judges.all.cost_usd == 0

@@ -127,10 +127,9 @@ async def test_what_scores_sees_a_rollout_as_it_was_whatever_scored_before(kind:
 
 async def test_a_field_that_a_grader_changed_in_place_is_a_changed_field() -> None:
     spoilers = Spoilers()
-    with ChatServer(never()) as server:
-        async with core_host(server, grader=spoilers.sdk_grader) as host:
-            host.score(0, "reward", **copy.deepcopy(dict(SCORED)))
-            event = await host.heard("score", 0)
+    async with core_host(never(), grader=spoilers.sdk_grader) as host:
+        host.score(0, "reward", **copy.deepcopy(dict(SCORED)))
+        event = await host.heard("score", 0)
     assert event["fields"] == {"reward": {"notes": []}}
 
 
@@ -163,13 +162,12 @@ async def test_a_rollout_gets_a_row_and_sampling_of_its_own() -> None:
     row = {name: copy.deepcopy(SCORED[name]) for name in ("record", "ground_truth")}
     prompt, sampling = copy.deepcopy(CONVERSATION[:1]), {"stop": ["x"]}
     options: Any = {"functions": (eval_function("full", spoilers.full),), "sampling": sampling, "scores_at_once": True}
-    with ChatServer(never()) as server:
-        async with core_host(server, spoils, **options) as host:
-            for _ in range(2):
-                host.events.clear()
-                host.run(0, prompt=prompt, **row)
-                event = await host.heard("score", 0)
-                assert event["ground_truth"] == SCORED["ground_truth"]
+    async with core_host(never(), spoils, **options) as host:
+        for _ in range(2):
+            host.events.clear()
+            host.run(0, prompt=prompt, **row)
+            event = await host.heard("score", 0)
+            assert event["ground_truth"] == SCORED["ground_truth"]
     assert seen == [(CONVERSATION[:1], SCORED["record"], {"stop": ["x"]})] * 2
     assert [each[:2] for each in spoilers.seen] == [FULL[:2]] * 2
 
@@ -178,9 +176,8 @@ async def test_a_replay_leaves_the_recorded_rollout_as_it_was() -> None:
     spoilers = Spoilers()
     given: Any = {"row": 0, "run": 0, "attempt": 1, "n_prompt": 1, "environment": {}, **copy.deepcopy(dict(SCORED))}
     before = copy.deepcopy(given)
-    with ChatServer(never()) as server:
-        async with core_host(server, functions=(eval_function("full", spoilers.full),)) as host:
-            await host.core.replay(given, "full")
+    async with core_host(never(), functions=(eval_function("full", spoilers.full),)) as host:
+        await host.core.replay(given, "full")
     assert given == before
 
 
