@@ -56,12 +56,8 @@ def test_runs_of_equal_cost_never_exceed_the_bound_and_use_it_up(workspace: Work
 
     assert live.results.cost_usd == pytest.approx(0.050)
     assert meter.n == 50
-    stopped = live.run.engine.stopped
-    assert stopped is not None
-    assert stopped.reason == "max_cost_usd"
-    assert stopped.text == (
-        "[limits] max_cost_usd = 0.0505 has no room for another run: $0.050 spent, about $0.0010 a run"
-    )
+    text = "[limits] max_cost_usd = 0.0505 has no room for another run: $0.050 spent, about $0.0010 a run"
+    assert live.stop == ("max_cost_usd", text)
 
 
 def test_a_bound_that_the_runs_reach_exactly_stops_nothing(workspace: Workspace) -> None:
@@ -118,9 +114,7 @@ def test_a_bound_is_not_kept_by_agents_that_break_after_answers_without_usage(wo
         tables: dict[str, Any] = {"limits": {"max_tokens": 1000, "max_errors": 1000}, "evaluation": {"batch_size": 1}}
         live = evaluated(workspace.config(server, **tables))
         assert len(server.requests) < 5
-    stopped = live.run.engine.stopped
-    assert stopped is not None
-    assert stopped.text.startswith("[limits] max_tokens cannot be kept: the server does not report token usage")
+    assert live.stop.text.startswith("[limits] max_tokens cannot be kept: the server does not report token usage")
     assert live.record(0).boundary == "agent"
 
 

@@ -102,8 +102,7 @@ def test_a_host_that_cannot_be_restarted_ends_the_eval(
     )
     with running(workspace.config(server, evaluation={"batch_size": 1})) as live:
         live.wait()
-        assert live.run.engine.stopped is not None
-        assert live.run.engine.stopped.reason == "systemic"
+        assert live.stop.reason == "systemic"
     assert live.kinds() == ["passed", "error", "skipped", "skipped"]
     assert live.record(1).boundary == "host"
     assert ("not twice" if "raise" in again else "exit status 5") in str(live.record(1).error)
@@ -120,8 +119,7 @@ def test_a_scorer_that_cannot_be_started_ends_the_eval(
         live.wait()
     assert set(live.kinds()) <= {"error", "skipped"}
     assert max(asked_rows(server).values(), default=0) <= 1
-    assert live.results.stopped is not None
-    assert ("not twice" if "raise" in again else "exit status 5") in live.results.stopped
+    assert ("not twice" if "raise" in again else "exit status 5") in live.stop.text
 
 
 SOON_OVER = """
@@ -150,12 +148,10 @@ def test_hosts_that_die_before_they_begin_anything_end_the_eval(workspace: Works
                 workspace.write(f"end-{live.host('host').pid}", "")
             live.wait()
     assert live.kinds() == ["skipped"] * 4
-    stopped = live.run.engine.stopped
-    assert stopped is not None
-    assert stopped.reason == "systemic"
-    assert "3 processes in a row ended before they ran any of your code (exit status 3)" in stopped.text
+    assert live.stop.reason == "systemic"
+    assert "3 processes in a row ended before they ran any of your code (exit status 3)" in live.stop.text
     log = live.run.directory.host_log
-    assert log.exists() == (str(log) in stopped.text) == (words != "pass")
+    assert log.exists() == (str(log) in live.stop.text) == (words != "pass")
 
 
 def test_scorers_that_die_before_they_begin_anything_end_the_eval(workspace: Workspace) -> None:

@@ -51,6 +51,14 @@ def after(gate: threading.Event, then: Behaviour) -> Behaviour:
     return behave
 
 
+def rubric_judge(server: ChatServer, **fields: Any) -> dict[str, Any]:
+    """Return the judge of a setup that asks a server whether an answer is right."""
+    judge = resolve("the-judge", ModelTable(base_url=server.base_url), {}, where="x")
+    target = {"model": "the-judge", "base_url": server.base_url, "target": judge.to_json(), "system_prompt": ""}
+    sight = {"rubric": "Right?", "score_range": (0, 1), "votes": 1, "sees": "answer", "metadata": (), "sampling": {}}
+    return {**target, **sight, **fields}
+
+
 class CoreHost:
     """Begins its runs in order, within its limits, and keeps the events in `events`."""
 

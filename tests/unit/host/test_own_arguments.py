@@ -12,20 +12,18 @@ from typing import Any
 import pytest
 
 from pytest_osmosis import Grader, GraderContext
-from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.environments.facts import EnvironmentSource
 from pytest_osmosis.environments.load import LoadedEnvironment
 from pytest_osmosis.environments.state import STATE
 from pytest_osmosis.host.environment_code import EnvironmentCode
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import own_copy
-from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.graders import GraderCode, eval_function
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.rewards.sdk_graders import SdkGraderCode
 from pytest_osmosis.rollouts.context import ChatContext
 from tests.servers import ChatServer, never, reply
-from tests.unit.host.core_host import core_host
+from tests.unit.host.core_host import core_host, rubric_judge
 
 CONVERSATION = [
     {"role": "user", "content": [{"type": "text", "text": "6 * 7"}]},
@@ -136,13 +134,8 @@ async def test_a_field_that_a_grader_changed_in_place_is_a_changed_field() -> No
 async def test_a_judge_is_sent_the_conversation_as_it_was() -> None:
     spoilers = Spoilers()
     with ChatServer(reply('{"score": 1, "explanation": "x"}')) as server:
-        judge = resolve("the-judge", ModelTable(base_url=server.base_url), {}, where="x")
-        setup = {
-            "model": "the-judge", "base_url": server.base_url, "target": judge.to_json(), "rubric": "Right?",
-            "score_range": (0, 1), "votes": 1, "sees": "conversation", "metadata": ("tags",), "system_prompt": "",
-            "sampling": {},
-        }  # fmt: skip
-        async with core_host(server, functions=(eval_function("full", spoilers.full),), judge=setup) as host:
+        judge = rubric_judge(server, sees="conversation", metadata=("tags",))
+        async with core_host(server, functions=(eval_function("full", spoilers.full),), judge=judge) as host:
             host.score(0, "full", "rubric", **copy.deepcopy(dict(SCORED)))
             await host.heard("score", 0, scores={"rubric": 1.0})
         sent = json.dumps(server.requests[0].body)

@@ -12,20 +12,18 @@ import pytest
 from aiohttp import web
 
 from pytest_osmosis import evaluate_rubric
-from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import BoundError
 from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.core import STUCK_AFTER
 from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
 from pytest_osmosis.host.permits import grant
 from pytest_osmosis.models.own_loop import OWN_LOOP
-from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.graders import eval_function
 from pytest_osmosis.rollouts.agents import ThreadedFunctionAgent
 from pytest_osmosis.rollouts.context import ChatContext
 from tests.clocks import settled
 from tests.servers import ChatServer, Exchange, by_row, never, reply, status
-from tests.unit.host.core_host import after, core_host
+from tests.unit.host.core_host import after, core_host, rubric_judge
 
 Agent = Callable[[ChatContext], Any]
 TIME_S = 50.0
@@ -163,12 +161,7 @@ NO_ANSWER = "no answer of the judge within the 50 s of grader_timeout_s"
 
 async def test_a_judge_that_never_answers_is_an_outage() -> None:
     with ChatServer(never()) as server:
-        judge = resolve("the-judge", ModelTable(base_url=server.base_url), {}, where="x")
-        setup = {
-            "model": "the-judge", "base_url": server.base_url, "target": judge.to_json(), "rubric": "Right?",
-            "score_range": (0, 1), "votes": 1, "sees": "answer", "metadata": (), "system_prompt": "", "sampling": {},
-        }  # fmt: skip
-        async with core_host(server, judge=setup, grader_timeout_s=TIME_S) as host:
+        async with core_host(server, judge=rubric_judge(server), grader_timeout_s=TIME_S) as host:
             host.score(0, "rubric")
             await host.asked(1)
             await host.clock.advance(TIME_S)
