@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
@@ -33,8 +32,8 @@ from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
-from tests.clocks import DEADLINE_S
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
+from tests.plugin.workspaces import wait_until
 
 
 def rolls_and_dies(stepped: SteppedEngine) -> None:
@@ -564,11 +563,11 @@ def test_a_broken_engine_reports_every_run_even_if_submitted_later(tmp_path: Pat
     stepped.engine.submit(stepped.runs[:2])
     stepped.engine.go()
     stepped.engine.start()
-    wait_for(lambda: stepped.hosts)
+    wait_until(lambda: stepped.hosts, "a host")
     stepped.hosts[0].say("ready", scorers=["exact"], sync=[], digests={"exact": "0"})
-    wait_for(lambda: len(stepped.told) == 2)
+    wait_until(lambda: len(stepped.told) == 2, "two runs")
     stepped.engine.submit(stepped.runs)
-    wait_for(lambda: len(stepped.told) == 3)
+    wait_until(lambda: len(stepped.told) == 3, "the last run")
     stepped.engine.close()
     assert Counter(run for run, _ in stepped.told) == Counter(stepped.runs)
     assert stepped.engine.stopped is not None
@@ -580,13 +579,6 @@ def test_an_engine_that_never_started_unlocks_its_journal(tmp_path: Path) -> Non
     assert holder_of(RunDirectory(stepped.path.parent)) is not None
     stepped.engine.close()
     assert holder_of(RunDirectory(stepped.path.parent)) is None
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_one_line(make: Make) -> None:

@@ -54,6 +54,11 @@ class SynchronousUnderADecorator:
     def grade(self, ctx: object) -> None: ...
 
 
+class Yielding:
+    async def grade(self, ctx: object) -> AsyncIterator[int]:
+        yield 1
+
+
 class Nothing: ...
 
 
@@ -80,6 +85,7 @@ def test_a_class_that_each_run_can_call_is_accepted(cls: type[Any]) -> None:
         (Needy, None, "each run calls Needy(), but its __init__ does not allow that: missing a required argument"),
         (Synchronous, None, "Synchronous.grade(ctx) must be awaitable: define `async def grade(self, ctx)`"),
         (SynchronousUnderADecorator, None, "must be awaitable"),
+        (Yielding, None, "must be awaitable"),
         (Nothing, None, "has no grade: define `async def grade(self, ctx)`"),
         (Keyword, None, "its parameters do not allow that: missing a required argument: 'label'"),
         (Grader, None, "is abstract: it does not define grade"),
