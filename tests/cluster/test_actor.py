@@ -28,8 +28,9 @@ from pytest_osmosis.addons.ray.actors import pieces
 from pytest_osmosis.addons.ray.frames import Kind
 from pytest_osmosis.host.protocol import HostCode, Setup, encode
 from pytest_osmosis.models.targets import ModelTarget
+from tests.cluster.clusters import is_running, until
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 REWARDS = """
 def exact(solution_str, ground_truth, extra_info):
     return float(solution_str == ground_truth)
@@ -84,6 +85,13 @@ class Ear:
     def run(self, number: int, *rows: int) -> None:
         """Have rows rolled out."""
         self.send(number, *(_run_request(row) for row in rows))
+
+    def rolled_out(self, setup: Setup, **options: Any) -> dict[str, Any]:
+        """Open host 1, and return its rollout of row 0."""
+        self.open(1, setup, **options)
+        self.run(1, 0)
+        [rollout] = self.until_event(1, "rollout")
+        return rollout
 
     def kill(self, number: int) -> None:
         self.actor.kill(number)
@@ -173,23 +181,7 @@ def listened() -> Iterator[Ear]:
         yield ear
     finally:
         ear.actor._heard_at = -inf
-        wait_for(lambda: ear.hushed() and set(threading.enumerate()) <= before, "for the end of its threads")
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> None:
-    """Wait without listening."""
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain {what}"
-        time.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    """Return True if a process exists and has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+        until(lambda: ear.hushed() and set(threading.enumerate()) <= before, "for the end of its threads")
 
 
 def test_a_host_loads_code_rolls_out_and_closes(ear: Ear, workspace: Workspace) -> None:
@@ -205,7 +197,7 @@ def test_a_host_loads_code_rolls_out_and_closes(ear: Ear, workspace: Workspace) 
     assert ear.until_death(7) == {"how": "exit status 0", "by": "host"}
     assert {event["row"]: event["output"]["stdout"] for event in rollouts} == {0: "out of 0\n", 1: "out of 1\n"}
     assert ear.log(7) == b"to the log" * 2
-    assert not is_alive(ear.pid(7))
+    assert not is_running(ear.pid(7))
 
 
 def test_a_host_that_is_killed_ends_with_its_children(ear: Ear, workspace: Workspace) -> None:
@@ -214,13 +206,11 @@ def test_a_host_that_is_killed_ends_with_its_children(ear: Ear, workspace: Works
         print(child.pid)
         return [*ctx.prompt, {"role": "assistant", "content": "42"}]
     """)
-    ear.open(1, workspace.setup())
-    ear.run(1, 0)
-    [rollout] = ear.until_event(1, "rollout")
+    rollout = ear.rolled_out(workspace.setup())
     ear.kill(1)
     assert ear.until_death(1) == {"how": "SIGKILL", "by": "host"}
     child = int(rollout["output"]["stdout"])
-    ear.until(lambda: not is_alive(child), "for the child's end")
+    ear.until(lambda: not is_running(child), "for the child's end")
 
 
 def test_death_comes_after_everything_that_a_host_wrote(ear: Ear, workspace: Workspace) -> None:
@@ -245,9 +235,7 @@ def test_a_process_that_leaves_the_group_and_holds_the_log_delays_no_death(ear: 
         print(child.pid)
         return [*ctx.prompt, {"role": "assistant", "content": "42"}]
     """)
-    ear.open(1, workspace.setup())
-    ear.run(1, 0)
-    [rollout] = ear.until_event(1, "rollout")
+    rollout = ear.rolled_out(workspace.setup())
     try:
         ear.kill(1)
         assert ear.until_death(1)["how"] == "SIGKILL"
@@ -289,7 +277,7 @@ def test_a_host_waits_for_its_reader_once_four_megabytes_wait(ear: Ear, workspac
     ear.until_event(1, "ready")
     ear.until_event(2, "ready")
     ear.run(1, *range(16))
-    wait_for(ear.actor._said.full, "for four megabytes")
+    until(ear.actor._said.full, "for four megabytes")
     assert MOST_WAITING * READ_BYTES == 4 << 20
     ear.until_event(1, "rollout", 16)
 
@@ -304,8 +292,8 @@ def test_an_actor_that_nobody_listens_to_ends_with_its_processes(
     pid = ear.pid(1)
     assert not ended
     monkeypatch.setattr(actor_module, "LEASE_S", 0.0)
-    wait_for(lambda: ended, "for its end")
-    wait_for(lambda: not is_alive(pid), "for the end of its host")
+    until(lambda: ended, "for its end")
+    until(lambda: not is_running(pid), "for the end of its host")
     ear.until_death(1)
     assert ended == [1]
 
@@ -333,9 +321,9 @@ def test_hosts_go_with_the_process_of_their_actor(workspace: Workspace) -> None:
         process.stdin.write(repr((1, 1, encode([workspace.setup().to_json()]), fields)) + "\n")
         process.stdin.flush()
         pid = int(process.stdout.readline())
-        assert is_alive(pid)
+        assert is_running(pid)
         process.kill()
-    wait_for(lambda: not is_alive(pid), "for the host's end")
+    until(lambda: not is_running(pid), "for the host's end")
 
 
 def test_code_runs_in_the_folder_that_was_uploaded_and_paths_are_moved(
@@ -352,9 +340,7 @@ def test_code_runs_in_the_folder_that_was_uploaded_and_paths_are_moved(
     monkeypatch.chdir(uploaded)
     monkeypatch.setenv("PYTHONPATH", f"{uploaded}{os.pathsep}{tmp_path}")
     with listened() as ear:
-        ear.open(1, workspace.setup(), upload=workspace.root)
-        ear.run(1, 0)
-        [rollout] = ear.until_event(1, "rollout")
+        rollout = ear.rolled_out(workspace.setup(), upload=workspace.root)
         folder, file, artifacts, pythonpath = rollout["output"]["stdout"].splitlines()
     assert (folder, file, pythonpath) == (str(uploaded), f"{uploaded}/agent.py", str(tmp_path))
     assert Path(artifacts).is_relative_to(uploaded / "artifacts")
@@ -398,9 +384,7 @@ def test_hosts_have_the_environment_of_the_node_without_rays(
         print(*(os.environ.get(name) for name in names))
         return [*ctx.prompt, {"role": "assistant", "content": "42"}]
     """)
-    ear.open(1, workspace.setup(), environ={"GIVEN": "config"})
-    ear.run(1, 0)
-    [rollout] = ear.until_event(1, "rollout")
+    rollout = ear.rolled_out(workspace.setup(), environ={"GIVEN": "config"})
     assert rollout["output"]["stdout"] == f"None 2 None 3 /its/home config {workspace.root}\n"
 
 
@@ -413,7 +397,5 @@ def test_a_large_environment_comes_in_parts_that_ray_keeps_out_of_its_store(ear:
     parts = pieces(json.dumps({"environ": environ}).encode())
     assert len(parts) == 3
     assert all(len(part) < 100_000 for part in parts)
-    ear.open(1, workspace.setup(), environ=environ)
-    ear.run(1, 0)
-    [rollout] = ear.until_event(1, "rollout")
+    rollout = ear.rolled_out(workspace.setup(), environ=environ)
     assert rollout["output"]["stdout"] == "50000 50000 50000\n"

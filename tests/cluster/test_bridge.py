@@ -142,6 +142,17 @@ class Bridge:
         assert len(self.events(number, kind)) >= n, self.of(Kind.DIED, number)
         return self.events(number, kind)
 
+    def ready(self, number: int, workspace: Workspace, role: str = "host") -> None:
+        """Open a host, and wait until it is ready."""
+        self.open(number, workspace, role)
+        self.until_event(number, "ready")
+
+    def answer(self, number: int) -> str:
+        """Have a row rolled out, and return the answer."""
+        self.roll_out(number, 0)
+        [rolled] = self.until_event(number, "rollout")
+        return str(rolled["messages"][-1]["content"])
+
     def placed(self, number: int) -> str:
         """Wait until a host has a place, and return the id of its node."""
         self.until(lambda: self.of(Kind.PLACED, number) or self.of(Kind.DIED, number), f"for the place of {number}")
@@ -243,9 +254,7 @@ def test_hosts_and_a_quarantine_share_devices_that_ray_gives(
             if number == 5:
                 bridge.open(5, workspace, "quarantine")
             bridge.until_event(number, "ready")
-            bridge.roll_out(number, 0)
-            [rolled] = bridge.until_event(number, "rollout")
-            seen[rolled["messages"][-1]["content"]] += 1
+            seen[bridge.answer(number)] += 1
         assert bridge.placed(5) == node.node_id
         assert sorted(seen.items()) in ([("0", 2), ("1", 3)], [("0", 3), ("1", 2)])
         bridge.close()
@@ -255,13 +264,10 @@ def test_the_host_of_a_killed_actor_dies_by_the_machine_with_its_scorer(
     cluster: RayCluster, bridge: Bridge, workspace: Workspace
 ) -> None:
     bridge.connect(cluster.address)
-    bridge.open(1, workspace)
-    bridge.open(2, workspace, "scorer")
-    bridge.until_event(1, "ready")
-    bridge.until_event(2, "ready")
+    bridge.ready(1, workspace)
+    bridge.ready(2, workspace, "scorer")
     [actor] = cluster.pids(ACTOR)
-    bridge.open(3, workspace)
-    bridge.until_event(3, "ready")
+    bridge.ready(3, workspace)
     os.kill(actor, signal.SIGKILL)
     death = bridge.death(1)
     assert death == bridge.death(2)
@@ -269,8 +275,7 @@ def test_the_host_of_a_killed_actor_dies_by_the_machine_with_its_scorer(
     assert socket.gethostname() in death["how"]
     until(lambda: len(cluster.hosts_of(workspace.root)) == 1, "for the end of its processes")
     assert not bridge.of(Kind.DIED, 3)
-    bridge.open(4, workspace)
-    bridge.until_event(4, "ready")
+    bridge.ready(4, workspace)
 
 
 def test_hosts_start_elsewhere_if_their_node_has_just_died(
@@ -279,8 +284,7 @@ def test_hosts_start_elsewhere_if_their_node_has_just_died(
     with ExitStack() as joined:
         nodes = [joined.enter_context(cluster.joined(num_cpus=0, resources={"doomed": 2})) for _ in range(2)]
         bridge.connect(cluster.address, resources={"num_cpus": 0, "resources": {"doomed": 1}})
-        bridge.open(1, workspace)
-        bridge.until_event(1, "ready")
+        bridge.ready(1, workspace)
         [doomed] = [node for node in nodes if node.node_id == bridge.placed(1)]
         cluster.kill(doomed)
         cluster.lose(doomed)
@@ -309,8 +313,7 @@ def test_a_node_without_memory_ends_its_hosts_by_the_machine(
 
 def test_no_host_outlives_a_bridge_that_is_closed(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
     bridge.connect(cluster.address)
-    bridge.open(1, workspace)
-    bridge.until_event(1, "ready")
+    bridge.ready(1, workspace)
     assert cluster.hosts_of(workspace.root)
     bridge.close()
     assert bridge.process.returncode == 0
@@ -324,11 +327,8 @@ def test_nothing_outlives_a_bridge_that_is_killed(cluster: RayCluster, bridge: B
         return [*ctx.prompt, {"role": "assistant", "content": f"{child.pid} {os.getpid()}"}]
     """)
     bridge.connect(cluster.address)
-    bridge.open(1, workspace)
-    bridge.until_event(1, "ready")
-    bridge.roll_out(1, 0)
-    [rolled] = bridge.until_event(1, "rollout")
-    child, host = map(int, rolled["messages"][-1]["content"].split())
+    bridge.ready(1, workspace)
+    child, host = map(int, bridge.answer(1).split())
     assert is_running(child)
     bridge.process.kill()
     until(lambda: not is_running(host), "for the end of its host")
@@ -344,13 +344,10 @@ def test_a_workspace_that_nodes_do_not_share_is_uploaded(
     (workspace.root / "ignored").touch()
     (workspace.root / "excluded").touch()
     bridge.connect(cluster.address, upload=workspace.root, exclude=("excluded",))
-    bridge.open(1, workspace)
-    bridge.until_event(1, "ready")
-    bridge.roll_out(1, 0)
-    [rolled] = bridge.until_event(1, "rollout")
-    listed = rolled["messages"][-1]["content"].split()
-    assert {"agent.py", "rewards.py"} <= {*listed}
-    assert not {".env", "ignored", "excluded"} & {*listed}
+    bridge.ready(1, workspace)
+    listed = {*bridge.answer(1).split()}
+    assert {"agent.py", "rewards.py"} <= listed
+    assert not {".env", "ignored", "excluded"} & listed
 
 
 def test_a_workspace_that_is_too_large_is_refused_with_what_to_do(
@@ -404,8 +401,7 @@ def test_the_token_of_the_user_opens_the_cluster_of_this_machine(tmp_path: Path)
     workspace = Workspace(tmp_path / "workspace")
     with head_by_command(tmp_path / "home") as environ, bridge_process(tmp_path, **environ) as bridge:
         assert bridge.connect(None).n_nodes == 1
-        bridge.open(1, workspace)
-        bridge.until_event(1, "ready")
+        bridge.ready(1, workspace)
 
 
 def test_another_version_of_ray_is_named(cluster: RayCluster, tmp_path: Path) -> None:

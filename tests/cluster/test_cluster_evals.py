@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.addons.ray.hosts import ClusterHosts, RemoteConnection
-from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostEnviron, Post
 from pytest_osmosis.host.protocol import Setup
 from tests.cluster.clusters import RayCluster, until
 from tests.cluster.rayless import LocalNodes
-from tests.engine.evaluating import Live, Workspace, evaluated, running
+from tests.engine.evaluating import Workspace, evaluated, running
 from tests.plugin.workspaces import hosts_under
 
 pytestmark = pytest.mark.slow
@@ -75,57 +74,6 @@ def workspace(tmp_path: Path) -> Workspace:
     workspace.agent(AGENT)
     workspace.write("rewards.py", REWARDS)
     return workspace
-
-
-def told(live: Live) -> dict[str, Any]:
-    """All that an eval says of its runs, but for times."""
-    records = {each.run: each._replace(duration_ms=0.0, scoring_ms=0.0) for each in live.results.records}
-    return {"records": records, "kinds": live.kinds(), "overall": live.results.overall, **live.results.by_function}
-
-
-@pytest.mark.ray
-def test_an_eval_on_a_cluster_gives_what_it_gives_on_one_machine(workspace: Workspace, cluster: RayCluster) -> None:
-    config = workspace.config(None, execution=TWO, evaluation={"n": 2}, scoring=SCORING)
-    hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
-    spawned = Spawned(hosts)
-    try:
-        hosts.open()
-        here, there = evaluated(config), evaluated(config, spawn=spawned)
-    finally:
-        hosts.close()
-    assert told(there) == told(here)
-    assert {each.name for each in spawned.connections} == {"host", "scorer"}
-    assert all(each.has_ended for each in spawned.connections)
-
-
-class Saving(Spawned):
-    """Saves other reward functions as a scorer starts, after the hosts have loaded the code."""
-
-    rewards: Path
-
-    def __call__(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> RemoteConnection:
-        if name == "scorer":
-            self.rewards.write_text(REWARDS + "# saved\n", encoding="utf-8")
-        return super().__call__(name, setup, environ=environ, log=log, post=post)
-
-
-@pytest.mark.ray
-def test_a_scorer_on_a_cluster_with_other_code_scores_nothing(workspace: Workspace, cluster: RayCluster) -> None:
-    hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
-    spawned = Saving(hosts)
-    spawned.rewards = workspace.root / "rewards.py"
-    try:
-        hosts.open()
-        live = evaluated(workspace.config(None, scoring=SCORING), spawn=spawned)
-    finally:
-        hosts.close()
-    stopped = live.run.engine.stopped
-    assert stopped is not None
-    assert (stopped.reason, stopped.text.partition(";")[0]) == (
-        "systemic",
-        "rewards.py has changed since the eval loaded it",
-    )
-    assert not any("rewards:exact" in record.scores for record in live.results.records)
 
 
 def test_output_that_belongs_to_no_run_is_in_the_log_of_hosts(workspace: Workspace, spawned: Spawned) -> None:

@@ -9,12 +9,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -25,7 +24,7 @@ from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
 from pytest_osmosis.errors import ClusterError, HostError
 from pytest_osmosis.host.protocol import HostCode, Setup
-from tests.cluster.clusters import is_running
+from tests.cluster.clusters import is_running, until
 
 DEADLINE_S = 180.0
 FACTS = ClusterFacts("head:6379", "2.60.0", n_nodes=2, n_places=32)
@@ -52,26 +51,17 @@ def heard():
         yield frame
 """
 TELLS = """
-connect()
-for frame in heard():
-    say(Kind.SAID, frame.number, b"", f"{frame.kind.name} {frame.first.decode()}\\n".encode())
-    if frame.kind is Kind.KILL:
-        say(Kind.DIED, frame.number, b'{"how": "SIGKILL", "by": "host"}')
+say(Kind.SAID, frame.number, b"", f"{frame.kind.name} {frame.first.decode()}\\n".encode())
+if frame.kind is Kind.KILL:
+    say(Kind.DIED, frame.number, b'{"how": "SIGKILL", "by": "host"}')
 """
-"""A bridge whose hosts print what they get."""
+"""Code of a bridge whose hosts print what they get."""
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     yield
-    wait_for(lambda: not [each for each in threading.enumerate() if each.name.startswith("osmosis")])
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("osmosis")])
 
 
 @dataclass
@@ -103,8 +93,16 @@ class Opened:
         return died
 
 
+Make = Callable[[str], Opened]
+
+
+def hearing(code: str) -> str:
+    """The program of a bridge that runs some code for each frame that it hears."""
+    return "connect()\nfor frame in heard():\n" + indent(dedent(code), "    ")
+
+
 @pytest.fixture
-def bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Opened]:
+def bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Return what makes a bridge of its program; it is not open yet."""
 
     def made(program: str) -> Opened:
@@ -124,7 +122,7 @@ def opened(made: Opened) -> Iterator[Opened]:
         made.hosts.close()
 
 
-def test_a_refusal_is_an_error_with_its_text(bridge: Callable[[str], Opened]) -> None:
+def test_a_refusal_is_an_error_with_its_text(bridge: Make) -> None:
     made = bridge("say(Kind.REFUSED, 0, b'no cluster at head:1. Start one.'); hear()")
     with pytest.raises(ClusterError, match=r"^no cluster at head:1\. Start one\.$"):
         made.hosts.open()
@@ -132,15 +130,13 @@ def test_a_refusal_is_an_error_with_its_text(bridge: Callable[[str], Opened]) ->
         made.spawn()
 
 
-def test_a_bridge_that_dies_while_it_connects_is_an_error_with_what_it_wrote(bridge: Callable[[str], Opened]) -> None:
+def test_a_bridge_that_dies_while_it_connects_is_an_error_with_what_it_wrote(bridge: Make) -> None:
     made = bridge("os.write(2, b'this is odd\\n'); os._exit(3)")
     with pytest.raises(ClusterError, match=r"its process ended \(exit status 3\)\nthis is odd$"):
         made.hosts.open()
 
 
-def test_a_bridge_that_says_nothing_is_an_error(
-    bridge: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bridge_that_says_nothing_is_an_error(bridge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridges, "CONNECT_S", 0.2)
     monkeypatch.setattr(bridges, "CLOSE_S", 0.2)
     with pytest.raises(ClusterError, match="did not answer within"):
@@ -150,7 +146,7 @@ def test_a_bridge_that_says_nothing_is_an_error(
 @pytest.mark.parametrize(
     "output", ["b'hello, I am Ray!' * 10", "b'\\\\x10' + b'\\\\xff' * 12", "b'\\\\x02' + bytes(12)"]
 )
-def test_a_bridge_that_writes_other_things_than_frames_is_ended(bridge: Callable[[str], Opened], output: str) -> None:
+def test_a_bridge_that_writes_other_things_than_frames_is_ended(bridge: Make, output: str) -> None:
     made = bridge(f"os.write(1, {output}); time.sleep(1000)".replace("\\\\", "\\"))
     with pytest.raises(ClusterError, match="a message of its process cannot be read"):
         made.hosts.open()
@@ -166,13 +162,11 @@ def test_a_bridge_that_writes_other_things_than_frames_is_ended(bridge: Callable
     ],
     ids=["in a frame", "killed", "refused", "nonsense"],
 )
-def test_a_bridge_that_ends_takes_all_hosts_along(bridge: Callable[[str], Opened], end: str, how: str) -> None:
-    program = f"""
-    connect()
-    for frame in heard():
-        if frame.kind is Kind.SEND:
-            {end}
-    """
+def test_a_bridge_that_ends_takes_all_hosts_along(bridge: Make, end: str, how: str) -> None:
+    program = hearing(f"""
+    if frame.kind is Kind.SEND:
+        {end}
+    """)
     with opened(bridge(program)) as live:
         hosts = [live.spawn(), live.spawn("scorer")]
         hosts[0].send([{"op": "pause"}])
@@ -189,48 +183,40 @@ def test_a_bridge_that_ends_takes_all_hosts_along(bridge: Callable[[str], Opened
         assert live.posted.empty()
 
 
-def test_a_host_is_opened_with_its_setup_and_what_is_given(bridge: Callable[[str], Opened]) -> None:
-    program = """
-    connect()
-    for frame in heard():
-        say(Kind.SAID, frame.number, b"", frame.first + frame.second + b"\\n")
-    """
+def test_a_host_is_opened_with_its_setup_and_what_is_given(bridge: Make) -> None:
+    program = hearing('say(Kind.SAID, frame.number, b"", frame.first + frame.second + b"\\n")')
     with opened(bridge(program)) as live:
         live.spawn("scorer")
-        wait_for(lambda: len(live.logged()) == 2)
+        until(lambda: len(live.logged()) == 2)
         setup, given = map(json.loads, live.logged())
         assert setup["op"] == "setup"
         assert given == {"role": "scorer", "environ": {"GIVEN": "secret"}, "eval": 0}
 
 
-def test_evals_are_numbered_in_their_order(bridge: Callable[[str], Opened]) -> None:
-    program = """
-    connect()
-    for frame in heard():
-        say(Kind.SAID, frame.number, b"", frame.second + b"\\n")
-    """
+def test_evals_are_numbered_in_their_order(bridge: Make) -> None:
+    program = hearing('say(Kind.SAID, frame.number, b"", frame.second + b"\\n")')
     with opened(bridge(program)) as live:
         for _ in range(2):
             spawn, setup = live.hosts.of_eval(), Setup(HostCode("roll", str(live.folder), (), {}))
             spawn("host", setup, environ=HostEnviron({}), log=live.log, post=live.posted.put)
-        wait_for(lambda: len(live.logged()) == 2)
+        until(lambda: len(live.logged()) == 2)
         given = [json.loads(line) for line in live.logged()]
     assert [each["eval"] for each in given] == [1, 2]
 
 
-def test_names_that_hold_secrets_are_not_in_the_environment_of_the_bridge(bridge: Callable[[str], Opened]) -> None:
-    made = bridge("connect()\nfor frame in heard():\n    say(Kind.SAID, 1, b'', json.dumps(dict(os.environ)).encode())")
+def test_names_that_hold_secrets_are_not_in_the_environment_of_the_bridge(bridge: Make) -> None:
+    made = bridge(hearing("say(Kind.SAID, 1, b'', json.dumps(dict(os.environ)).encode())"))
     environ = {**os.environ, "MY_KEY": "canary", "SHOWN": "1"}
     made.hosts = ClusterHosts(RayOptions(), environ, hidden={"MY_KEY"})
     with opened(made) as live:
         live.spawn()
-        wait_for(live.logged)
+        until(live.logged)
         found = json.loads(live.log.read_text())
         assert "MY_KEY" not in found
         assert found["SHOWN"] == "1"
 
 
-def test_events_arrive_whole_however_their_bytes_do(bridge: Callable[[str], Opened]) -> None:
+def test_events_arrive_whole_however_their_bytes_do(bridge: Make) -> None:
     program = f"""
     connect()
     hear()
@@ -253,7 +239,7 @@ def test_events_arrive_whole_however_their_bytes_do(bridge: Callable[[str], Open
     assert live.posted.empty()
 
 
-def test_a_host_that_writes_no_events_is_ended(bridge: Callable[[str], Opened]) -> None:
+def test_a_host_that_writes_no_events_is_ended(bridge: Make) -> None:
     program = f"""
     connect()
     hear()
@@ -272,7 +258,7 @@ def test_a_host_that_writes_no_events_is_ended(bridge: Callable[[str], Opened]) 
 
 
 def test_output_that_belongs_to_no_run_is_logged_and_its_end_gives_the_last_words(
-    bridge: Callable[[str], Opened],
+    bridge: Make,
 ) -> None:
     program = """
     connect()
@@ -290,10 +276,8 @@ def test_output_that_belongs_to_no_run_is_logged_and_its_end_gives_the_last_word
         assert live.log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_host_that_the_bridge_does_not_end_is_given_up(
-    bridge: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(bridge("connect()\nfor frame in heard(): pass")) as live:
+def test_a_host_that_the_bridge_does_not_end_is_given_up(bridge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(bridge(hearing("pass"))) as live:
         host = live.spawn()
         host.kill()
         assert not host.join(0.0)
@@ -304,28 +288,26 @@ def test_a_host_that_the_bridge_does_not_end_is_given_up(
         assert host.join(0.0)
 
 
-def test_hosts_know_their_nodes_once_they_are_placed(bridge: Callable[[str], Opened]) -> None:
-    program = """
-    connect()
-    for frame in heard():
-        if frame.kind is Kind.OPEN and json.loads(frame.second)["role"] == "host":
-            if frame.number != 2:
-                say(Kind.PLACED, frame.number, f"n{frame.number % 2}".encode())
-        if frame.kind is Kind.KILL:
-            say(Kind.DIED, frame.number, b'{"how": "SIGKILL", "by": "host"}')
-    """
+def test_hosts_know_their_nodes_once_they_are_placed(bridge: Make) -> None:
+    program = hearing("""
+    if frame.kind is Kind.OPEN and json.loads(frame.second)["role"] == "host":
+        if frame.number != 2:
+            say(Kind.PLACED, frame.number, f"n{frame.number % 2}".encode())
+    if frame.kind is Kind.KILL:
+        say(Kind.DIED, frame.number, b'{"how": "SIGKILL", "by": "host"}')
+    """)
     with opened(bridge(program)) as live:
         hosts = [live.spawn() for _ in range(4)]
         live.spawn("scorer")
-        wait_for(lambda: hosts[3].placed_at is not None)
+        until(lambda: hosts[3].placed_at is not None)
         assert [each.node_id for each in hosts] == ["n1", "", "n1", "n0"]
         assert hosts[1].waits_for == "a host needs 1 CPU"
         hosts[1].kill()
         live.died()
 
 
-def test_threads_send_at_once_and_nothing_is_lost(bridge: Callable[[str], Opened]) -> None:
-    with opened(bridge(TELLS)) as live:
+def test_threads_send_at_once_and_nothing_is_lost(bridge: Make) -> None:
+    with opened(bridge(hearing(TELLS))) as live:
 
         def work() -> None:
             for host in [live.spawn() for _ in range(10)]:
@@ -342,45 +324,39 @@ def test_threads_send_at_once_and_nothing_is_lost(bridge: Callable[[str], Opened
         assert sum(line.startswith("SEND") for line in live.logged()) == 40 * 20
 
 
-def test_sending_never_waits_for_a_bridge_that_does_not_read(bridge: Callable[[str], Opened]) -> None:
-    program = """
-    connect()
-    for frame in heard():
-        if frame.kind is Kind.OPEN:
-            say(Kind.PLACED, 1, b'b')
-            os.kill(os.getpid(), signal.SIGSTOP)
-    """
+def test_sending_never_waits_for_a_bridge_that_does_not_read(bridge: Make) -> None:
+    program = hearing("""
+    if frame.kind is Kind.OPEN:
+        say(Kind.PLACED, 1, b'b')
+        os.kill(os.getpid(), signal.SIGSTOP)
+    """)
     with opened(bridge(program)) as live:
         host = live.spawn()
-        wait_for(lambda: host.placed_at is not None)
+        until(lambda: host.placed_at is not None)
         for _ in range(40):
             host.send([{"op": "pause"}] * 5_000)
         assert live.hosts._bridge is not None
         os.kill(live.hosts._bridge.pid, signal.SIGCONT)
 
 
-def test_of_what_a_bridge_prints_only_the_end_is_kept(bridge: Callable[[str], Opened]) -> None:
-    program = """
-    connect()
-    for frame in heard():
-        for _ in range(500):
-            os.write(2, b"Ray prints\\n" * 1_000)
-        os.write(2, b"its last line\\n")
-        say(Kind.SAID, 1, b"", b"printed")
-    """
+def test_of_what_a_bridge_prints_only_the_end_is_kept(bridge: Make) -> None:
+    program = hearing("""
+    for _ in range(500):
+        os.write(2, b"Ray prints\\n" * 1_000)
+    os.write(2, b"its last line\\n")
+    say(Kind.SAID, 1, b"", b"printed")
+    """)
     with opened(bridge(program)) as live:
         live.spawn()
-        wait_for(live.logged)
+        until(live.logged)
         assert live.hosts._bridge is not None
         ours = live.hosts._bridge
-        wait_for(lambda: ours.last_output().endswith("Ray prints\nits last line"))
+        until(lambda: ours.last_output().endswith("Ray prints\nits last line"))
         assert len(ours.last_output()) <= bridges.TAIL_BYTES
         assert Path(f"/proc/{ours.pid}/fd/2").stat().st_size < 100_000
 
 
-def test_closing_ends_a_bridge_that_does_not_end(
-    bridge: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_ends_a_bridge_that_does_not_end(bridge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridges, "CLOSE_S", 0.2)
     with opened(bridge("connect()\nwhile True: hear(); time.sleep(0.1)")) as live:
         host = live.spawn()
@@ -408,7 +384,7 @@ def test_a_bridge_ends_with_the_process_that_started_it_however_that_ends() -> N
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", OPENS, boot], stdout=subprocess.PIPE, cwd=root, timeout=DEADLINE_S)
     assert done.returncode == -signal.SIGKILL
-    wait_for(lambda: not is_running(int(done.stdout)))
+    until(lambda: not is_running(int(done.stdout)))
 
 
 def test_a_connection_that_is_not_open_starts_no_host(tmp_path: Path) -> None:

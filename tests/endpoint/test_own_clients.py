@@ -57,25 +57,6 @@ def test_a_client_that_hangs_up_frees_its_place(workspace: Workspace) -> None:
     assert len(server.requests) == 4
 
 
-SYNCHRONOUS = """
-import asyncio
-from openai import OpenAI
-
-async def rollout(ctx):
-    client = OpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-    for _ in range(2):
-        await asyncio.to_thread(client.chat.completions.create, model="x", messages=ctx.prompt)
-"""
-
-
-def test_synchronous_clients_in_threads_work(workspace: Workspace, server: ChatServer) -> None:
-    workspace.agent(SYNCHRONOUS)
-    live = evaluated(workspace.config(server))
-
-    assert live.kinds() == ["passed"] * 4
-    assert len(server.requests) == 8
-
-
 LEFT_BEHIND = """
 import openai
 

@@ -28,6 +28,7 @@ from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord, fold
+from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.preparing import prepare
@@ -187,6 +188,12 @@ class Live:
             for path in self.run.directory.path.rglob("*")
             if path.is_file()
         }
+
+    @property
+    def stop(self) -> Stop:
+        """The reason why it stopped."""
+        assert self.run.engine.stopped is not None
+        return self.run.engine.stopped
 
     @property
     def results(self) -> Results:

@@ -72,8 +72,11 @@ def solution(live: Live) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
-@pytest.mark.parametrize("behaviour", [refusal("I will not"), FILTERED], ids=["refusal", "filter"])
+@pytest.mark.parametrize(
+    ("agent", "behaviour"),
+    [*((agent, refusal("I will not")) for agent in AGENTS.values()), (None, FILTERED)],
+    ids=[*AGENTS, "filter"],
+)
 def test_a_refusal_is_the_models_failure(workspace: Workspace, agent: str | None, behaviour: Behaviour) -> None:
     live = evaluate(workspace, behaviour, agent)
     record = live.record(0)
@@ -107,13 +110,10 @@ def test_an_answer_without_text_is_empty(workspace: Workspace, behaviour: Behavi
     ("agent", "expected"),
     [
         ("async def rollout(ctx):\n    return ctx.prompt", "''"),
-        ("async def rollout(ctx):\n    return ctx.prompt[:2]", "''"),
-        ("async def rollout(ctx):\n    return [{'role': 'system', 'content': 'hi'}, *ctx.prompt]", "''"),
         ("async def rollout(ctx):\n    return [*ctx.prompt, {'role': 'tool', 'content': '41'}]", "''"),
-        ("async def rollout(ctx):\n    return [ctx.prompt[-1], {'role': 'assistant', 'content': '42'}]", "'42'"),
         ("async def rollout(ctx):\n    return [{'role': 'assistant', 'content': '41'}]", "'41'"),
     ],
-    ids=["the prompt", "half of it", "a longer prompt", "a tool's message", "a shorter prompt", "no prompt"],
+    ids=["the prompt", "a tool's message", "no prompt"],
 )
 def test_messages_of_the_prompt_are_no_answer(workspace: Workspace, agent: str, expected: str) -> None:
     live = evaluate(workspace, reply("42"), agent)

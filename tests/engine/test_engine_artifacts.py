@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent, indent
 from typing import Any, Literal
 
 import pytest
@@ -70,6 +71,29 @@ def evaluated_elsewhere(elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch) -
     return evaluated_there
 
 
+Writing = Callable[[str], Live]
+
+
+def agent(workspace: Workspace, code: str) -> None:
+    """Write an agent that runs `code`, mostly with the `folder` of its artifacts, and answers 42."""
+    body = indent(dedent(code), "    ")
+    answer = 'return [*ctx.prompt, {"role": "assistant", "content": "42"}]'
+    workspace.agent(f"async def rollout(ctx):\n    folder = ctx.artifacts_dir\n{body}\n    {answer}\n")
+
+
+@pytest.fixture
+def writing(workspace: Workspace, evaluated_elsewhere: Callable[..., Live]) -> Writing:
+    """Returns an eval elsewhere of an agent that runs some code; each run passes."""
+
+    def evaluated_writing(code: str) -> Live:
+        agent(workspace, code)
+        live = evaluated_elsewhere(workspace.config(None))
+        assert live.kinds() == ["passed"] * 4
+        return live
+
+    return evaluated_writing
+
+
 def _with_ray(workspace: Literal["shared", "upload"]) -> Callable[..., Prepared]:
     def prepare_with_ray(*args: Any, **options: Any) -> Prepared:
         known = prepare(*args, **options)
@@ -96,22 +120,20 @@ def _notices(live: Live) -> Sequence[str]:
 def test_files_of_agents_and_graders_are_the_same_as_those_of_local_hosts(
     workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere
 ) -> None:
-    workspace.agent(
+    agent(
+        workspace,
         """
-        async def rollout(ctx):
-            if ctx.row_index == 3:
-                return [*ctx.prompt, {"role": "assistant", "content": "nothing written"}]
-            folder = ctx.artifacts_dir
-            (folder / "draft.txt").write_text(f"Draft {ctx.row_index}")
-            (folder / "deep" / "er").mkdir(parents=True)
-            (folder / "deep" / "er" / "log").write_bytes(bytes(range(256)))
-            (folder / "empty").touch()
-            (folder / "key").write_text(os.environ["CANARY_KEY"])
-            (folder / "odd \\n name").touch()
-            open(os.fsencode(folder) + b"/not \\xff text", "wb").close()
-            assert ctx.row_index != 2, "a failed rollout has artifacts too"
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
+        if ctx.row_index == 3:
+            return [*ctx.prompt, {"role": "assistant", "content": "nothing written"}]
+        (folder / "draft.txt").write_text(f"Draft {ctx.row_index}")
+        (folder / "deep" / "er").mkdir(parents=True)
+        (folder / "deep" / "er" / "log").write_bytes(bytes(range(256)))
+        (folder / "empty").touch()
+        (folder / "key").write_text(os.environ["CANARY_KEY"])
+        (folder / "odd \\n name").touch()
+        open(os.fsencode(folder) + b"/not \\xff text", "wb").close()
+        assert ctx.row_index != 2, "a failed rollout has artifacts too"
+        """,
     )
     workspace.write("graders.py", GRADES)
     environ = {"CANARY_KEY": "canary-0123456789"}
@@ -128,23 +150,16 @@ def test_files_of_agents_and_graders_are_the_same_as_those_of_local_hosts(
     assert not live.events("artifact")
 
 
-def test_large_files_and_many_files_arrive_whole(
-    workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere
-) -> None:
-    workspace.agent(
+def test_large_files_and_many_files_arrive_whole(writing: Writing, elsewhere: Elsewhere) -> None:
+    live = writing(
         f"""
-        async def rollout(ctx):
-            folder = ctx.artifacts_dir
-            for size in (0, 1, {PIECE_BYTES - 1}, {PIECE_BYTES}, {PIECE_BYTES + 1}, 5_000_000):
-                (folder / f"{{size}} bytes").write_bytes(os.urandom(size))
-            for number in range(1_000):
-                (folder / str(number % 7)).mkdir(exist_ok=True)
-                (folder / str(number % 7) / str(number)).write_text(str(number))
-            return [*ctx.prompt, {{"role": "assistant", "content": "42"}}]
+        for size in (0, 1, {PIECE_BYTES - 1}, {PIECE_BYTES}, {PIECE_BYTES + 1}, 5_000_000):
+            (folder / f"{{size}} bytes").write_bytes(os.urandom(size))
+        for number in range(1_000):
+            (folder / str(number % 7)).mkdir(exist_ok=True)
+            (folder / str(number % 7) / str(number)).write_text(str(number))
         """
     )
-    live = evaluated_elsewhere(workspace.config(None))
-    assert live.kinds() == ["passed"] * 4
     files = _files(_artifacts(live))
     assert len(files) == 4 * 1_006
     assert files == _files(elsewhere.folder / "host")
@@ -153,13 +168,7 @@ def test_large_files_and_many_files_arrive_whole(
 def test_files_of_a_grader_in_a_process_of_its_own_join_those_of_the_agent(
     workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere, server: ChatServer
 ) -> None:
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            (ctx.artifacts_dir / "of the agent").write_text("a")
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
+    agent(workspace, '(folder / "of the agent").write_text("a")')
     workspace.write("graders.py", GRADES)
     live = evaluated_elsewhere(workspace.config(server, scoring=GRADED, agent={"endpoint": "env"}))
     assert live.kinds() == ["passed"] * 4
@@ -168,63 +177,48 @@ def test_files_of_a_grader_in_a_process_of_its_own_join_those_of_the_agent(
     assert {path.name for path in elsewhere.folder.iterdir()} == {"host", "scorer"}
 
 
-def test_links_and_special_files_are_left_out(
-    workspace: Workspace, evaluated_elsewhere: Callable[..., Live], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_links_and_special_files_are_left_out(writing: Writing, tmp_path_factory: pytest.TempPathFactory) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (outside / "secret").write_text("not an artifact")
-    workspace.agent(
+    live = writing(
         f"""
         import shutil, socket
         OUTSIDE = {str(outside)!r}
-
-        async def rollout(ctx):
-            folder = ctx.artifacts_dir
-            if ctx.row_index == 0:
-                os.symlink(OUTSIDE + "/secret", folder / "a link")
-                os.symlink(OUTSIDE, folder / "a link to a folder")
-                os.symlink("nowhere", folder / "a broken link")
-                os.mkfifo(folder / "a pipe")
-                socket.socket(socket.AF_UNIX).bind(os.path.relpath(folder / "a socket"))
-            if ctx.row_index == 1:
-                shutil.rmtree(folder)
-                os.symlink(OUTSIDE, folder)
-            else:
-                (folder / "a file").touch()
-            return [*ctx.prompt, {{"role": "assistant", "content": "42"}}]
+        if ctx.row_index == 0:
+            os.symlink(OUTSIDE + "/secret", folder / "a link")
+            os.symlink(OUTSIDE, folder / "a link to a folder")
+            os.symlink("nowhere", folder / "a broken link")
+            os.mkfifo(folder / "a pipe")
+            socket.socket(socket.AF_UNIX).bind(os.path.relpath(folder / "a socket"))
+        if ctx.row_index == 1:
+            shutil.rmtree(folder)
+            os.symlink(OUTSIDE, folder)
+        else:
+            (folder / "a file").touch()
         """
     )
-    live = evaluated_elsewhere(workspace.config(None))
-    assert live.kinds() == ["passed"] * 4
     assert _files(_artifacts(live)) == {f"row{row}-run0/a file".encode(): b"" for row in (0, 2, 3)}
     assert _notices(live) == [
         "artifacts of 2 runs hold links, pipes or devices, which are not copied from other machines"
     ]
 
 
-def test_what_is_too_large_or_too_deep_is_left_out(
-    workspace: Workspace, evaluated_elsewhere: Callable[..., Live]
-) -> None:
-    workspace.agent(
+def test_what_is_too_large_or_too_deep_is_left_out(writing: Writing) -> None:
+    live = writing(
         f"""
-        async def rollout(ctx):
-            folder = ctx.artifacts_dir
-            (folder / "small").touch()
-            if ctx.row_index == 0:
-                with open(folder / "large", "wb") as file:
-                    file.truncate({MOST_BYTES} + 1)
-            if ctx.row_index == 1:
-                deep = folder / "/".join("d" * 40)
-                deep.mkdir(parents=True)
-                (deep / "file").touch()
-            if ctx.row_index == 2:
-                for number in range({MOST_FILES} + 5):
-                    os.close(os.open(folder / str(number), os.O_CREAT))
-            return [*ctx.prompt, {{"role": "assistant", "content": "42"}}]
+        (folder / "small").touch()
+        if ctx.row_index == 0:
+            with open(folder / "large", "wb") as file:
+                file.truncate({MOST_BYTES} + 1)
+        if ctx.row_index == 1:
+            deep = folder / "/".join("d" * 40)
+            deep.mkdir(parents=True)
+            (deep / "file").touch()
+        if ctx.row_index == 2:
+            for number in range({MOST_FILES} + 5):
+                os.close(os.open(folder / str(number), os.O_CREAT))
         """
     )
-    live = evaluated_elsewhere(workspace.config(None))
-    assert live.kinds() == ["passed"] * 4
     files = _files(_artifacts(live))
     assert {b"row0-run0/small", b"row1-run0/small", b"row3-run0/small"} < files.keys()
     assert len(files) == 3 + MOST_FILES
@@ -236,17 +230,15 @@ def test_a_second_attempt_replaces_and_adds_files_as_it_does_locally(
     workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere
 ) -> None:
     elsewhere.apart = False
-    workspace.agent(
+    agent(
+        workspace,
         """
-        async def rollout(ctx):
-            folder = ctx.artifacts_dir
-            first = not (folder / "of the first").exists()
-            (folder / "both").write_text("first" if first else "second")
-            (folder / "of the first").touch()
-            if ctx.row_index == 2 and first:
-                os._exit(3)
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
+        first = not (folder / "of the first").exists()
+        (folder / "both").write_text("first" if first else "second")
+        (folder / "of the first").touch()
+        if ctx.row_index == 2 and first:
+            os._exit(3)
+        """,
     )
     config = workspace.config(None)
     local, live = evaluated(config), evaluated_elsewhere(config)
@@ -290,12 +282,11 @@ def test_no_rollout_is_lost_if_another_cancels_it_while_its_files_are_sent(
     assert _notices(live) == [text]
 
 
-def test_what_user_code_sends_itself_stays_in_the_folder_of_its_run(
-    workspace: Workspace, evaluated_elsewhere: Callable[..., Live]
-) -> None:
-    workspace.agent(
+def test_what_user_code_sends_itself_stays_in_the_folder_of_its_run(writing: Writing, workspace: Workspace) -> None:
+    live = writing(
         """
         import gc
+<<<<<<< HEAD
         from pytest_osmosis.host.server import EventWriter
 
         async def rollout(ctx):
@@ -308,10 +299,19 @@ def test_what_user_code_sends_itself_stays_in_the_folder_of_its_run(
             writer.send_artifact({**run, **data, "row": 99, "path": "escaped"})
             writer.send_artifact({**run, **data, "path": "kept"})
             return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+=======
+        from pytest_osmosis.host.server import EventWriter
+        [writer] = [each for each in gc.get_objects() if isinstance(each, EventWriter)]
+        run = {"ev": "artifact", "row": ctx.row_index, "run": 0, "attempt": 1}
+        data = {"data": "aGk=", "offset": 0, "last": True}
+        for path in ("../escaped", "/etc/../escaped", "a/../../escaped", "", ".", "..", "a//escaped", "escaped\\0"):
+            writer.send_artifact({**run, **data, "path": path})
+        writer.send_artifact({**run, **data, "attempt": 7, "path": "escaped"})
+        writer.send_artifact({**run, **data, "row": 99, "path": "escaped"})
+        writer.send_artifact({**run, **data, "path": "kept"})
+>>>>>>> eng
         """
     )
-    live = evaluated_elsewhere(workspace.config(None))
-    assert live.kinds() == ["passed"] * 4
     assert _files(_artifacts(live)) == {f"row{row}-run0/kept".encode(): b"hi" for row in range(4)}
     assert not [path for path in workspace.root.rglob("*") if "escaped" in path.name]
     [notice] = _notices(live)
@@ -322,13 +322,7 @@ def test_what_user_code_sends_itself_stays_in_the_folder_of_its_run(
 def test_hosts_that_write_into_the_run_directory_send_nothing(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, elsewhere: Elsewhere
 ) -> None:
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            (ctx.artifacts_dir / "file").touch()
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
+    agent(workspace, '(folder / "file").touch()')
     monkeypatch.setattr(evaluating, "prepare", _with_ray(workspace="shared"))
     live = evaluated(workspace.config(None), spawn=elsewhere.spawn)
     assert live.kinds() == ["passed"] * 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from aiohttp import web
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.record.run_id import RunId
 from tests.engine.evaluating import Live, Workspace, evaluated
-from tests.engine.test_engine_moments import ScriptedHost, SteppedEngine
+from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
 from tests.servers import ChatServer, Exchange, reply
 
 pytestmark = pytest.mark.slow
@@ -57,12 +56,8 @@ def test_runs_of_equal_cost_never_exceed_the_bound_and_use_it_up(workspace: Work
 
     assert live.results.cost_usd == pytest.approx(0.050)
     assert meter.n == 50
-    stopped = live.run.engine.stopped
-    assert stopped is not None
-    assert stopped.reason == "max_cost_usd"
-    assert stopped.text == (
-        "[limits] max_cost_usd = 0.0505 has no room for another run: $0.050 spent, about $0.0010 a run"
-    )
+    text = "[limits] max_cost_usd = 0.0505 has no room for another run: $0.050 spent, about $0.0010 a run"
+    assert live.stop == ("max_cost_usd", text)
 
 
 def test_a_bound_that_the_runs_reach_exactly_stops_nothing(workspace: Workspace) -> None:
@@ -119,60 +114,42 @@ def test_a_bound_is_not_kept_by_agents_that_break_after_answers_without_usage(wo
         tables: dict[str, Any] = {"limits": {"max_tokens": 1000, "max_errors": 1000}, "evaluation": {"batch_size": 1}}
         live = evaluated(workspace.config(server, **tables))
         assert len(server.requests) < 5
-    stopped = live.run.engine.stopped
-    assert stopped is not None
-    assert stopped.text.startswith("[limits] max_tokens cannot be kept: the server does not report token usage")
+    assert live.stop.text.startswith("[limits] max_tokens cannot be kept: the server does not report token usage")
     assert live.record(0).boundary == "agent"
 
 
-def test_a_bound_on_dollars_cannot_be_kept_without_every_usage(workspace: Workspace) -> None:
-    workspace.agent(TWO_REQUESTS)
-    with ChatServer(reply("42"), reply("42", usage=None)) as server:
-        tables: dict[str, Any] = {"limits": {"max_cost_usd": 1}, "prices": PRICES}
-        live = evaluated(workspace.config(server, **tables))
-    stopped = live.run.engine.stopped
-    assert stopped is not None
-    assert stopped.text.startswith("[limits] max_cost_usd cannot be kept: the server does not report token usage")
-    assert live.kinds() == ["passed", "skipped", "skipped", "skipped"]
-
-
-def in_groups(folder: Path, max_tokens: int, n_rows: int = 2) -> tuple[SteppedEngine, ScriptedHost]:
+def in_groups(make: Make, max_tokens: int, n_rows: int = 2) -> tuple[SteppedEngine, ScriptedHost]:
     """Two runs of each row, which a judge scores one by one before "whole" scores them together."""
     bounds = Bounds(math.inf, "some", max_tokens=max_tokens, judged=True)
     scorers = {"judge": False, "whole": False}
-    stepped = SteppedEngine(folder, 2 * n_rows, scorers=scorers, grouped=["whole"], n=2, bounds=bounds)
+    stepped = make(2 * n_rows, scorers=scorers, grouped=["whole"], n=2, bounds=bounds)
     stepped.runs = [RunId(row, index) for row in range(n_rows) for index in range(2)]
-    stepped.begin()
-    return stepped, stepped.host("host")
+    return stepped, stepped.begin().host("host")
 
 
 def judges(stepped: SteppedEngine, run: RunId) -> None:
     """Let the host roll a run out, which uses 7 tokens, and the judge score it, which uses none."""
     host = stepped.host("host")
-    host.say("start", run)
-    host.rolls(run)
-    host.say("score", run, ms=1.0, scores={"judge": 1.0}, errors={}, output={})
+    host.rolls_out(run)
+    host.scores(run, name="judge")
     stepped.turn()
 
 
-def test_a_run_that_waits_for_its_group_holds_no_other_back(tmp_path: Path) -> None:
-    stepped, host = in_groups(tmp_path, 1000)
+def test_a_run_that_waits_for_its_group_holds_no_other_back(make: Make) -> None:
+    stepped, host = in_groups(make, 1000)
     assert host.runs() == stepped.runs[:1], "no cost is known"
     judges(stepped, stepped.runs[0])
     assert host.runs() == stepped.runs[:2]
-    stepped.end()
 
 
-def test_a_bound_without_room_for_the_rest_of_a_group_stops_the_eval(tmp_path: Path) -> None:
-    stepped, host = in_groups(tmp_path, 25)
+def test_a_bound_without_room_for_the_rest_of_a_group_stops_the_eval(make: Make) -> None:
+    stepped, host = in_groups(make, 25)
     for run in stepped.runs[:2]:
         judges(stepped, run)
-    for run in stepped.runs[:2]:
-        host.say("score", run, ms=1.0, scores={"whole": 1.0}, errors={}, output={})
+    host.scores(*stepped.runs[:2], name="whole")
     stepped.turn()
     judges(stepped, stepped.runs[2])
 
     assert host.runs() == stepped.runs[:3]
     assert stepped.engine.stopped is not None
     assert stepped.engine.stopped.reason == "max_tokens"
-    stepped.end()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.engine.host_connection import HostConnection
-from tests.engine.evaluating import Live, Workspace, running
+from tests.engine.evaluating import Live, Workspace, evaluated, running
 from tests.servers import ChatServer, held, reply
 
 pytestmark = pytest.mark.slow
@@ -64,10 +64,8 @@ def written(workspace: Workspace, **tables: Any) -> dict[str, Any]:
 
 def check_stopped(live: Live, file: str) -> None:
     """Check that the eval was stopped and names the file, and that nothing was scored by other code."""
-    stopped = live.run.engine.stopped
-    assert stopped is not None
-    assert stopped.reason == "systemic"
-    assert stopped.text.startswith(f"{file} has changed since the eval loaded it; start the eval again")
+    assert live.stop.reason == "systemic"
+    assert live.stop.text.startswith(f"{file} has changed since the eval loaded it; start the eval again")
     assert all(score == 1.0 for record in live.results.records for score in record.scores.values())
     assert len(live.events("loaded")) == 1
 
@@ -76,15 +74,13 @@ def check_stopped(live: Live, file: str) -> None:
 def test_a_scorer_with_other_code_scores_nothing(workspace: Workspace, file: str) -> None:
     tables = written(workspace)
     saving = Saving(workspace.root / file, FILES[file].replace("1.0", "0.0") + "# saved\n", "scorer")
-    with running(workspace.config(None, **tables), spawn=saving) as live:
-        live.wait()
+    live = evaluated(workspace.config(None, **tables), spawn=saving)
     check_stopped(live, file)
     assert not any("rewards:sync" in record.scores for record in live.results.records)
     assert set(live.kinds()) <= {"error", "skipped"}
 
 
-@pytest.mark.parametrize("role", ["host", "quarantine"])
-@pytest.mark.parametrize("file", ["agent.py", "prompts.py", "rewards.py"])
+@pytest.mark.parametrize(("file", "role"), [("agent.py", "host"), ("prompts.py", "quarantine"), ("rewards.py", "host")])
 def test_a_host_that_is_replaced_by_other_code_rolls_out_nothing(workspace: Workspace, file: str, role: str) -> None:
     tables = written(workspace, evaluation={"batch_size": 2})
     text = FILES[file].replace("row 0", "row 9") + "# saved\n"
@@ -120,14 +116,12 @@ def test_a_new_file_that_stands_before_another_is_a_change_too(workspace: Worksp
     tables = written(workspace)
     (workspace.root / new).parent.mkdir()
     saving = Saving(workspace.root / new, "right = 0.0\n", "scorer")
-    with running(workspace.config(None, **tables), spawn=saving) as live:
-        live.wait()
+    live = evaluated(workspace.config(None, **tables), spawn=saving)
     check_stopped(live, new)
 
 
 def test_files_that_no_digest_covers_may_change(workspace: Workspace) -> None:
     tables = written(workspace)
     workspace.write("unused.py", "one = 1\n")
-    with running(workspace.config(None, **tables), spawn=Saving(workspace.root / "unused.py", "", "scorer")) as live:
-        live.wait()
+    live = evaluated(workspace.config(None, **tables), spawn=Saving(workspace.root / "unused.py", "", "scorer"))
     assert live.kinds() == ["passed"] * 4

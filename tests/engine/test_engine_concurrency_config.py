@@ -58,8 +58,11 @@ def most_at_once(log: str, kind: str) -> int:
     return most
 
 
-@pytest.mark.parametrize("imports", [OURS, THEIRS], ids=["ours", "osmosis_ai"])
-@pytest.mark.parametrize(("rollouts", "scorings", "hosts"), [(1, None, 2), (3, 1, 2), (None, 2, 1)])
+@pytest.mark.parametrize(
+    ("imports", "rollouts", "scorings", "hosts"),
+    [(OURS, 1, None, 2), (OURS, None, 2, 1), (THEIRS, 3, 1, 2)],
+    ids=["ours", "ours, one host", "osmosis_ai"],
+)
 def test_a_config_limits_all_hosts_together(
     tmp_path: Path, imports: str, rollouts: int | None, scorings: int | None, hosts: int
 ) -> None:

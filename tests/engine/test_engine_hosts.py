@@ -16,7 +16,7 @@ from pytest_osmosis.engine.host_connection import Connection, Died, HostConnecti
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import RunId
 from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
-from tests.engine.test_engine_moments import ScriptedHost
+from tests.engine.stepped import ScriptedHost
 from tests.servers import ChatServer, held, reply
 
 TWO = {"hosts": 2}
@@ -25,21 +25,6 @@ async def rollout(ctx):
     reply = await ctx.chat(ctx.prompt)
     return [*ctx.prompt, {"role": "user", "content": str(os.getpid())}, reply.message]
 """
-
-
-def test_batch_size_holds_for_all_hosts_together(workspace: Workspace) -> None:
-    workspace.agent(PIDS)
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(9)])
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server, evaluation={"batch_size": 3}, execution=TWO)) as live:
-            server.wait_for(lambda server: server.in_flight == 3)
-            live.wait_for(lambda: live.run.engine.progress.in_flight == 3)
-            server.release()
-            live.wait()
-        assert server.max_in_flight == 3
-        assert asked_rows(server) == dict.fromkeys(range(9), 1)
-    assert live.kinds() == ["passed"] * 9
-    assert len({event["messages"][1]["content"] for event in live.events("rollout")}) == 2
 
 
 class Unplaced(ScriptedHost):

@@ -40,20 +40,6 @@ def test_the_server_sees_batch_size_requests_at_once_and_never_more(workspace: W
     assert live.kinds() == ["passed"] * 8
 
 
-def test_runs_that_are_handed_out_ahead_do_not_begin(workspace: Workspace) -> None:
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
-            server.wait_for(lambda server: server.in_flight == 2)
-            live.run.engine.stop("interrupt", "enough")
-            live.wait_for(lambda: len(live.told) == 6)
-            server.release()
-            live.wait()
-        assert asked_rows(server).keys() == {0, 1}
-    assert live.kinds() == ["passed"] * 2 + ["skipped"] * 6
-    assert {outcome.reason for _, outcome in live.told if outcome.kind == "skipped"} == {"enough"}
-
-
 def test_a_rollout_begins_the_moment_one_ends(workspace: Workspace) -> None:
     """The next rollout takes the connection that the last one gave back, before any other rollout goes on.
 

@@ -19,7 +19,6 @@ from tests.servers import (
     ChatServer,
     Exchange,
     cut_connection,
-    half_json,
     reply,
     slow,
     status,
@@ -158,11 +157,7 @@ def test_a_judge_may_see_the_conversation_and_columns(questions: Workspace) -> N
     assert live.record(0).scores["rubric"] == 10.0
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [status(503), status(429), status(499), cut_connection(), half_json()],
-    ids=["503", "429", "499", "cut", "half"],
-)
+@pytest.mark.parametrize("fault", [status(503), cut_connection()], ids=["503", "cut"])
 def test_requests_to_a_judge_are_retried(questions: Workspace, fault: Behaviour) -> None:
     live, _ = judged_by(questions, fault, reply(RIGHT))
 
@@ -195,27 +190,6 @@ def test_a_judge_without_a_score_is_a_reward_error_with_its_text(questions: Work
     assert [use.calls for use in live.record(0).judge_uses] == [2], "they cost money all the same"
 
 
-def test_a_judge_on_another_scale_is_asked_again_and_then_gives_no_score(questions: Workspace) -> None:
-    """The judge corrects itself for the first row alone."""
-
-    async def judge(exchange: Exchange) -> web.StreamResponse:
-        text = str(exchange.seen.body["messages"])
-        score = 0.8 if "Answer again" in text and "What is 0 + 40?" in text else 2 + len(text) % 7
-        return await reply(json.dumps({"score": score, "explanation": text[-3:] + str(score)}))(exchange)
-
-    live, server = judged_by(questions, judge, scoring={"thresholds": {"rubric": 0.5}})
-
-    assert live.kinds() == ["passed"] + ["error"] * (ROWS - 1)
-    assert dict(live.record(0).scores) == {"rubric": 0.8}
-    assert [(use.calls, use.tokens) for row in range(ROWS) for use in live.record(row).judge_uses] == [(2, 20)] * ROWS
-    assert len(server.requests) == 2 * ROWS
-    assert live.results.boundaries() == {"reward": ROWS - 1}
-    (cause,) = live.results.causes
-    assert (cause.boundary, len(cause.runs), cause.is_measured) == ("reward", ROWS - 1, False)
-    assert cause.text.startswith('rubric: the judge gave no score, even when asked again: its "score" is ')
-    assert cause.text.endswith(", not from 0 to 1")
-
-
 def test_a_wrong_key_of_a_judge_stops_the_eval_and_stays_secret(questions: Workspace) -> None:
     questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": "1"} for row in range(40)])
     echo = {"error": {"message": f"Incorrect API key provided: {KEY}"}}
@@ -224,8 +198,7 @@ def test_a_wrong_key_of_a_judge_stops_the_eval_and_stays_secret(questions: Works
         live = evaluated(config, environ={"JUDGE_KEY": KEY})
 
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
-    assert live.results.stopped is not None
-    assert live.results.stopped.startswith("the judge: ")
+    assert live.stop.text.startswith("the judge: ")
     assert len(server.requests) == 1
     assert live.results.count("pending") > 0
     assert not any(KEY in text for text in live.run_files().values())
@@ -235,8 +208,7 @@ def test_the_model_of_a_judge_is_probed_before_the_first_run(questions: Workspac
     with ChatServer(status(404)) as server:
         live = evaluated(judged_config(questions, server), probe=True)
 
-    assert live.results.stopped is not None
-    assert live.results.stopped.startswith("the judge: the test request (probe) failed: ")
+    assert live.stop.text.startswith("the judge: the test request (probe) failed: ")
     assert [record.rolled for record in live.results.records] == [False] * ROWS
 
 
@@ -314,13 +286,6 @@ def test_failures_of_judges_in_functions_are_told_apart(
     assert text in error.message
 
 
-def test_blocking_functions_keep_to_the_limits_of_judges(questions: Workspace) -> None:
-    live, server = called(questions, OLD, reply(RIGHT), judge={"requests_per_minute": 600})
-
-    assert live.kinds() == ["passed"] * ROWS
-    assert len(server.requests) == ROWS
-
-
 def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(
     questions: Workspace, tmp_path: Path
 ) -> None:
@@ -348,13 +313,3 @@ def test_a_function_without_its_key_is_a_reward_error(questions: Workspace) -> N
     error = live.record(0).scorer_errors["judging:judged"]
     assert error.boundary == "reward"
     assert "MissingAPIKeyError: Environment variable 'OPENAI_API_KEY' is not set." in error.message
-
-
-def test_the_demo_judge_judges_offline(questions: Workspace) -> None:
-    judge = {"model_path": "demo/judge", "votes": 2}
-    config = questions.config(None, scoring={"eval_fns": [], "rubric": "Right?"}, judge=judge)
-    live = evaluated(config, probe=True)
-
-    assert live.kinds() == ["passed"] * ROWS
-    assert live.results.judges is not None
-    assert live.results.judges.all.cost_usd == 0

@@ -155,18 +155,3 @@ def test_code_that_cancels_requests_for_ever_while_they_wait_for_permits_ends(wo
     evaluation = {"agent_workflow_timeout_s": 1}
     live = evaluated(workspace.config(None, evaluation=evaluation, execution={"requests_per_minute": 60}))
     assert live.kinds() == ["error"] * 4
-
-
-def test_requests_of_a_dead_host_no_longer_wait_for_permits(workspace: Workspace) -> None:
-    log = Log()
-    workspace.agent("""
-    async def rollout(ctx):
-        if ctx.row_index == 3:
-            os._exit(1)
-        reply = await ctx.chat(ctx.prompt)
-        return [*ctx.prompt, reply.message]
-    """)
-    with ChatServer(log) as server:
-        live = evaluated(workspace.config(server, execution={"requests_per_minute": 150}))
-    assert live.kinds() == ["passed"] * 3 + ["error"]
-    assert live.run.engine.progress.held == 0

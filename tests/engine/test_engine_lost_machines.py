@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.results.causes import causes_of
 from pytest_osmosis.verdicts.pass_rule import reason_of
-from tests.engine.test_engine_moments import ScriptedHost, SteppedEngine
+from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
 
 RUN = RunId(0, 0)
 BLOCKING, ASYNC = {"exact": True}, {"judge": False}
@@ -24,12 +23,10 @@ ROWS = ScoreInputs({0: Content("prompt", "row"), 1: Content("prompt", "row")})
 LOST = "its machine was lost three times (node n1 was lost)"
 
 
-def roll_out(stepped: SteppedEngine, run: RunId = RUN) -> ScriptedHost:
-    """Let a host roll a run out, and return the host."""
-    stepped.begin()
-    host = stepped.host("host")
-    host.say("start", run)
-    host.rolls(run)
+def roll_out(stepped: SteppedEngine) -> ScriptedHost:
+    """Let a host roll the first run out, and return the host."""
+    host = stepped.begin().host("host")
+    host.rolls_out(RUN)
     stepped.turn()
     return host
 
@@ -41,10 +38,12 @@ def boundaries(stepped: SteppedEngine) -> list[tuple[str, str]]:
 
 
 def check_reported_as_unmeasured(stepped: SteppedEngine, message: str) -> None:
-    """Check that the record of the only run blames the infrastructure, as its test and the results do."""
+    """Check that the only function is not to blame, by the record of the only run, its test and the results."""
+    stepped.end()
+    assert boundaries(stepped) == [("host", message)]
     record, rule = stepped.engine.ledger.records[RUN], stepped.engine.pass_rule
     [function] = stepped.scorers
-    assert [outcome.kind for _, outcome in stepped.told] == ["error"]
+    assert stepped.kinds() == ["error"]
     assert (rule.boundary(record), rule.measured(record)) == ("host", False)
     assert reason_of(record, rule) == f"host: {function}: {message}"
     [cause] = causes_of([record], rule)
@@ -53,8 +52,8 @@ def check_reported_as_unmeasured(stepped: SteppedEngine, message: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["scorer", "host", "quarantine"])
-def test_a_function_for_which_no_process_can_be_started_is_not_to_blame(tmp_path: Path, role: str) -> None:
-    stepped = SteppedEngine(tmp_path, 1, scorers=BLOCKING if role == "scorer" else ASYNC)
+def test_a_function_for_which_no_process_can_be_started_is_not_to_blame(make: Make, role: str) -> None:
+    stepped = make(1, scorers=BLOCKING if role == "scorer" else ASYNC)
     host = roll_out(stepped)
     stepped.spawns = False
     if role == "quarantine":
@@ -64,15 +63,12 @@ def test_a_function_for_which_no_process_can_be_started_is_not_to_blame(tmp_path
     host.die()
     stepped.turn()
     stepped.turn()
-    stepped.end()
-
-    assert boundaries(stepped) == [("host", "no memory")]
     check_reported_as_unmeasured(stepped, "no memory")
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
-def test_a_group_for_which_no_process_can_be_started_is_not_to_blame(tmp_path: Path, has_begun: bool) -> None:
-    stepped = SteppedEngine(tmp_path, 1, scorers={"whole": False}, grouped=["whole"])
+def test_a_group_for_which_no_process_can_be_started_is_not_to_blame(make: Make, has_begun: bool) -> None:
+    stepped = make(1, scorers={"whole": False}, grouped=["whole"])
     host = roll_out(stepped)
     if has_begun:
         host.say("scoring", RUN, name="whole")
@@ -80,15 +76,12 @@ def test_a_group_for_which_no_process_can_be_started_is_not_to_blame(tmp_path: P
     host.die()
     stepped.turn()
     stepped.turn()
-    stepped.end()
-
-    assert boundaries(stepped) == [("host", "no memory")]
     check_reported_as_unmeasured(stepped, "no memory")
 
 
 @pytest.mark.parametrize("grouped", [[], ["judge"]], ids=["run", "group"])
-def test_scoring_that_loses_its_machine_three_times_is_not_to_blame(tmp_path: Path, grouped: list[str]) -> None:
-    stepped = SteppedEngine(tmp_path, 1, scorers=ASYNC, grouped=grouped)
+def test_scoring_that_loses_its_machine_three_times_is_not_to_blame(make: Make, grouped: list[str]) -> None:
+    stepped = make(1, scorers=ASYNC, grouped=grouped)
     host = roll_out(stepped)
     for role in ("host", "quarantine", None):
         host.say("scoring", RUN, name="judge")
@@ -97,28 +90,22 @@ def test_scoring_that_loses_its_machine_three_times_is_not_to_blame(tmp_path: Pa
         if role is not None:
             host = stepped.host(role)
             stepped.is_ready(host)
-    stepped.end()
-
-    assert boundaries(stepped) == [("host", LOST)]
     check_reported_as_unmeasured(stepped, LOST)
 
 
-def test_a_blocking_function_that_loses_its_machine_three_times_is_not_to_blame(tmp_path: Path) -> None:
-    stepped = SteppedEngine(tmp_path, 1, scorers=BLOCKING)
+def test_a_blocking_function_that_loses_its_machine_three_times_is_not_to_blame(make: Make) -> None:
+    stepped = make(1, scorers=BLOCKING)
     roll_out(stepped)
     for _ in range(3):
         stepped.is_ready(stepped.host("scorer"))
         stepped.host("scorer").say("scoring", RUN, name="exact")
         stepped.host("scorer").is_lost()
         stepped.turn()
-    stepped.end()
-
-    assert boundaries(stepped) == [("host", LOST)]
     check_reported_as_unmeasured(stepped, LOST)
 
 
-def test_a_lost_scorer_leaves_its_place_to_the_next_where_one_may_score_at_once(tmp_path: Path) -> None:
-    stepped = SteppedEngine(tmp_path, 1, scorers=BLOCKING, most_scorings=1)
+def test_a_lost_scorer_leaves_its_place_to_the_next_where_one_may_score_at_once(make: Make) -> None:
+    stepped = make(1, scorers=BLOCKING, most_scorings=1)
     roll_out(stepped)
     for _ in range(2):
         scorer = stepped.host("scorer")
@@ -126,11 +113,10 @@ def test_a_lost_scorer_leaves_its_place_to_the_next_where_one_may_score_at_once(
         assert len(scorer.asked("score")) == 1
         scorer.is_lost()
         stepped.turn()
-    stepped.end()
 
 
-def test_a_function_that_ends_two_processes_is_to_blame(tmp_path: Path) -> None:
-    stepped = SteppedEngine(tmp_path, 1, scorers=BLOCKING)
+def test_a_function_that_ends_two_processes_is_to_blame(make: Make) -> None:
+    stepped = make(1, scorers=BLOCKING)
     roll_out(stepped)
     for _ in range(2):
         stepped.is_ready(stepped.host("scorer"))
@@ -144,9 +130,9 @@ def test_a_function_that_ends_two_processes_is_to_blame(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("scorers", "grouped"), [(BLOCKING, []), (ASYNC, []), (ASYNC, ["judge"])])
 def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out_again(
-    tmp_path: Path, scorers: Mapping[str, bool], grouped: list[str]
+    make: Make, scorers: Mapping[str, bool], grouped: list[str]
 ) -> None:
-    first = SteppedEngine(tmp_path, 1, scorers=scorers, grouped=grouped, score_inputs=ROWS)
+    first = make(1, scorers=scorers, grouped=grouped, score_inputs=ROWS)
     host = roll_out(first)
     first.spawns = False
     if scorers is BLOCKING:
@@ -159,19 +145,18 @@ def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out
     resumption = Resumption(StoredProgress(first.path))
     assert (resumption.is_kept(RUN), resumption.is_left(RUN)) == (True, True)
     resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False, on_change=lambda: None)
-    second = SteppedEngine(tmp_path, 1, scorers=scorers, grouped=grouped, score_inputs=ROWS, resume=resume)
-    second.begin()
-    second.turn()
+    second = make(1, scorers=scorers, grouped=grouped, score_inputs=ROWS, resume=resume)
+    second.begin().turn()
     if scorers is BLOCKING:
         second.is_ready(second.host("scorer"))
     scoring = second.host("scorer" if scorers is BLOCKING else "host")
     assert len(scoring.asked("score_group" if grouped else "score")) == 1
     [name] = scorers
-    scoring.say("score", RUN, ms=1.0, scores={name: 1.0}, errors={}, output={})
+    scoring.scores(RUN, name=name)
     second.turn()
     second.end()
 
-    assert [outcome.kind for _, outcome in second.told] == ["passed"]
+    assert second.kinds() == ["passed"]
     assert second.host("host").runs() == []
     assert len(second.events("rollout")) == 1
     assert second.engine.stopped is not None
@@ -179,36 +164,32 @@ def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out
 
 
 @pytest.mark.parametrize("is_told_late", [False, True], ids=["at the end", "while it runs"])
-def test_no_run_is_said_to_be_repeated_if_all_machines_are_lost(tmp_path: Path, is_told_late: bool) -> None:
-    stepped = SteppedEngine(tmp_path, 4, hosts=2, scorers=ASYNC)
-    stepped.begin()
+def test_no_run_is_said_to_be_repeated_if_all_machines_are_lost(make: Make, is_told_late: bool) -> None:
+    stepped = make(4, hosts=2, scorers=ASYNC).begin()
     hosts = list(stepped.hosts)
     for host in hosts:
-        for run in host.runs():
-            host.say("start", run)
+        host.starts(*host.runs())
     stepped.turn()
     stepped.spawns = False
     for host in hosts:
         host.is_lost("the connection to the Ray cluster ended", machine="")
     stepped.turn()
     if is_told_late:
-        stepped.clock.advance(recovery.REPORT_S)
-        stepped.turn()
+        stepped.later(recovery.REPORT_S)
     stepped.end()
 
     assert stepped.engine.notices.alerts == ["the connection to the Ray cluster ended"]
-    assert [outcome.kind for _, outcome in stepped.told] == ["skipped"] * 4
+    assert stepped.kinds() == ["skipped"] * 4
 
 
-def test_no_run_is_said_to_be_repeated_if_it_fails_because_it_was_lost_with_the_last_machine(tmp_path: Path) -> None:
+def test_no_run_is_said_to_be_repeated_if_it_fails_because_it_was_lost_with_the_last_machine(make: Make) -> None:
     """It was lost before, so it waits for the quarantine, which cannot be started."""
-    stepped = SteppedEngine(tmp_path, 1, scorers=ASYNC)
-    stepped.begin()
+    stepped = make(1, scorers=ASYNC).begin()
     for attempt in (1, 2):
         host = stepped.host("host")
         stepped.is_ready(host)
         stepped.turn()
-        host.say("start", RUN, attempt)
+        host.starts(RUN, attempt=attempt)
         stepped.turn()
         stepped.spawns = attempt == 1
         host.is_lost(f"node n{attempt} was lost", f"n{attempt}")
@@ -220,18 +201,16 @@ def test_no_run_is_said_to_be_repeated_if_it_fails_because_it_was_lost_with_the_
     assert stepped.engine.ledger.records[RUN].boundary == "host"
 
 
-def test_of_the_runs_of_a_lost_machine_those_count_as_repeated_that_had_begun_before_a_stop(tmp_path: Path) -> None:
-    stepped = SteppedEngine(tmp_path, 2, scorers=ASYNC)
-    stepped.begin()
+def test_of_the_runs_of_a_lost_machine_those_count_as_repeated_that_had_begun_before_a_stop(make: Make) -> None:
+    stepped = make(2, scorers=ASYNC).begin()
     host = stepped.host("host")
-    for run in stepped.runs:
-        host.say("start", run)
+    host.starts(*stepped.runs)
     host.is_lost()
     stepped.turn()
     further = stepped.host("host")
     stepped.is_ready(further)
     assert further.runs() == stepped.runs
-    further.say("start", RUN, 2)
+    further.starts(RUN, attempt=2)
     stepped.turn()
     stepped.engine.stop("interrupt", "interrupted")
     further.say("dropped", runs=[{**stepped.runs[1].to_json(), "attempt": 2}])
@@ -241,23 +220,20 @@ def test_of_the_runs_of_a_lost_machine_those_count_as_repeated_that_had_begun_be
     assert stepped.engine.notices.alerts == [again]
 
 
-def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_summary(tmp_path: Path) -> None:
-    stepped = SteppedEngine(tmp_path, 20, hosts=2, scorers=ASYNC)
-    stepped.begin()
+def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_summary(make: Make) -> None:
+    stepped = make(20, hosts=2, scorers=ASYNC).begin()
     bad = stepped.host("host")
     for _ in range(3):
         bad.is_lost()
         stepped.turn()
-        stepped.clock.advance(recovery.REPORT_S)
-        stepped.turn()
+        stepped.later(recovery.REPORT_S)
         bad = stepped.host("host")
     assert stepped.engine.notices.alerts == ["node n1 was lost"]
     stepped.is_ready(bad)
-    bad.say("start", bad.runs()[0])
+    bad.starts(bad.runs()[0])
     bad.is_lost()
     stepped.turn()
-    stepped.clock.advance(recovery.REPORT_S)
-    stepped.turn()
+    stepped.later(recovery.REPORT_S)
     stepped.end()
 
     again = "node n1 was lost; 1 run that had begun there is rolled out once more"
@@ -265,13 +241,11 @@ def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_s
     assert notice_lines(stepped.engine.notices.texts) == ["node n1 was lost (3 times)", again]
 
 
-def test_a_bad_machine_does_not_end_an_eval_while_a_host_elsewhere_works(tmp_path: Path) -> None:
+def test_a_bad_machine_does_not_end_an_eval_while_a_host_elsewhere_works(make: Make) -> None:
     """Its rollouts take long: meanwhile nothing shows that hosts can work, but that this one is ready."""
-    stepped = SteppedEngine(tmp_path, 4, hosts=2, scorers=ASYNC)
-    stepped.begin()
+    stepped = make(4, hosts=2, scorers=ASYNC).begin()
     works, bad = stepped.hosts
-    for run in works.runs():
-        works.say("start", run)
+    works.starts(*works.runs())
     for _ in range(2 * MOST_LOST):
         bad.is_lost()
         stepped.turn()
@@ -287,10 +261,9 @@ def test_a_bad_machine_does_not_end_an_eval_while_a_host_elsewhere_works(tmp_pat
     assert "10 processes in a row were lost with their machines" in str(stepped.engine.stopped)
 
 
-def test_hosts_that_wait_for_a_place_end_as_soon_as_nothing_is_left_to_do(tmp_path: Path) -> None:
+def test_hosts_that_wait_for_a_place_end_as_soon_as_nothing_is_left_to_do(make: Make) -> None:
     """Otherwise they would get a place later, and load all code before the hosts of the next eval."""
-    stepped = SteppedEngine(tmp_path, 1, hosts=2)
-    stepped.begin()
+    stepped = make(1, hosts=2).begin()
     stepped.is_ready(stepped.host("scorer"))
     works, waits, scorer, waiting_scorer = stepped.hosts
     waits.placed_at = waiting_scorer.placed_at = None
@@ -300,4 +273,3 @@ def test_hosts_that_wait_for_a_place_end_as_soon_as_nothing_is_left_to_do(tmp_pa
     placed = (works, scorer)
     assert [(host.killed, len(host.asked("close"))) for host in placed] == [(False, 1)] * 2
     assert [(host.killed, host.asked("close")) for host in (waits, waiting_scorer)] == [(True, [])] * 2
-    stepped.end()

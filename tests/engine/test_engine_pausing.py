@@ -22,14 +22,6 @@ async def rollout(ctx):
     return [*ctx.prompt, reply.message]
 """
 
-UNTIL_TOLD = """
-async def rollout(ctx):
-    open(f"begun-{ctx.row_index}", "w").close()
-    while not os.path.exists("told"):
-        await asyncio.sleep(0.01)
-    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-"""
-
 
 def test_a_pause_holds_the_next_requests_of_rollouts_in_flight(workspace: Workspace) -> None:
     """Row 2 asks nothing: its slot leaves room for probes."""
@@ -52,38 +44,6 @@ def test_a_pause_holds_the_next_requests_of_rollouts_in_flight(workspace: Worksp
         assert asked_while_paused == {0: 1, 1: 1}
         assert asked_rows(server) == {0: 2, 1: 2}
     assert live.kinds() == ["passed"] * 3
-
-
-def test_a_pause_holds_runs_that_were_handed_out_ahead(workspace: Workspace) -> None:
-    workspace.agent(UNTIL_TOLD)
-    with ChatServer(reply("42")) as server:
-        with running(workspace.config(server, evaluation={"batch_size": 1})) as live:
-            live.wait_for(lambda: (workspace.root / "begun-0").exists(), "for the first rollout")
-            live.pause()
-            live.host("host").send([{"op": "probe", "model_tag": "primary"}])
-            server.wait_for(lambda server: len(server.requests) == 1)
-            workspace.write("told", "")
-            live.wait_for(lambda: live.events("rollout"), "for its end")
-            live.host("host").send([{"op": "probe", "model_tag": "primary"}])
-            server.wait_for(lambda server: len(server.requests) == 2)
-
-            begun_while_paused = sorted(path.name for path in workspace.root.glob("begun-*"))
-            live.run.engine.resume()
-            live.wait()
-    assert begun_while_paused == ["begun-0"]
-    assert len(list(workspace.root.glob("begun-*"))) == 4
-
-
-def test_a_pause_holds_the_probe_and_all_runs(workspace: Workspace, server: ChatServer) -> None:
-    with running(workspace.config(server), probe=True, paused=True) as live:
-        live.run.engine.submit(live.run.selected.runs)
-        live.wait_for(lambda: live.run.engine.progress.submitted == 4)
-        asked_while_paused = len(server.requests)
-        live.run.engine.resume()
-        live.wait()
-
-    assert asked_while_paused == 0
-    assert len(server.requests) == 1 + 4
 
 
 def test_a_paused_eval_can_be_closed(workspace: Workspace, server: ChatServer) -> None:

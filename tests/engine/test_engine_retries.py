@@ -17,29 +17,11 @@ from tests.servers import (
     cut_connection,
     data,
     half_json,
-    held,
     html,
     message,
     reply,
-    slow,
     status,
 )
-
-
-def test_a_run_that_waits_for_its_retry_gives_its_slot_back(workspace: Workspace) -> None:
-    """Row 0 must retry; with two slots, rows 1 and 2 are in flight together meanwhile, and it waits for one of them."""
-    script = by_row({0: [status(429, retry_after="1"), reply("42")]}, held(reply("42")))
-    with ChatServer(script) as server:
-        with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
-            server.wait_for(lambda server: asked_rows(server).keys() == {0, 1, 2})
-            assert server.in_flight == 2
-            assert asked_rows(server)[0] == 1
-            server.release()
-            live.wait()
-        assert server.max_in_flight == 2
-        assert asked_rows(server) == {0: 2, 1: 1, 2: 1, 3: 1}
-    assert live.kinds() == ["passed"] * 4
-    assert [live.record(row).retries for row in range(4)] == [1, 0, 0, 0]
 
 
 def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspace: Workspace) -> None:
@@ -52,25 +34,6 @@ def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspa
             live.run.engine.stop("interrupt", "enough")
             live.wait_for(lambda: len(live.told) == 4)
         assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
-
-
-def test_a_run_that_holds_a_lock_goes_on_after_its_retry_although_no_slot_is_free(workspace: Workspace) -> None:
-    """One slot and one lock: row 1 has the slot and waits for the lock; row 0 has the lock and waits for the slot."""
-    workspace.agent(
-        """
-        lock = asyncio.Lock()
-
-        async def rollout(ctx):
-            async with lock:
-                reply = await ctx.chat(ctx.prompt)
-            return [*ctx.prompt, reply.message]
-        """
-    )
-    with ChatServer(by_row({0: [status(429, retry_after="0.1"), reply("42")]}, reply("42"))) as server:
-        live = evaluated(workspace.config(server, evaluation={"batch_size": 1, "agent_workflow_timeout_s": 60}))
-        assert server.max_in_flight == 1
-        assert asked_rows(server) == {0: 2, 1: 1, 2: 1, 3: 1}
-    assert live.kinds() == ["passed"] * 4
 
 
 UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {
@@ -128,40 +91,6 @@ def test_a_provider_failure_inside_a_task_group_fails_at_the_provider(workspace:
     assert live.record(1).boundary == "provider"
 
 
-def test_requests_cancelled_while_they_wait_return_every_slot(workspace: Workspace) -> None:
-    """Each agent cancels a request that waits for its retry, and goes on: with one slot the next run still begins."""
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            waits = [asyncio.create_task(ctx.chat([{"role": "user", "content": "row 99"}])) for _ in range(2)]
-            await asyncio.sleep(0.2)
-            waits[0].cancel()
-            await ctx.chat(ctx.prompt)
-        """
-    )
-    with ChatServer(by_row({99: [status(429, retry_after="0.4")]}, reply("42"))) as server:
-        live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
-        assert server.max_in_flight == 1
-    assert live.kinds() == ["passed"] * 4
-
-
-@pytest.mark.slow
-def test_concurrent_requests_of_an_agent_wait_together_for_a_slot_after_their_retries(workspace: Workspace) -> None:
-    """Both requests of row 0 must retry; row 1 has the only slot when they come back, and both wait for it."""
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            await asyncio.gather(ctx.chat(ctx.prompt), ctx.chat(ctx.prompt))
-        """
-    )
-    refused = status(429, retry_after="0.2")
-    script = by_row({0: [refused, refused, reply("42")], 1: [slow(0.8, reply("42"))]}, reply("42"))
-    with ChatServer(script) as server:
-        live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
-        assert asked_rows(server) == {0: 4, 1: 2, 2: 2, 3: 2}
-    assert live.kinds() == ["passed"] * 4
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_a_server_without_room_gets_no_request_from_any_host(workspace: Workspace, hosts: int) -> None:
@@ -191,18 +120,3 @@ def test_a_server_without_room_gets_no_request_from_any_host(workspace: Workspac
     throttling = live.results.to_json()["summary"]["throttling"]
     assert throttling["least_in_flight"] <= 4
     assert throttling["paused_s"] >= 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("refused", [0, 1])
-def test_each_host_keeps_a_slot_to_finish_its_runs_while_a_server_has_no_room(
-    workspace: Workspace, refused: int
-) -> None:
-    """Each of two hosts has a row. When the other row is done, a host without a slot would leave this one waiting."""
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(2)])
-    answered = slow(0.5, reply("42"))
-    script = by_row({refused: [*[status(429, retry_after="0.2")] * 4, answered]}, answered)
-    with ChatServer(script) as server:
-        config = workspace.config(server, evaluation={"batch_size": 2}, execution={"hosts": 2})
-        live = evaluated(config)
-    assert live.kinds() == ["passed"] * 2

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.errors import CodeError
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.host_clock import HostClock
 from tests.servers import ChatServer
@@ -58,13 +57,7 @@ async def later(messages):
 
 VALUES = {
     "None": "must return a number, got NoneType",
-    "'0.5'": "must return a number, got str: '0.5'",
     "float('nan')": "must return a finite number, got nan",
-    "float('inf')": "must return a finite number, got inf",
-    "10 ** 400": "must return a finite number",
-    "Decimal('0.5')": "must return a number, got Decimal",
-    "complex(1)": "must return a number, got complex",
-    "[0.5]": "must return a number, got list",
     "1 / 0": "ZeroDivisionError: division by zero",
     "sys.exit(3)": "SystemExit: 3",
     "sys.exit('bye')": "SystemExit: bye",
@@ -73,7 +66,7 @@ VALUES = {
 
 def test_an_invalid_score_is_an_error_of_that_function_only(workspace: Workspace) -> None:
     names = [f"bad{index}" for index in range(len(VALUES))]
-    code = "from decimal import Decimal\ndef good(solution_str):\n    return 1\n"
+    code = "def good(solution_str):\n    return 1\n"
     for name, value in zip(names, VALUES, strict=True):
         code += f"def {name}(solution_str):\n    return {value}\nasync def a{name}(solution_str):\n    return {value}\n"
     everyone = ["good", *names, *(f"a{name}" for name in names)]
@@ -84,7 +77,7 @@ def test_an_invalid_score_is_an_error_of_that_function_only(workspace: Workspace
     for name, message in zip(names, VALUES.values(), strict=True):
         assert message in record.scorer_errors[f"rewards:{name}"].message
         assert message in record.scorer_errors[f"rewards:a{name}"].message
-    assert "return 1 / 0" in record.scorer_errors["rewards:bad8"].details
+    assert "return 1 / 0" in record.scorer_errors["rewards:bad2"].details
     assert not record.scorer_errors["rewards:bad0"].details
 
 
@@ -142,53 +135,6 @@ def defaults(solution_str, threshold=0.5):
     assert list(live.record(0).scores.values()) == [1, 1, 1, 1, 0.5]
 
 
-@pytest.mark.parametrize("first", ["answer", "", "*args"])
-def test_an_unknown_first_parameter_is_a_code_error(workspace: Workspace, first: str) -> None:
-    with pytest.raises(CodeError, match=r"rewards:odd: the first parameter must be .solution_str. .* or .messages."):
-        scored_by(workspace, f"def odd({first}):\n    return 1\n", "odd")
-
-
-@pytest.mark.parametrize(
-    ("takes", "given"),
-    [("solution_str, level", "ground_truth and extra_info"), ("messages, *, level", "ground_truth and metadata")],
-)
-def test_an_unknown_parameter_is_a_code_error(workspace: Workspace, server: ChatServer, takes: str, given: str) -> None:
-    workspace.write("rewards.py", f"def odd({takes}):\n    return 1\n")
-    with pytest.raises(CodeError, match=rf'rewards:odd: requires "level", but only .* {given}'):
-        evaluated(workspace.config(server, scoring={"eval_fns": ["rewards:odd"]}))
-    assert not server.requests
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        (
-            "def odd(solution_str, /, ground_truth): return 1",
-            '"solution_str" is positional-only; arguments are passed by',
-        ),
-        ("def odd(solution_str, ground_truth, /): return 1", '"solution_str" is positional-only'),
-        ("def odd(messages=(), /): return 1", '"messages" is positional-only'),
-        ("class odd:\n    def __init__(self, solution_str): pass", "not a function but a class"),
-        ("def odd(solution_str):\n    yield 1", "yields values, but a score is one number; return it"),
-        ("async def odd(solution_str):\n    yield 1", "yields values"),
-        (
-            "import functools\ndef plain(f):\n    return functools.wraps(f)(lambda *args: f(*args))\n"
-            "@plain\ndef odd(solution_str): return 1",
-            'its decorator does not take "solution_str" by name',
-        ),
-    ],
-)
-def test_a_function_that_no_call_can_score_with_is_refused_when_it_loads(
-    workspace: Workspace, server: ChatServer, code: str, message: str
-) -> None:
-    workspace.write("rewards.py", code)
-    with pytest.raises(CodeError) as caught:
-        evaluated(workspace.config(server, scoring={"eval_fns": ["rewards:odd"]}))
-    assert f"rewards:odd: {message}" in str(caught.value)
-    assert not server.requests
-
-
 def test_async_objects_and_functions_that_decorators_hide_are_awaited(workspace: Workspace) -> None:
     code = """
 import functools
@@ -214,41 +160,6 @@ def narrowed(solution_str, level, extra_info=None):
     live = scored_by(workspace, code, "judge", "partly", "hidden", "narrowed")
     assert not live.record(0).scorer_errors
     assert list(live.record(0).scores.values()) == [1, 2, 3, 4]
-
-
-def test_a_decorator_may_pass_further_parameters_of_its_function(workspace: Workspace) -> None:
-    code = """
-import functools
-def with_level(function):
-    @functools.wraps(function)
-    def called(**given):
-        return function(level=1.0, **given)
-    return called
-@with_level
-def decorated(solution_str, level):
-    return level
-"""
-    assert scored_by(workspace, code, "decorated").record(0).scores == {"rewards:decorated": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("decide", "kinds"),
-    [
-        ("all", ["passed", "failed", "failed", "failed"]),
-        ("any", ["passed", "passed", "passed", "failed"]),
-        ("rewards:low", ["passed", "passed", "failed", "failed"]),
-    ],
-)
-def test_scores_pass_by_decide_and_their_own_thresholds(workspace: Workspace, decide: str, kinds: list[str]) -> None:
-    code = """
-def low(solution_str, extra_info):
-    return 0.3 if extra_info["user_prompt"] in ("row 0", "row 1") else 0.2
-async def high(solution_str, extra_info):
-    return 0.9 if extra_info["user_prompt"] in ("row 0", "row 2") else 0.8
-"""
-    scoring = {"decide": decide, "thresholds": {"rewards:low": 0.3}}
-    live = scored_by(workspace, code, "low", "high", scoring=scoring, evaluation={"pass_threshold": 0.9})
-    assert live.kinds() == kinds
 
 
 def test_a_grader_must_set_a_reward_or_remove_the_sample(workspace: Workspace, server: ChatServer) -> None:
@@ -378,24 +289,6 @@ def test_functions_that_end_their_process_cost_their_own_score(workspace: Worksp
         assert len(live.record(row).scores) == len(ENDS) - 1, "the others scored"
     assert asked_rows(server)[0] == 1, "a scorer that ends costs no rollout"
     assert max(asked_rows(server).values()) <= 2
-
-
-def test_a_sync_function_may_use_a_loop_of_its_own(workspace: Workspace) -> None:
-    code = """
-def runs(solution_str):
-    async def judge():
-        await asyncio.sleep(0)
-        return 1
-    return asyncio.run(judge())
-def gets(solution_str):
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(asyncio.sleep(0, 1))
-    finally:
-        loop.close()
-"""
-    live = scored_by(workspace, code, "runs", "gets", evaluation={"n": 2})
-    assert live.kinds() == ["passed"] * 8
 
 
 def test_scorers_get_an_unusual_conversation_as_plain_json(workspace: Workspace) -> None:

@@ -60,6 +60,18 @@ def write(workspace: Workspace, source: str = SOURCE, evals: str = "num_examples
     workspace.write("environments/double_it/pyproject.toml", project)
 
 
+def write_config(
+    workspace: Workspace, more: str = "", *, name: str = "x", secret: str = "", env_id: str = "double-it"
+) -> None:
+    """Write the config of an eval, which requires a secret or none; `more` are further keys and tables."""
+    required = json.dumps([secret] if secret else [])
+    workspace.write(
+        f"configs/eval/{name}.toml",
+        f'[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "{env_id}"\n'
+        f"{more}[secrets]\nrequired = {required}\n",
+    )
+
+
 def n_loads(workspace: Workspace) -> int:
     return len((workspace.root / "loads.txt").read_text().split())
 
@@ -165,12 +177,8 @@ def test_the_threshold_is_the_environments_unless_the_eval_sets_one(workspace: W
 def test_an_environment_of_a_toml_may_be_scored_by_functions_too(workspace: Workspace) -> None:
     write(workspace)
     workspace.write("rewards.py", "def half(solution_str, ground_truth, extra_info=None):\n    return 0.5\n")
-    workspace.write(
-        "configs/eval/x.toml",
-        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
-        '[scoring]\neval_fns = ["rewards:half"]\nthresholds = {"rewards:half" = 0.9}\ndecide = "reward"\n'
-        "[secrets]\nrequired = []\n",
-    )
+    scoring = '[scoring]\neval_fns = ["rewards:half"]\nthresholds = {"rewards:half" = 0.9}\ndecide = "reward"\n'
+    write_config(workspace, scoring)
 
     result = workspace.run("configs/eval/x.toml")
 
@@ -202,11 +210,7 @@ def test_an_environment_gets_the_secrets_and_variables_of_its_eval(workspace: Wo
     needs = 'assert os.environ["MY_KEY"] == "abcdefgh" and os.environ["LEVEL"] == "3"'
     write(workspace, f"{SOURCE}\n{needs}\n")
     workspace.write("keys.env", "MY_KEY=abcdefgh\n")
-    workspace.write(
-        "configs/eval/x.toml",
-        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
-        '[env]\nLEVEL = "3"\n[secrets]\nrequired = ["MY_KEY"]\n',
-    )
+    write_config(workspace, '[env]\nLEVEL = "3"\n', secret="MY_KEY")
 
     command = ("configs/eval/x.toml", "--osmosis-secrets-file=keys.env", "--osmosis-limit=1")
     assert workspace.run(*command, "--co").ret == 0
@@ -216,11 +220,7 @@ def test_an_environment_gets_the_secrets_and_variables_of_its_eval(workspace: Wo
 def test_an_environment_gets_the_secrets_of_an_eval_from_which_tests_request_rollouts(workspace: Workspace) -> None:
     write(workspace, f'{SOURCE}\nassert os.environ["MY_KEY"] == "abcdefgh"\n')
     workspace.write("keys.env", "MY_KEY=abcdefgh\n")
-    workspace.write(
-        "configs/eval/x.toml",
-        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
-        '[secrets]\nrequired = ["MY_KEY"]\n',
-    )
+    write_config(workspace, secret="MY_KEY")
     marker = '@pytest.mark.osmosis_eval("../configs/eval/x.toml", limit=2)'
     workspace.write("tests/test_x.py", f"import pytest\n\n{marker}\ndef test_it(rollout):\n    pass\n")
 
@@ -274,19 +274,6 @@ def test_each_host_loads_the_environment_once(workspace: Workspace) -> None:
     assert (workspace.root / "torn.txt").read_text().split() == (workspace.root / "loads.txt").read_text().split()
     log = (workspace.root / ".osmosis/runs/one/host.log").read_text()
     assert log.split() == ["loading"] * n_loads(workspace)
-
-
-@pytest.mark.slow  # it starts six processes
-def test_the_environments_of_a_command_are_loaded_once_each(workspace: Workspace) -> None:
-    names = ("a", "b", "c", "d", "e", "f")
-    for name in names:
-        workspace.write(f"environments/{name}/{name}.py", SOURCE)
-    evals = "".join(f'[[eval]]\nenv_id = "{name}"\n' for name in names)
-    workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 1\n{evals}')
-
-    workspace.run("configs/eval/x.toml").assert_outcomes(passed=18)
-
-    assert n_loads(workspace) == 6
 
 
 @pytest.mark.slow  # it starts three processes
@@ -360,11 +347,7 @@ def test_what_an_environment_sets_as_it_loads_holds_for_its_rollouts_and_not_for
 def test_the_shared_endpoint_is_there_before_an_environment_loads(workspace: Workspace) -> None:
     notes = 'print(os.environ.get("OPENAI_BASE_URL", "none").rpartition(":")[0], file=open("urls.txt", "a"))'
     write(workspace, f"{SOURCE}\n{notes}\n")
-    workspace.write(
-        "configs/eval/x.toml",
-        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
-        '[agent]\nendpoint = "env"\n[secrets]\nrequired = []\n',
-    )
+    write_config(workspace, '[agent]\nendpoint = "env"\n')
 
     workspace.run("configs/eval/x.toml", "--osmosis-limit=1").assert_outcomes(passed=3)
 
@@ -373,12 +356,8 @@ def test_the_shared_endpoint_is_there_before_an_environment_loads(workspace: Wor
 
 def test_evals_with_the_same_environment_load_it_once(workspace: Workspace) -> None:
     write(workspace)
-    for name, extra in (("a", ""), ("b", ""), ("c", "env_args = {rows = 4}\n")):
-        workspace.write(
-            f"configs/eval/{name}.toml",
-            f'[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n{extra}'
-            "[secrets]\nrequired = []\n",
-        )
+    for name, more in (("a", ""), ("b", ""), ("c", "env_args = {rows = 4}\n")):
+        write_config(workspace, more, name=name)
 
     assert workspace.run("--osmosis-config=configs/eval", "--co").ret == 0
     assert n_loads(workspace) == 2
@@ -465,12 +444,8 @@ def test_an_environment_that_loads_only_for_its_rows_leaves_the_others_running(w
 def test_an_environment_that_does_not_load_may_be_alone_in_its_file(workspace: Workspace) -> None:
     write(workspace)
     workspace.write("environments/one/one.py", "1 // 0\n")
-    for name, env_id in (("a", "one"), ("b", "double-it")):
-        workspace.write(
-            f"configs/eval/{name}.toml",
-            f'[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "{env_id}"\n'
-            "[secrets]\nrequired = []\n",
-        )
+    write_config(workspace, name="a", env_id="one")
+    write_config(workspace, name="b")
     both = ("configs/eval/a.toml", "configs/eval/b.toml")
 
     listed = workspace.run(*both, "--co")

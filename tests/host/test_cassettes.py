@@ -314,19 +314,7 @@ def test_a_request_that_was_not_recorded_shows_what_has_changed(workspace: Works
         "the cassette has no answer: request 2 of the rollout has changed since it was recorded; "
         "--osmosis-record=new records what is missing"
     )
-    assert changed["details"].splitlines() == [
-        "--- recorded",
-        "+++ asked now",
-        "@@ -13,7 +13,7 @@",
-        '    "role": "assistant"',
-        "   },",
-        "   {",
-        '-   "content": "second",',
-        '+   "content": "another",',
-        '    "role": "user"',
-        "   }",
-        "  ],",
-    ]
+    assert '-   "content": "second",\n+   "content": "another",' in changed["details"]
     assert changed["stored"] == {"requests": 1, "usage": {"input_tokens": 7, "output_tokens": 3}}
     assert [message["content"] for message in changed["messages"]] == ["row 0", "first", "42"]
     assert absent["error"] == (
@@ -363,10 +351,8 @@ def test_a_replay_in_which_nothing_is_recorded_stops(workspace: Workspace, serve
     turns(workspace, "another")
     replayed = evaluated(workspace.config(GONE), answers="cassette")
 
-    stopped = replayed.run.engine.stopped
-    assert stopped is not None
-    assert stopped.reason == "systemic"
-    assert "runs all failed the same way: provider: the cassette has no answer: request 1" in stopped.text
+    assert replayed.stop.reason == "systemic"
+    assert "runs all failed the same way: provider: the cassette has no answer: request 1" in replayed.stop.text
     assert len(replayed.events("rollout")) < 40
 
 

@@ -11,182 +11,50 @@ from decimal import Decimal
 from fractions import Fraction
 
 
-class HostileStr:
-    def __str__(self):
-        raise RuntimeError("str")
+def odd(base=object, **members):
+    """Return a class with strange members."""
+    return type("Odd", (base,), members)
 
-    def __repr__(self):
-        raise RuntimeError("repr")
 
+def raises(kind=RuntimeError, *given):
+    """Return a method that raises an error."""
 
-class ExitRepr:
-    def __repr__(self):
-        raise SystemExit(3)
+    def method(*_, **__):
+        raise kind(*given)
 
-    __str__ = __repr__
+    return method
 
 
-class NonStrRepr:
-    def __repr__(self):
-        return 7
+def gives(value):
+    """Return a method that returns a value."""
+    return lambda *_: value
 
 
-class BigRepr:
-    def __repr__(self):
-        return "x" * 20_000_000
+def hang(*_):
+    import sitecustomize
 
+    sitecustomize.hang()
 
-class CtrlRepr:
-    def __repr__(self):
-        return "\x1b[31m\ud800\x00\x1b]0;evil\x07"
 
-
-class HostileClass:
-    @property
-    def __class__(self):
-        raise RuntimeError("class")
-
-
-class LyingClass:
-    __class__ = float
-
-
-class LyingClass2:
-    __class__ = float
-
-    def __float__(self):
-        return 1.0
-
-
-class HostileFloat(float):
-    def __float__(self):
-        raise KeyError("float")
-
-    def __repr__(self):
-        raise RuntimeError
-
-    __str__ = __repr__
-
-    def __eq__(self, o):
-        raise RuntimeError
-
-    def __lt__(self, o):
-        raise RuntimeError
-
-    __gt__ = __le__ = __ge__ = __lt__
-    __hash__ = None
-
-    def __bool__(self):
-        raise RuntimeError
-
-    def __format__(self, s):
-        raise RuntimeError
-
-    def __reduce__(self):
-        raise RuntimeError
-
-    def __round__(self, n=None):
-        raise RuntimeError
-
-
-class StrFloat(float):
-    def __float__(self):
-        return "1.0"
-
-
-class FloatOfFloat(float):
-    def __float__(self):
-        return HostileFloat(1.0)
-
-
-class HostileInt(int):
-    def __float__(self):
-        raise KeyError("int")
-
-    def __index__(self):
-        raise KeyError
-
-    def __repr__(self):
-        raise RuntimeError
-
-    def __eq__(self, o):
-        raise RuntimeError
-
-    __hash__ = None
-
-
-class BoolLike:
-    def __bool__(self):
-        raise RuntimeError
-
-    def __float__(self):
-        return 1.0
-
-
-class Zero:  # numpy-like
-    shape = ()
-
-    def item(self):
-        raise SystemExit("item")
-
-
-class Zero2:
-    shape = ()
-
-    def item(self):
-        return self
-
-    def __repr__(self):
-        raise KeyboardInterrupt
-
-
-class ShapeRaises:
-    @property
-    def shape(self):
-        raise KeyboardInterrupt("shape")
-
-
-class Loop:
-    shape = ()
-
-    def item(self):
-        return [1, 2]
-
-
-class Getattr:
-    def __getattr__(self, name):
-        raise ValueError(name)
-
-
-class HangingRepr:
-    def __repr__(self):
-        import sitecustomize
-
-        sitecustomize.hang()
-
-
-class Meta(type):
-    def __instancecheck__(self, o):
-        raise RuntimeError
-
-    @property
-    def __name__(self):
-        raise RuntimeError("name")
-
-
-class WithMeta(metaclass=Meta):
-    pass
-
-
-class MetaName(type):
-    @property
-    def __name__(self):
-        return 5
-
-
-class WithMetaName(metaclass=MetaName):
-    pass
-
+COMPARED = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__", "__bool__", "__format__", "__reduce__", "__round__")
+Unprintable = odd(__str__=raises(), __repr__=raises())
+HostileFloat = odd(
+    float,
+    __float__=raises(KeyError, "float"),
+    __hash__=None,
+    **dict.fromkeys(("__repr__", "__str__", *COMPARED), raises()),
+)
+HostileInt = odd(
+    int,
+    __float__=raises(KeyError, "int"),
+    __index__=raises(KeyError),
+    __repr__=raises(),
+    __eq__=raises(),
+    __hash__=None,
+)
+Meta = odd(type, __instancecheck__=raises(), __name__=property(raises(RuntimeError, "name")))
+MetaName = odd(type, __name__=property(gives(5)))
+OddName = odd(type, __name__=property(raises()))
 
 cyc = []
 cyc.append(cyc)
@@ -219,113 +87,31 @@ VALUES = {
     "class": int,
     "ellipsis": ...,
     "type": type,
-    "hostilestr": HostileStr(),
-    "exitrepr": ExitRepr(),
-    "nonstrrepr": NonStrRepr(),
-    "bigrepr": BigRepr(),
-    "ctrlrepr": CtrlRepr(),
-    "hostileclass": HostileClass(),
-    "lyingclass": LyingClass(),
-    "lyingclass2": LyingClass2(),
+    "hostilestr": Unprintable(),
+    "exitrepr": odd(__repr__=raises(SystemExit, 3))(),
+    "nonstrrepr": odd(__repr__=gives(7))(),
+    "bigrepr": odd(__repr__=lambda self: "x" * 20_000_000)(),
+    "ctrlrepr": odd(__repr__=gives("\x1b[31m\ud800\x00\x1b]0;evil\x07"))(),
+    "hostileclass": odd(__class__=property(raises(RuntimeError, "class")))(),
+    "lyingclass": odd(__class__=float)(),
+    "lyingclass2": odd(__class__=float, __float__=gives(1.0))(),
     "hostilefloat": HostileFloat(1.0),
-    "strfloat": StrFloat(1.0),
-    "floatoffloat": FloatOfFloat(1.0),
+    "strfloat": odd(float, __float__=gives("1.0"))(1.0),
+    "floatoffloat": odd(float, __float__=lambda self: HostileFloat(1.0))(1.0),
     "hostileint": HostileInt(1),
-    "boollike": BoolLike(),
-    "zero": Zero(),
-    "zero2": Zero2(),
-    "shaperaises": ShapeRaises(),
-    "loop": Loop(),
-    "getattr": Getattr(),
-    "withmeta": WithMeta(),
-    "withmetaname": WithMetaName(),
-    "hangingrepr": HangingRepr(),
+    "boollike": odd(__bool__=raises(), __float__=gives(1.0))(),
+    "zero": odd(shape=(), item=raises(SystemExit, "item"))(),  # like a scalar of numpy
+    "zero2": odd(shape=(), item=lambda self: self, __repr__=raises(KeyboardInterrupt))(),
+    "shaperaises": odd(shape=property(raises(KeyboardInterrupt, "shape")))(),
+    "loop": odd(shape=(), item=gives([1, 2]))(),
+    "getattr": odd(__getattr__=raises(ValueError))(),
+    "withmeta": Meta("WithMeta", (), {})(),
+    "withmetaname": MetaName("WithMetaName", (), {})(),
+    "hangingrepr": odd(__repr__=hang)(),
     "bigstr": "x" * 2_000_000,
     "ctrlstr": "\x1b]0;x\x07\ud800",
     "bigint": 10**5000,
 }
-
-
-class StrRaises(Exception):
-    def __str__(self):
-        raise RuntimeError
-
-    __repr__ = __str__
-
-
-class StrExits(Exception):
-    def __str__(self):
-        raise SystemExit(4)
-
-
-class StrGiga(Exception):
-    def __str__(self):
-        return "g" * 20_000_000
-
-
-class StrInt(Exception):
-    def __str__(self):
-        return 5
-
-
-class StrCtrl(Exception):
-    def __str__(self):
-        return "\x1b[2J\x1b]0;evil\x07\ud800\x00"
-
-
-class StrHangs(Exception):
-    def __str__(self):
-        import sitecustomize
-
-        sitecustomize.hang()
-
-
-class MetaE(type):
-    @property
-    def __name__(self):
-        raise RuntimeError
-
-
-class OddName(Exception, metaclass=MetaE):
-    pass
-
-
-class OwnBase(BaseException):
-    pass
-
-
-class Causes(Exception):
-    @property
-    def __cause__(self):
-        raise RuntimeError
-
-
-class Ctx(Exception):
-    @property
-    def __traceback__(self):
-        raise RuntimeError
-
-
-class Grp(ExceptionGroup):
-    @property
-    def exceptions(self):
-        raise RuntimeError
-
-
-class HashE(Exception):
-    def __hash__(self):
-        raise RuntimeError
-
-    def __eq__(self, o):
-        raise RuntimeError
-
-    def __bool__(self):
-        raise RuntimeError
-
-
-class DictE(Exception):
-    def __getattribute__(self, n):
-        raise RuntimeError(n)
 
 
 def cyclic():
@@ -358,13 +144,9 @@ def deepgroup():
     return e
 
 
-def widegroup():
-    return ExceptionGroup("g", [ValueError(str(i)) for i in range(10_000)])
-
-
 def notes():
     e = ValueError("n")
-    e.__notes__ = [HostileStr(), 5, "x" * 10_000_000]
+    e.__notes__ = [Unprintable(), 5, "x" * 10_000_000]
     return e
 
 
@@ -372,13 +154,9 @@ def syn():
     e = SyntaxError("bad")
     e.filename = 5
     e.lineno = "x"
-    e.text = HostileStr()
+    e.text = Unprintable()
     e.offset = -3
     return e
-
-
-def oserr():
-    return OSError(HostileStr(), HostileStr(), HostileStr())
 
 
 def deeptb():
@@ -398,29 +176,21 @@ def deeptb():
         sys.setrecursionlimit(before)
 
 
-def uni():
-    return UnicodeDecodeError("u", b"x" * 10_000_000, 0, 1, "r")
-
-
-def keyerr():
-    return KeyError(HostileStr())
-
-
 def nameerr():
     e = NameError("name 'x' is not defined")
-    e.name = HostileStr()
+    e.name = Unprintable()
     return e
 
 
 ERRORS = {
-    "strraises": StrRaises,
-    "strexits": StrExits,
-    "strgiga": StrGiga,
-    "strint": StrInt,
-    "strctrl": StrCtrl,
-    "strhangs": StrHangs,
-    "oddname": OddName,
-    "ownbase": OwnBase,
+    "strraises": odd(Exception, __str__=raises(), __repr__=raises()),
+    "strexits": odd(Exception, __str__=raises(SystemExit, 4)),
+    "strgiga": odd(Exception, __str__=lambda self: "g" * 20_000_000),
+    "strint": odd(Exception, __str__=gives(5)),
+    "strctrl": odd(Exception, __str__=gives("\x1b[2J\x1b]0;evil\x07\ud800\x00")),
+    "strhangs": odd(Exception, __str__=hang),
+    "oddname": OddName("OddName", (Exception,), {}),
+    "ownbase": odd(BaseException),
     "exit": lambda: SystemExit(5),
     "exit0": lambda: SystemExit(0),
     "kbd": KeyboardInterrupt,
@@ -432,20 +202,20 @@ ERRORS = {
     "selfcause": selfcause,
     "deepcause": deepcause,
     "deepgroup": deepgroup,
-    "widegroup": widegroup,
+    "widegroup": lambda: ExceptionGroup("g", [ValueError(str(i)) for i in range(10_000)]),
     "notes": notes,
     "syn": syn,
-    "oserr": oserr,
+    "oserr": lambda: OSError(Unprintable(), Unprintable(), Unprintable()),
     "deeptb": deeptb,
-    "uni": uni,
-    "keyerr": keyerr,
+    "uni": lambda: UnicodeDecodeError("u", b"x" * 10_000_000, 0, 1, "r"),
+    "keyerr": lambda: KeyError(Unprintable()),
     "nameerr": nameerr,
-    "causes": Causes,
-    "ctx": Ctx,
-    "grp": lambda: Grp("g", [ValueError()]),
+    "causes": odd(Exception, __cause__=property(raises())),
+    "ctx": odd(Exception, __traceback__=property(raises())),
+    "grp": lambda: odd(ExceptionGroup, exceptions=property(raises()))("g", [ValueError()]),
     "basegroup": lambda: BaseExceptionGroup("g", [KeyboardInterrupt(), SystemExit(3)]),
-    "hashe": HashE,
-    "dicte": DictE,
+    "hashe": odd(Exception, __hash__=raises(), __eq__=raises(), __bool__=raises()),
+    "dicte": odd(Exception, __getattribute__=raises()),
     "memory": MemoryError,
     "recursion": RecursionError,
     "timeout": TimeoutError,

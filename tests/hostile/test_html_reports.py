@@ -67,16 +67,3 @@ def test_a_report_holds_no_secret(hostile: HostileWorkspace) -> None:
         assert b"2 * 3" in b"".join(packed.values())
         for part, content in packed.items():
             assert list(secrets(content, hostile.secrets)) == [], (name, part)
-
-
-def test_a_report_holds_no_secret_that_the_journal_has(hostile: HostileWorkspace) -> None:
-    """A value that becomes secret after the run, because it is a key by then."""
-    hostile.eval(rows=[{"user_prompt": f"What is 2 * 3? {SECRET}"}])
-    hostile.run("--osmosis-config=configs/eval/x.toml")
-    hostile.secret("ANTHROPIC_API_KEY", SECRET)
-
-    hostile.cli("html", "latest", "-o", "command.html")
-
-    for part, content in unpacked(hostile.root / "command.html").items():
-        assert list(secrets(content, hostile.secrets)) == [], part
-    hostile.secrets.pop("ANTHROPIC_API_KEY")  # the journal and the dataset have it, from the time before

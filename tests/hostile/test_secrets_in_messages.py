@@ -14,6 +14,7 @@ from tests.servers import ChatServer, reply
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 TOKEN = "team/token+of.ours=7b1"
+HEADER = "header-secret-of-ours"
 LONG = "eyJhbGciOi." + "Zm9vYmFyYmF6cXV4" * 30
 
 
@@ -60,11 +61,11 @@ x = 1
 base_url = "ftp://user:{API_KEY}@host"
 api_key_env = "TEAM_TOKEN"
 client = "{API_KEY}"
-headers = {{Authorization = "Bearer header-secret-of-ours", X = 3}}
+headers = {{Authorization = "Bearer {HEADER}", X = 3}}
 
 [sampling]
 stop = {{a = "{TOKEN}"}}
-temperature = "bearer header-secret-of-ours"
+temperature = "bearer {HEADER}"
 
 [scoring]
 eval_fns = ["{API_KEY}"]
@@ -79,7 +80,7 @@ required = ["LONG_TOKEN", "{API_KEY}"]
 
 
 def test_problems_of_a_config_do_not_quote_secrets(secrets: HostileWorkspace) -> None:
-    secrets.secrets["header"] = "header-secret-of-ours"
+    secrets.secrets["header"] = HEADER
     secrets.write("configs/eval/x.toml", BROKEN)
     result = secrets.run(CONFIG, f"--osmosis-n={API_KEY}", f"--osmosis-set=evaluation.limit={TOKEN}")
     assert result.ret == 4
@@ -131,10 +132,11 @@ def test_header_summary_and_reports_do_not_quote_secrets(secrets: HostileWorkspa
 
 @pytest.mark.parametrize("hostile", [["-n2"]], indirect=True)
 def test_workers_do_not_pass_secrets_on(secrets: HostileWorkspace) -> None:
+    secrets.secrets["header"] = HEADER
     with ChatServer(reply(f"the key is {API_KEY} or {TOKEN.upper()} {TOKEN}")) as server:
         secrets.eval(
             rows=[{"score": 0.0}, {"score": 1.0}],
-            model={"base_url": server.base_url, "api_key_env": "TEAM_TOKEN"},
+            model={"base_url": server.base_url, "api_key_env": "TEAM_TOKEN", "headers": {"X-Api-Token": HEADER}},
             experiment={"model_path": "m"},
         )
         assert secrets.run(CONFIG, "--junitxml=junit.xml").ret == 1

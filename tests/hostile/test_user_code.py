@@ -193,10 +193,13 @@ def test_large_objects_take_bounded_memory(hostile: HostileWorkspace) -> None:
 
 
 def test_no_object_of_a_reward_function_harms_an_inline_eval(hostile: HostileWorkspace) -> None:
-    names = [name for name in OBJECTS_AND_ERRORS if name not in INLINE_ENDS]
-    evals = {kind: Code(names, rewards=returning(names) + code) for kind, code in SCORES.items()}
+    """Each kind of function raises errors its own way, and all of them return a value to the same code."""
+    errors = [name for name in hostile_objects.ERRORS if name not in INLINE_ENDS]
+    values = [name for name in hostile_objects.VALUES if name not in INLINE_ENDS]
+    names = {kind: [*(values if kind == "sync" else sorted(NUMBERS)), *errors] for kind in SCORES}
+    evals = {kind: Code(names[kind], rewards=returning(names[kind]) + code) for kind, code in SCORES.items()}
     found = passed_and_errors(evaluated(hostile, evals, "--osmosis-inline"))
-    assert found == dict.fromkeys(SCORES, (NUMBERS, set(names) - NUMBERS))
+    assert found == {kind: (NUMBERS, {*each} - NUMBERS) for kind, each in names.items()}
 
 
 def test_no_object_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
@@ -224,30 +227,6 @@ def test_no_object_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> N
         assert named(outcomes[name], "failure") == set(), name
         assert {"cycle", "deep", "hostilestr", "hangingrepr", "exitrepr"} <= named(outcomes[name], "error"), name
     assert {"none", "nan", "inf", "object", "bigstr", "ctrlstr", "dict"} <= named(outcomes["info"], "passed")
-
-
-PARTS = {
-    "score": ("{'score': value}", NUMBERS),
-    "reason": ("{'score': 1.0, 'reason': value}", {"none", "str", "bigstr", "ctrlstr"}),
-    "metrics": ("{'score': 1.0, 'metrics': value}", {"none", "dict"}),
-    "metric": ("{'score': 1.0, 'metrics': {'m': value}}", NUMBERS),
-    "attribute": ("types.SimpleNamespace(score=1.0, reason=value)", {"none", "str", "bigstr", "ctrlstr"}),
-}  # fmt: skip
-"""Rewards with an object as a part, and the objects that are valid there."""
-
-
-def test_no_object_in_a_reward_harms_another_run(hostile: HostileWorkspace) -> None:
-    names = list(hostile_objects.VALUES)
-    evals = {
-        part: Code(
-            names,
-            f"{OBJECTS}\ndef act_for(row):\n    if row['name'] not in VALUES: return 1.0\n"
-            f"    value = VALUES[row['name']]\n    return {returned}\n{SCORES['sync']}",
-        )
-        for part, (returned, _) in PARTS.items()
-    }
-    found = passed_and_errors(evaluated(hostile, evals))
-    assert found == {part: (valid, set(names) - valid) for part, (_, valid) in PARTS.items()}
 
 
 MISLEADING = """

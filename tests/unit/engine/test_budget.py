@@ -11,6 +11,7 @@ from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord, StoredUse
+from pytest_osmosis.record.stop import Stop
 from tests.unit.made import failed, rolled
 
 
@@ -28,24 +29,15 @@ def dollars(record: RunRecord) -> float | None:
     return None if record.usage is None else record.usage["input_tokens"] / 1e6
 
 
-def test_tokens_are_counted_until_they_are_spent() -> None:
-    budget = Budget(bounds(max_tokens=36))
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [({"max_tokens": 36}, "max_tokens"), ({"max_cost_usd": 0.02, "cost_usd": lambda record: 0.01}, "max_cost_usd")],
+)
+def test_tokens_and_dollars_are_counted_until_they_are_spent(limits: dict[str, Any], reason: str) -> None:
+    budget = Budget(bounds(**limits))
 
     assert budget.rolled_out(rolled(0)) is None  # 18 tokens each
-    stop = budget.rolled_out(rolled(1))
-
-    assert stop is not None
-    assert (stop.reason, stop.text) == ("max_tokens", "[limits] max_tokens = 36 is reached")
-
-
-def test_dollars_are_counted_until_they_are_spent() -> None:
-    budget = Budget(bounds(max_cost_usd=0.02, cost_usd=lambda record: 0.01))
-
-    assert budget.rolled_out(rolled(0)) is None
-    stop = budget.rolled_out(rolled(1))
-
-    assert stop is not None
-    assert (stop.reason, stop.text) == ("max_cost_usd", "[limits] max_cost_usd = 0.02 is reached")
+    assert budget.rolled_out(rolled(1)) == Stop(reason, f"[limits] {reason} = {limits[reason]} is reached")
 
 
 def test_answers_from_a_store_are_not_charged() -> None:
@@ -73,10 +65,7 @@ def test_time_counts_from_the_first_call() -> None:
 
     assert budget.at(1000.0) is None
     assert budget.at(1059.9) is None
-    stop = budget.at(1060.0)
-
-    assert stop is not None
-    assert (stop.reason, stop.text) == ("max_duration_s", "[limits] max_duration_s = 60 is reached")
+    assert budget.at(1060.0) == Stop("max_duration_s", "[limits] max_duration_s = 60 is reached")
 
 
 @pytest.mark.parametrize("limit", ["max_tokens", "max_cost_usd"])
@@ -101,6 +90,12 @@ def test_without_limits_nothing_stops_the_eval() -> None:
 
 def fits(budget: Budget, n_in_flight: int) -> bool:
     return budget.misfit(n_in_flight) is None
+
+
+def full(budget: Budget) -> Stop | None:
+    """Return the stop if no run is in flight and none fits."""
+    misfit = budget.misfit(0)
+    return None if misfit is None else misfit.full()
 
 
 def test_before_a_cost_is_known_one_run_per_host_begins() -> None:
@@ -141,9 +136,13 @@ def of_judges(record: RunRecord) -> float | None:
     return sum(dict(use.usage or ())["input_tokens"] for use in record.judge_uses) / 1e6
 
 
+def judging(usd: float, n_hosts: int = 1) -> Budget:
+    limits = bounds(max_cost_usd=usd, cost_usd=dollars, judge_cost_usd=of_judges, judged=True)
+    return Budget(limits, n_hosts=n_hosts)
+
+
 def test_what_judges_use_is_in_the_mean() -> None:
-    limits = bounds(max_cost_usd=1.0, cost_usd=dollars, judge_cost_usd=of_judges, judged=True)
-    budget = Budget(limits, n_hosts=2)
+    budget = judging(1.0, n_hosts=2)
     budget.rolled_out(costing(0.1))
     assert not fits(budget, 2), "the cost of a judge is not known"
     budget.done(judged(0.1))
@@ -154,8 +153,7 @@ def test_what_judges_use_is_in_the_mean() -> None:
 
 
 def test_a_run_that_broke_says_nothing_about_what_judges_use() -> None:
-    limits = bounds(max_cost_usd=1.0, cost_usd=dollars, judge_cost_usd=of_judges, judged=True)
-    budget, broken = Budget(limits), costing(0.1)._replace(boundary="agent")
+    budget, broken = judging(1.0), costing(0.1)._replace(boundary="agent")
     budget.rolled_out(broken)
     budget.done(broken)
     assert not fits(budget, 1), "the cost of a judge is not known"
@@ -168,25 +166,19 @@ def test_a_run_that_broke_says_nothing_about_what_judges_use() -> None:
 
 @pytest.mark.parametrize("scored", [True, False], ids=["scored", "not scored to the end"])
 def test_what_judges_used_in_earlier_sessions_counts(scored: bool) -> None:
-    limits = bounds(max_cost_usd=0.25, cost_usd=dollars, judge_cost_usd=of_judges, judged=True)
-    budget = Budget(limits)
+    budget = judging(0.25)
     budget.recall(judged(0.2)._replace(scored=scored))
 
-    stop = budget.rolled_out(costing(0.0))
-
-    assert stop is not None
-    assert stop.text == "[limits] max_cost_usd = 0.25 is reached"
+    assert budget.rolled_out(costing(0.0)) == Stop("max_cost_usd", "[limits] max_cost_usd = 0.25 is reached")
 
 
 def test_the_stop_says_what_was_spent_and_what_a_run_costs() -> None:
     budget = Budget(bounds(max_cost_usd=0.5, max_tokens=10**9, cost_usd=dollars))
     budget.rolled_out(costing(0.3))
-    misfit = budget.misfit(0)
 
-    assert misfit is not None
-    stop = misfit.full()
-    assert stop.reason == "max_cost_usd"
-    assert stop.text == "[limits] max_cost_usd = 0.5 has no room for another run: $0.30 spent, about $0.30 a run"
+    assert full(budget) == Stop(
+        "max_cost_usd", "[limits] max_cost_usd = 0.5 has no room for another run: $0.30 spent, about $0.30 a run"
+    )
 
 
 def test_tokens_have_the_same_rule() -> None:
@@ -196,10 +188,8 @@ def test_tokens_have_the_same_rule() -> None:
     assert fits(budget, 0)
     assert not fits(budget, 1)
     budget.rolled_out(rolled(1))
-    misfit = budget.misfit(0)
-    assert misfit is not None
     text = "[limits] max_tokens = 40 has no room for another run: 36 tokens used, about 18 tokens a run"
-    assert misfit.full().text == text
+    assert full(budget) == Stop("max_tokens", text)
 
 
 def test_runs_that_cost_nothing_always_fit() -> None:

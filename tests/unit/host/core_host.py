@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from aiohttp import web
@@ -51,6 +51,14 @@ def after(gate: threading.Event, then: Behaviour) -> Behaviour:
     return behave
 
 
+def rubric_judge(server: ChatServer, **fields: Any) -> dict[str, Any]:
+    """Return the judge of a setup that asks a server whether an answer is right."""
+    judge = resolve("the-judge", ModelTable(base_url=server.base_url), {}, where="x")
+    target = {"model": "the-judge", "base_url": server.base_url, "target": judge.to_json(), "system_prompt": ""}
+    sight = {"rubric": "Right?", "score_range": (0, 1), "votes": 1, "sees": "answer", "metadata": (), "sampling": {}}
+    return {**target, **sight, **fields}
+
+
 class CoreHost:
     """Begins its runs in order, within its limits, and keeps the events in `events`."""
 
@@ -63,6 +71,7 @@ class CoreHost:
         grader: GraderCode | None,
         **setup: Any,
     ) -> None:
+        self.server = server
         self.clock = LoopClock()
         self.events: list[Mapping[str, Any]] = []
         table = ModelTable(base_url=server.base_url, **setup.pop("model", {}))
@@ -116,6 +125,10 @@ class CoreHost:
             await asyncio.to_thread(time.sleep, 0.002)
         raise AssertionError(f"no {wanted} in {self.events}")
 
+    async def asked(self, n: int) -> None:
+        """Wait until the server has had so many requests."""
+        await asyncio.to_thread(self.server.wait_for, lambda server: len(server.requests) == n)
+
     async def rollout(self, row: int) -> Mapping[str, Any]:
         """Wait for the end of a rollout."""
         return await self.heard("rollout", row)
@@ -149,16 +162,20 @@ class CoreHost:
 
 @asynccontextmanager
 async def core_host(
-    server: ChatServer,
+    server: ChatServer | Behaviour,
     agent: Callable[[ChatContext], Any] | ThreadedFunctionAgent = asks_once,
     limit: int = 1,
     functions: tuple[EvalFunction, ...] = (),
     grader: GraderCode | None = None,
     **setup: Any,
 ) -> AsyncIterator[CoreHost]:
-    """A host of `limit` rollouts in flight, closed in the end; `setup` are further fields of its setup."""
-    host = CoreHost(server, agent, limit, functions, grader, **setup)
-    try:
-        yield host
-    finally:
-        await host.close()
+    """A host of `limit` rollouts in flight, closed in the end; `setup` are further fields of its setup.
+
+    If its server is given by how that behaves, it has a server of its own.
+    """
+    with nullcontext(server) if isinstance(server, ChatServer) else ChatServer(server) as asked:
+        host = CoreHost(asked, agent, limit, functions, grader, **setup)
+        try:
+            yield host
+        finally:
+            await host.close()

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.models.base import ChatReply
 from pytest_osmosis.rollouts.context import ChatContext
-from tests.servers import ChatServer, data, responses_reply
+from tests.servers import data, responses_reply
 from tests.unit.host.core_host import core_host
 
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
@@ -37,11 +37,10 @@ def called_again(ctx: ChatContext, reply: ChatReply) -> Messages:
 
 async def n_lost(agent: Callable[[ChatContext], Awaitable[object]], *items: Any) -> int:
     """The number of times that the engine is told, if each answer has these items."""
-    with ChatServer(data(responses_reply(*items))) as server:
-        async with core_host(server, agent, model={"api_client_type": "openai_responses"}) as host:
-            host.run(0)
-            assert "error" not in await host.rollout(0)
-            return sum(event["ev"] == "reasoning_lost" for event in host.events)
+    async with core_host(data(responses_reply(*items)), agent, model={"api_client_type": "openai_responses"}) as host:
+        host.run(0)
+        assert "error" not in await host.rollout(0)
+        return sum(event["ev"] == "reasoning_lost" for event in host.events)
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,16 @@ import pytest
 from pytest_osmosis import Grader, GraderContext
 from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
 from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
-from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.addons.verifiers.state import STATE
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import own_copy
-from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.graders import GraderCode, eval_function
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.rewards.sdk_graders import SdkGraderCode
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentSource
 from tests.servers import ChatServer, never, reply
-from tests.unit.host.core_host import core_host
+from tests.unit.host.core_host import core_host, rubric_judge
 
 CONVERSATION = [
     {"role": "user", "content": [{"type": "text", "text": "6 * 7"}]},
@@ -126,23 +125,17 @@ async def test_what_scores_sees_a_rollout_as_it_was_whatever_scored_before(kind:
 
 async def test_a_field_that_a_grader_changed_in_place_is_a_changed_field() -> None:
     spoilers = Spoilers()
-    with ChatServer(never()) as server:
-        async with core_host(server, grader=spoilers.sdk_grader) as host:
-            host.score(0, "reward", **copy.deepcopy(dict(SCORED)))
-            event = await host.heard("score", 0)
+    async with core_host(never(), grader=spoilers.sdk_grader) as host:
+        host.score(0, "reward", **copy.deepcopy(dict(SCORED)))
+        event = await host.heard("score", 0)
     assert event["fields"] == {"reward": {"notes": []}}
 
 
 async def test_a_judge_is_sent_the_conversation_as_it_was() -> None:
     spoilers = Spoilers()
     with ChatServer(reply('{"score": 1, "explanation": "x"}')) as server:
-        judge = resolve("the-judge", ModelTable(base_url=server.base_url), {}, where="x")
-        setup = {
-            "model": "the-judge", "base_url": server.base_url, "target": judge.to_json(), "rubric": "Right?",
-            "score_range": (0, 1), "votes": 1, "sees": "conversation", "metadata": ("tags",), "system_prompt": "",
-            "sampling": {},
-        }  # fmt: skip
-        async with core_host(server, functions=(eval_function("full", spoilers.full),), judge=setup) as host:
+        judge = rubric_judge(server, sees="conversation", metadata=("tags",))
+        async with core_host(server, functions=(eval_function("full", spoilers.full),), judge=judge) as host:
             host.score(0, "full", "rubric", **copy.deepcopy(dict(SCORED)))
             await host.heard("score", 0, scores={"rubric": 1.0})
         sent = json.dumps(server.requests[0].body)
@@ -162,13 +155,12 @@ async def test_a_rollout_gets_a_row_and_sampling_of_its_own() -> None:
     row = {name: copy.deepcopy(SCORED[name]) for name in ("record", "ground_truth")}
     prompt, sampling = copy.deepcopy(CONVERSATION[:1]), {"stop": ["x"]}
     options: Any = {"functions": (eval_function("full", spoilers.full),), "sampling": sampling, "scores_at_once": True}
-    with ChatServer(never()) as server:
-        async with core_host(server, spoils, **options) as host:
-            for _ in range(2):
-                host.events.clear()
-                host.run(0, prompt=prompt, **row)
-                event = await host.heard("score", 0)
-                assert event["ground_truth"] == SCORED["ground_truth"]
+    async with core_host(never(), spoils, **options) as host:
+        for _ in range(2):
+            host.events.clear()
+            host.run(0, prompt=prompt, **row)
+            event = await host.heard("score", 0)
+            assert event["ground_truth"] == SCORED["ground_truth"]
     assert seen == [(CONVERSATION[:1], SCORED["record"], {"stop": ["x"]})] * 2
     assert [each[:2] for each in spoilers.seen] == [FULL[:2]] * 2
 
@@ -177,9 +169,8 @@ async def test_a_replay_leaves_the_recorded_rollout_as_it_was() -> None:
     spoilers = Spoilers()
     given: Any = {"row": 0, "run": 0, "attempt": 1, "n_prompt": 1, "environment": {}, **copy.deepcopy(dict(SCORED))}
     before = copy.deepcopy(given)
-    with ChatServer(never()) as server:
-        async with core_host(server, functions=(eval_function("full", spoilers.full),)) as host:
-            await host.core.replay(given, "full")
+    async with core_host(never(), functions=(eval_function("full", spoilers.full),)) as host:
+        await host.core.replay(given, "full")
     assert given == before
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -54,6 +54,11 @@ class SynchronousUnderADecorator:
     def grade(self, ctx: object) -> None: ...
 
 
+class Yielding:
+    async def grade(self, ctx: object) -> AsyncIterator[int]:
+        yield 1
+
+
 class Nothing: ...
 
 
@@ -80,6 +85,7 @@ def test_a_class_that_each_run_can_call_is_accepted(cls: type[Any]) -> None:
         (Needy, None, "each run calls Needy(), but its __init__ does not allow that: missing a required argument"),
         (Synchronous, None, "Synchronous.grade(ctx) must be awaitable: define `async def grade(self, ctx)`"),
         (SynchronousUnderADecorator, None, "must be awaitable"),
+        (Yielding, None, "must be awaitable"),
         (Nothing, None, "has no grade: define `async def grade(self, ctx)`"),
         (Keyword, None, "its parameters do not allow that: missing a required argument: 'label'"),
         (Grader, None, "is abstract: it does not define grade"),
@@ -112,11 +118,45 @@ def test_only_what_the_outermost_decorator_takes_is_passed() -> None:
     def wide(**given: Any) -> float:
         return score(**given)
 
+    def leveled(solution_str: str, level: float) -> float:
+        return level
+
+    @functools.wraps(leveled)
+    def with_level(**given: Any) -> float:
+        return leveled(level=1.0, **given)
+
+    assert eval_function("rewards:leveled", with_level).arguments([], 0, "", {}).keys() == {"solution_str"}
     assert eval_function("rewards:narrow", narrow).parameters == frozenset(["solution_str"])
     assert eval_function("rewards:wide", wide).parameters == frozenset(["solution_str", "ground_truth", "extra_info"])
 
 
-@pytest.mark.parametrize("function", [max, dict, type])
-def test_something_without_known_parameters_is_refused_in_a_sentence(function: object) -> None:
-    with pytest.raises(CodeError, match="rewards:odd: "):
+def yields(solution_str: str) -> Iterator[int]:
+    yield 1
+
+
+async def yields_later(solution_str: str) -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda answer: 1, 'the first parameter must be "solution_str" (the last answer) or "messages"'),
+        (lambda: 1, 'the first parameter must be "solution_str"'),
+        (lambda *args: 1, 'the first parameter must be "solution_str"'),
+        (lambda solution_str, level: 1, 'requires "level", but only solution_str, ground_truth and extra_info'),
+        (lambda messages, *, level: 1, 'requires "level", but only messages, ground_truth and metadata'),
+        (lambda solution_str, /, ground_truth: 1, '"solution_str" is positional-only; arguments are passed by'),
+        (lambda solution_str, ground_truth, /: 1, '"solution_str" is positional-only'),
+        (lambda messages=(), /: 1, '"messages" is positional-only'),
+        (Plain, "not a function but a class"),
+        (yields, "yields values, but a score is one number; return it"),
+        (yields_later, "yields values"),
+        (functools.wraps(yields)(lambda *given: 1), 'its decorator does not take "solution_str" by name'),
+        (max, "its parameters are unknown"),
+    ],
+)
+def test_a_function_that_no_call_can_score_with_is_refused(function: object, text: str) -> None:
+    with pytest.raises(CodeError) as refused:
         eval_function("rewards:odd", function)
+    assert str(refused.value).startswith(f"rewards:odd: {text}")

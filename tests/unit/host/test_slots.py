@@ -9,7 +9,6 @@ import pytest
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.slots import (
     DEADLOCK_S,
-    GetPermit,
     ModelRequest,
     Permit,
     ResizableSemaphore,
@@ -50,17 +49,6 @@ class FakeHost:
         return RolloutSlot(self.slots, self.requests, clock), clock
 
 
-async def test_rollouts_begin_up_to_the_limit_and_again_when_one_ends() -> None:
-    host = FakeHost(2)
-    first, _ = host.begin()
-    host.begin()
-    assert not host.slots.begin()
-    before = host.changes
-    first.end()
-    assert host.changes > before
-    assert host.slots.begin()
-
-
 async def test_waiters_are_served_in_order() -> None:
     semaphore, served = ResizableSemaphore(1), []
 
@@ -78,22 +66,6 @@ async def test_waiters_are_served_in_order() -> None:
     await asyncio.gather(*tasks)
     assert served == ["a", "b", "c"]
     assert semaphore.held == 2
-
-
-async def test_a_cancelled_wait_holds_nothing_even_if_it_was_just_served() -> None:
-    semaphore = ResizableSemaphore(1)
-    await semaphore.acquire()
-    waits = [asyncio.create_task(semaphore.acquire()) for _ in range(3)]
-    await settled()
-    waits[0].cancel()
-    await settled()
-    semaphore.release()  # serves the second waiter ...
-    waits[1].cancel()  # ... which is cancelled before it wakes
-    await settled()
-    assert waits[2].done()
-    assert semaphore.held == 1
-    semaphore.release()
-    assert semaphore.free
 
 
 async def test_a_rollout_that_waits_for_a_retry_releases_its_slot_and_continues_before_new_rollouts() -> None:
@@ -122,35 +94,6 @@ async def test_a_rollout_that_waits_for_a_retry_releases_its_slot_and_continues_
     assert (host.slots.held, host.slots.begun) == (0, 0)
 
 
-async def test_at_most_twice_the_limit_of_rollouts_have_begun() -> None:
-    host = FakeHost(1)
-    rollouts = [host.begin()[0]]
-    waits = []
-    for _ in range(2):
-
-        async def wait(slot: RolloutSlot = rollouts[-1]) -> None:
-            async with ModelRequest(slot) as request, request.waiting_for_retry():
-                await asyncio.Event().wait()
-
-        waits.append(asyncio.create_task(wait()))
-        await settled()
-        if len(rollouts) < 2:
-            rollouts.append(host.begin()[0])
-    assert host.slots.held == 0
-    assert not host.slots.begin()
-    for task in waits:
-        task.cancel()
-    await asyncio.gather(*waits, return_exceptions=True)
-
-
-async def test_a_rollout_keeps_its_slot_while_another_of_its_requests_is_under_way() -> None:
-    host = FakeHost(2)
-    slot, _ = host.begin()
-    async with ModelRequest(slot), ModelRequest(slot) as second, second.waiting_for_retry():
-        assert host.slots.held == 1
-        assert host.requests.held == 1
-
-
 async def test_a_cancelled_wait_takes_the_slot_at_once_because_user_code_continues() -> None:
     host = FakeHost(1)
     slot, clock = host.begin()
@@ -168,56 +111,6 @@ async def test_a_cancelled_wait_takes_the_slot_at_once_because_user_code_continu
     assert not host.slots.begin(), "the first rollout still runs"
     slot.end()
     assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
-
-
-async def test_all_waiting_requests_of_a_rollout_continue_with_its_one_slot() -> None:
-    host = FakeHost(1)
-    first, _ = host.begin()
-    due = asyncio.Event()
-
-    async def refused_once() -> None:
-        async with ModelRequest(first) as request, request.waiting_for_retry():
-            await due.wait()
-
-    refused = [asyncio.create_task(refused_once()) for _ in range(2)]
-    await settled()
-    second, _ = host.begin()  # both were refused, and wait
-    due.set()
-    await settled()
-    assert not any(task.done() for task in refused)
-    second.end()
-    await settled()
-    assert all(task.done() for task in refused)
-    assert host.slots.held == 1
-    first.end()
-    assert host.slots.held == 0
-
-
-async def test_a_request_that_waits_for_the_slot_continues_when_another_wait_of_its_rollout_is_cancelled() -> None:
-    host = FakeHost(1)
-    first, _ = host.begin()
-
-    async def refused() -> None:
-        async with ModelRequest(first) as request, request.waiting_for_retry():
-            await asyncio.Event().wait()
-
-    async def later() -> None:
-        async with ModelRequest(first):
-            pass
-
-    waits = asyncio.create_task(refused())
-    await settled()
-    second, _ = host.begin()
-    asks = asyncio.create_task(later())
-    await settled()
-    assert not asks.done()
-    waits.cancel()
-    await settled()
-    assert asks.done()
-    assert host.slots.held == 2, "one above the limit for a moment"
-    first.end()
-    second.end()
-    assert host.slots.held == 0
 
 
 @pytest.mark.parametrize("after", ["the wait", "the slot"])
@@ -243,68 +136,6 @@ async def test_a_request_that_outlives_its_rollout_is_not_sent_and_keeps_no_slot
         await task
     assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
     assert host.slots.begin()
-
-
-async def test_the_clock_is_paused_while_no_request_of_a_rollout_may_be_sent() -> None:
-    host = FakeHost(2)
-    greedy, _ = host.begin()
-    slot, clock = host.begin()
-    async with ModelRequest(greedy), ModelRequest(greedy) as second:
-        task = asyncio.create_task(_ask(slot))
-        await settled()
-        assert not clock.running
-        async with second.waiting_for_retry():
-            await task
-            assert clock.running
-
-
-async def test_the_clock_is_paused_once_the_only_request_in_flight_is_answered_and_another_waits() -> None:
-    host = FakeHost(1)
-    slot, clock = host.begin()
-    granted = asyncio.get_running_loop().create_future()
-
-    async def permitted() -> Permit:
-        await granted
-        return Permit(0, lambda event: None)
-
-    async with ModelRequest(slot):
-        task = asyncio.create_task(_ask(slot, permitted))
-        await settled()
-        assert clock.running
-    await settled()
-    assert not clock.running, "its second request waits for its permit"
-    granted.set_result(None)
-    await task
-    assert clock.running
-
-
-async def test_the_clock_runs_while_one_request_waits_for_a_retry_and_another_for_its_turn() -> None:
-    host = FakeHost(2)
-    greedy, _ = host.begin()
-    slot, clock = host.begin()
-    due = asyncio.Event()
-
-    async def refused() -> None:
-        async with ModelRequest(slot) as request, request.waiting_for_retry():
-            await due.wait()
-
-    async with ModelRequest(greedy):
-        waits = asyncio.create_task(refused())
-        await settled()
-        async with ModelRequest(greedy):
-            task = asyncio.create_task(_ask(slot))
-            await settled()
-            assert clock.running
-            due.set()
-            await settled()
-            assert not clock.running, "both wait for their turns"
-    await asyncio.gather(waits, task)
-    assert clock.running
-
-
-async def _ask(slot: RolloutSlot, get_permit: GetPermit | None = None) -> None:
-    async with ModelRequest(slot, get_permit):
-        pass
 
 
 async def test_a_smaller_limit_lets_rollouts_in_flight_finish() -> None:

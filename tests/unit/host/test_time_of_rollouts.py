@@ -12,28 +12,21 @@ import pytest
 from aiohttp import web
 
 from pytest_osmosis import evaluate_rubric
-from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import BoundError
 from pytest_osmosis.host.core import STUCK_AFTER
 from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
 from pytest_osmosis.host.protocol import RolloutBounds
 from pytest_osmosis.host.slots import grant
 from pytest_osmosis.models.own_loop import OWN_LOOP
-from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.graders import eval_function
 from pytest_osmosis.rollouts.agents import ThreadedFunctionAgent
 from pytest_osmosis.rollouts.context import ChatContext
 from tests.clocks import settled
 from tests.servers import ChatServer, Exchange, by_row, never, reply, status
-from tests.unit.host.core_host import after, core_host
+from tests.unit.host.core_host import after, core_host, rubric_judge
 
 Agent = Callable[[ChatContext], Any]
 TIME_S = 50.0
-
-
-async def asked(server: ChatServer, n: int) -> None:
-    """Wait until the server has had so many requests."""
-    await asyncio.to_thread(server.wait_for, lambda server: len(server.requests) == n)
 
 
 async def test_waits_in_the_queue_and_for_a_slot_do_not_count() -> None:
@@ -41,37 +34,34 @@ async def test_waits_in_the_queue_and_for_a_slot_do_not_count() -> None:
     gates = [threading.Event() for _ in range(3)]
     answers = {row: [after(gate, reply("42"))] for row, gate in enumerate(gates)}
     answers[0].insert(0, status(429, retry_after="1"))
-    with ChatServer(by_row(answers, never())) as server:
-        async with core_host(server, agent_timeout_s=TIME_S) as host:
-            host.run(0, 1, 2)
-            await host.heard("retry", 0, waits=True)
-            await host.heard("start", 1)
-            await asked(server, 2)
-            await host.clock.advance(2.0)  # row 0 may be sent again
-            for row, n_asked in ((1, 3), (0, 4), (2, 4)):
-                await host.clock.advance(TIME_S - 10)
-                gates[row].set()
-                assert "boundary" not in await host.rollout(row)
-                await asked(server, n_asked)
-    assert server.max_in_flight == 1
+    async with core_host(by_row(answers, never()), agent_timeout_s=TIME_S) as host:
+        host.run(0, 1, 2)
+        await host.heard("retry", 0, waits=True)
+        await host.heard("start", 1)
+        await host.asked(2)
+        await host.clock.advance(2.0)  # row 0 may be sent again
+        for row, n_asked in ((1, 3), (0, 4), (2, 4)):
+            await host.clock.advance(TIME_S - 10)
+            gates[row].set()
+            assert "boundary" not in await host.rollout(row)
+            await host.asked(n_asked)
+    assert host.server.max_in_flight == 1
 
 
 async def test_a_deadline_that_passes_while_a_request_is_open_is_the_providers_failure() -> None:
-    with ChatServer(never()) as server:
-        async with core_host(server, agent_timeout_s=TIME_S) as host:
-            host.run(0)
-            await asked(server, 1)
-            await host.clock.advance(TIME_S)
-            event = await host.rollout(0)
+    async with core_host(never(), agent_timeout_s=TIME_S) as host:
+        host.run(0)
+        await host.asked(1)
+        await host.clock.advance(TIME_S)
+        event = await host.rollout(0)
     assert (event["boundary"], event["retries"]) == ("provider", 0)
     assert event["error"] == "no answer within the 50 s of agent_workflow_timeout_s (0 retries)"
 
 
 async def test_a_retry_beyond_the_deadline_is_not_waited_for() -> None:
-    with ChatServer(status(503, retry_after="60")) as server:
-        async with core_host(server, agent_timeout_s=TIME_S) as host:
-            host.run(0)
-            event = await host.rollout(0)
+    async with core_host(status(503, retry_after="60"), agent_timeout_s=TIME_S) as host:
+        host.run(0)
+        event = await host.rollout(0)
     assert event["boundary"] == "provider"
     assert event["error"].endswith("; asked to wait 60 s, 50 s are left")
 
@@ -79,26 +69,26 @@ async def test_a_retry_beyond_the_deadline_is_not_waited_for() -> None:
 @pytest.mark.parametrize("client", ["light", "openai"])
 async def test_an_answer_that_arrives_while_another_rollout_holds_the_loop_is_not_requested_again(client: str) -> None:
     gate = threading.Event()
-    with ChatServer(after(gate, reply("42"))) as server:
-        async with core_host(server, agent_timeout_s=TIME_S, model={"timeout_s": 10.0, "client": client}) as host:
-            host.run(0)
-            await asked(server, 1)
-            host.stall(100.0)
-            await host.clock.advance(9.0)
-            gate.set()
-            event = await host.rollout(0)
-    assert ("boundary" in event, event["retries"], len(server.requests)) == (False, 0, 1)
+    async with core_host(
+        after(gate, reply("42")), agent_timeout_s=TIME_S, model={"timeout_s": 10.0, "client": client}
+    ) as host:
+        host.run(0)
+        await host.asked(1)
+        host.stall(100.0)
+        await host.clock.advance(9.0)
+        gate.set()
+        event = await host.rollout(0)
+    assert ("boundary" in event, event["retries"], len(host.server.requests)) == (False, 0, 1)
 
 
 async def test_the_wait_for_a_permit_does_not_count() -> None:
-    with ChatServer(reply("42")) as server:
-        async with core_host(server, agent_timeout_s=TIME_S, permits=True) as host:
-            host.run(0)
-            ask = await host.heard("ask", 0)
-            await host.clock.advance(10 * TIME_S)
-            assert not server.requests
-            grant([ask["id"]])
-            assert "boundary" not in await host.rollout(0)
+    async with core_host(reply("42"), agent_timeout_s=TIME_S, permits=True) as host:
+        host.run(0)
+        ask = await host.heard("ask", 0)
+        await host.clock.advance(10 * TIME_S)
+        assert not host.server.requests
+        grant([ask["id"]])
+        assert "boundary" not in await host.rollout(0)
 
 
 async def test_a_request_that_a_bound_refuses_once_it_has_its_permit_gives_it_back() -> None:
@@ -107,19 +97,17 @@ async def test_a_request_that_a_bound_refuses_once_it_has_its_permit_gives_it_ba
     async def agent(ctx: ChatContext) -> None:
         await asyncio.gather(ctx.chat(ctx.prompt), ctx.chat(ctx.prompt))
 
-    with ChatServer(reply("42")) as server:
-        async with core_host(
-            server, agent, agent_timeout_s=TIME_S, permits=True, bounds=RolloutBounds(tokens=1)
-        ) as host:
-            host.run(0)
-            first = await host.heard("ask", 0)
-            grant([first["id"]])
-            await asked(server, 1)
-            while len(asks := [event for event in host.events if event["ev"] == "ask"]) < 2:
-                await settled()
-            grant([asks[1]["id"]])
-            event = await host.rollout(0)
-    assert (event["boundary"], len(server.requests)) == ("agent", 1)
+    bounds = RolloutBounds(tokens=1)
+    async with core_host(reply("42"), agent, agent_timeout_s=TIME_S, permits=True, bounds=bounds) as host:
+        host.run(0)
+        first = await host.heard("ask", 0)
+        grant([first["id"]])
+        await host.asked(1)
+        while len(asks := [event for event in host.events if event["ev"] == "ask"]) < 2:
+            await settled()
+        grant([asks[1]["id"]])
+        event = await host.rollout(0)
+    assert (event["boundary"], len(host.server.requests)) == ("agent", 1)
     became = {event["id"]: event["ev"] for event in host.events if event["ev"] in ("answered", "unused")}
     assert became == {asks[0]["id"]: "answered", asks[1]["id"]: "unused"}
 
@@ -134,16 +122,15 @@ async def test_code_beside_a_request_that_waits_for_its_permit_reaches_the_deadl
     async def agent(ctx: ChatContext) -> None:
         await asyncio.gather(asks(ctx), asyncio.Event().wait())
 
-    with ChatServer(reply("42")) as server:
-        async with core_host(server, agent, agent_timeout_s=TIME_S, permits=True) as host:
-            host.run(0)
-            ask = await host.heard("ask", 0)
-            await host.clock.advance(10 * TIME_S)
-            assert len(host.events) == 2, "its start, and the question for the permit"
-            grant([ask["id"]])
-            await answered.wait()
-            await host.clock.advance(TIME_S)
-            event = await host.rollout(0)
+    async with core_host(reply("42"), agent, agent_timeout_s=TIME_S, permits=True) as host:
+        host.run(0)
+        ask = await host.heard("ask", 0)
+        await host.clock.advance(10 * TIME_S)
+        assert len(host.events) == 2, "its start, and the question for the permit"
+        grant([ask["id"]])
+        await answered.wait()
+        await host.clock.advance(TIME_S)
+        event = await host.rollout(0)
     assert event["boundary"] == "timeout"
 
 
@@ -156,18 +143,17 @@ async def test_an_agent_that_passes_over_every_refusal_holds_up_no_other() -> No
                 await ctx.chat(ctx.prompt)
         await ctx.chat(ctx.prompt)
 
-    with ChatServer(reply("42")) as server:
-        async with core_host(server, agent, 2, agent_timeout_s=TIME_S, bounds=RolloutBounds(max_turns=2)) as host:
-            host.run(0)
-            await asked(server, 2)
-            await host.clock.advance(1.0)
-            host.run(1)
-            assert "boundary" not in await host.rollout(1)
-            assert not [event for event in host.events if event["ev"] == "rollout" and event["row"] == 0]
-            for _ in range(5):
-                await host.clock.advance(TIME_S / 5)
-            event = await host.rollout(0)
-    assert (event["boundary"], len(server.requests)) == ("timeout", 3)
+    async with core_host(reply("42"), agent, 2, agent_timeout_s=TIME_S, bounds=RolloutBounds(max_turns=2)) as host:
+        host.run(0)
+        await host.asked(2)
+        await host.clock.advance(1.0)
+        host.run(1)
+        assert "boundary" not in await host.rollout(1)
+        assert not [event for event in host.events if event["ev"] == "rollout" and event["row"] == 0]
+        for _ in range(5):
+            await host.clock.advance(TIME_S / 5)
+        event = await host.rollout(0)
+    assert (event["boundary"], len(host.server.requests)) == ("timeout", 3)
 
 
 NO_ANSWER = "no answer of the judge within the 50 s of grader_timeout_s"
@@ -175,14 +161,9 @@ NO_ANSWER = "no answer of the judge within the 50 s of grader_timeout_s"
 
 async def test_a_judge_that_never_answers_is_an_outage() -> None:
     with ChatServer(never()) as server:
-        judge = resolve("the-judge", ModelTable(base_url=server.base_url), {}, where="x")
-        setup = {
-            "model": "the-judge", "base_url": server.base_url, "target": judge.to_json(), "rubric": "Right?",
-            "score_range": (0, 1), "votes": 1, "sees": "answer", "metadata": (), "system_prompt": "", "sampling": {},
-        }  # fmt: skip
-        async with core_host(server, judge=setup, grader_timeout_s=TIME_S) as host:
+        async with core_host(server, judge=rubric_judge(server), grader_timeout_s=TIME_S) as host:
             host.score(0, "rubric")
-            await asked(server, 1)
+            await host.asked(1)
             await host.clock.advance(TIME_S)
             event = await host.heard("score", 0)
     assert event["errors"]["rubric"] == {"message": NO_ANSWER, "details": "", "boundary": "provider"}
@@ -199,7 +180,7 @@ async def test_a_silent_judge_of_a_function_is_an_outage(monkeypatch: pytest.Mon
         functions = (eval_function("judged", judged),)
         async with core_host(server, functions=functions, grader_timeout_s=TIME_S) as host:
             host.score(0, "judged")
-            await asked(server, 1)
+            await host.asked(1)
             await host.clock.advance(TIME_S)
             event = await host.heard("score", 0)
     assert (event["errors"]["judged"]["message"], event["errors"]["judged"]["boundary"]) == (NO_ANSWER, "provider")
@@ -251,13 +232,12 @@ async def a_cancellation_swallowed(ctx: ChatContext) -> object:
 
 @pytest.mark.parametrize("agent", [an_async_sleep, an_error_instead_of_its_cancellation, a_cancellation_swallowed])
 async def test_agents_that_wait_for_ever_are_cancelled_where_they_are(agent: Agent) -> None:
-    with ChatServer(never()) as server:
-        async with core_host(server, agent, agent_timeout_s=TIME_S) as host:
-            host.run(0)
-            await host.heard("start", 0)
-            await settled()
-            await host.clock.advance(TIME_S)
-            event = await host.rollout(0)
+    async with core_host(never(), agent, agent_timeout_s=TIME_S) as host:
+        host.run(0)
+        await host.heard("start", 0)
+        await settled()
+        await host.clock.advance(TIME_S)
+        event = await host.rollout(0)
     assert (event["boundary"], event["error"]) == ("timeout", "took longer than 50 s (agent_workflow_timeout_s)")
     if agent is an_async_sleep:
         assert "await asyncio.Event().wait()" in event["details"]
@@ -269,15 +249,14 @@ async def test_an_agent_that_swallows_every_cancellation_is_reported_where_it_is
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
 
-    with ChatServer(never()) as server:
-        async with core_host(server, swallows, agent_timeout_s=TIME_S) as host:
-            host.run(0)
-            await host.heard("start", 0)
-            await settled()
-            for seconds in (TIME_S, *[CANCEL_AGAIN_S] * STUCK_AFTER):
-                assert [event["ev"] for event in host.events] == ["start"]
-                await host.clock.advance(seconds)
-            event = await host.heard("stalled", 0)
+    async with core_host(never(), swallows, agent_timeout_s=TIME_S) as host:
+        host.run(0)
+        await host.heard("start", 0)
+        await settled()
+        for seconds in (TIME_S, *[CANCEL_AGAIN_S] * STUCK_AFTER):
+            assert [event["ev"] for event in host.events] == ["start"]
+            await host.clock.advance(seconds)
+        event = await host.heard("stalled", 0)
     assert "await asyncio.Event().wait()" in event["stack"]
 
 
@@ -285,13 +264,12 @@ async def test_a_function_that_waits_for_ever_is_cancelled_where_it_is() -> None
     async def waits(solution_str: str) -> float:
         return float(await asyncio.Event().wait())
 
-    with ChatServer(never()) as server:
-        async with core_host(server, functions=(eval_function("waits", waits),), grader_timeout_s=TIME_S) as host:
-            host.score(0, "waits")
-            await host.heard("scoring", 0)
-            await settled()
-            await host.clock.advance(TIME_S)
-            event = await host.heard("score", 0)
+    async with core_host(never(), functions=(eval_function("waits", waits),), grader_timeout_s=TIME_S) as host:
+        host.score(0, "waits")
+        await host.heard("scoring", 0)
+        await settled()
+        await host.clock.advance(TIME_S)
+        event = await host.heard("score", 0)
     assert event["errors"]["waits"]["message"] == "took longer than 50 s (grader_timeout_s)"
     assert "await asyncio.Event().wait()" in event["errors"]["waits"]["details"]
 
@@ -303,14 +281,12 @@ async def test_a_function_in_a_thread_goes_on_after_its_deadline() -> None:
         begun.set()
         over.wait()
 
-    with ChatServer(never()) as server:
-        agent = ThreadedFunctionAgent("rollout", blocks)
-        async with core_host(server, agent, agent_timeout_s=TIME_S) as host:
-            host.run(0)
-            await asyncio.to_thread(begun.wait)
-            await host.clock.advance(TIME_S)
-            event = await host.rollout(0)
-            over.set()
+    async with core_host(never(), ThreadedFunctionAgent("rollout", blocks), agent_timeout_s=TIME_S) as host:
+        host.run(0)
+        await asyncio.to_thread(begun.wait)
+        await host.clock.advance(TIME_S)
+        event = await host.rollout(0)
+        over.set()
     assert event["boundary"] == "timeout"
     assert "its thread was here, and goes on:" in event["details"]
     assert "over.wait()" in event["details"]

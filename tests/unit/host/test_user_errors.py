@@ -11,7 +11,7 @@ from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import eval_function
 from pytest_osmosis.rollouts.context import ChatContext
-from tests.servers import ChatServer, reply
+from tests.servers import reply
 from tests.unit.host.core_host import core_host
 
 
@@ -38,11 +38,10 @@ async def test_an_error_that_nobody_can_look_at_is_the_error_of_its_run(error: t
         raise error
 
     function = eval_function("rewards:score", score)
-    with ChatServer(reply("42")) as server:
-        async with core_host(server, rollout, functions=(function,)) as host:
-            host.run(0)
-            host.score(1, "rewards:score")
-            rolled, scored = await host.rollout(0), await host.heard("score", 1)
+    async with core_host(reply("42"), rollout, functions=(function,)) as host:
+        host.run(0)
+        host.score(1, "rewards:score")
+        rolled, scored = await host.rollout(0), await host.heard("score", 1)
 
     assert (rolled["boundary"], rolled["error"].partition(":")[0]) == ("agent", error.__name__)
     assert scored["errors"]["rewards:score"]["message"].partition(":")[0] == error.__name__
