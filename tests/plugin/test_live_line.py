@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pytest
 
 from pytest_osmosis.text.safe import width
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Shell, Workspace
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Shell, Workspace
 from tests.servers import ChatServer, held, reply
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
@@ -30,7 +30,6 @@ def score(solution_str, ground_truth, extra_info, **kwargs):
 """
 """The first run of an eval is scored at once, the others once the test has seen the line."""
 BEGUN = {"shown": "[1-9]/[0-9]+, [0-9]+% passed"}
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def on_a_terminal(workspace: Workspace, *args: str, columns: int, wanted: Mapping[str, str] = BEGUN) -> str:

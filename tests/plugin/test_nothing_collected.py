@@ -24,9 +24,8 @@ def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: 
     workspace.eval("y")
     (workspace.root / "rewards.py").unlink()
 
-    result = workspace.run(*([named] if named else []))
+    result = workspace.run(*([named] if named else []), exits=5)
 
-    assert result.ret == 5
     assert hints(result) == [
         "osmosis: configs/eval holds 2 evals that run only if the command names them: "
         "pytest --osmosis-config=configs/eval"
@@ -82,9 +81,8 @@ def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
 def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace, code: str, said: str) -> None:
     workspace.write("mine.py", code)
 
-    result = workspace.run("--osmosis-lab", "mine.py")
+    result = workspace.run("--osmosis-lab", "mine.py", exits=5)
 
-    assert result.ret == 5
     assert hints(result) == [f"osmosis: {said}"]
 
 
@@ -96,9 +94,8 @@ def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) 
     workspace.write("fns/d.py", "def broken(:\n")
     workspace.write("fns/e.py", "def _private(completions): pass\n")
 
-    result = workspace.run("--osmosis-lab", "fns")
+    result = workspace.run("--osmosis-lab", "fns", exits=5)
 
-    assert result.ret == 5
     assert [line.partition(" is not tested")[0] for line in hints(result)] == [
         "osmosis: fns/a.py:1: right(solution_str, ground_truth)",
         "osmosis: fns/deep/b.py:1: accuracy(completions)",
@@ -173,9 +170,8 @@ def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(wor
     workspace.eval(scoring={"eval_fns": ["rewards:accuracy", "rewards:compute_score"]})
     workspace.write("rewards.py", TRL + VERL)
 
-    result = workspace.run("--osmosis-config=configs/eval/x.toml")
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         [
             f'*rewards:accuracy: the first parameter must be *, got "completions" (a reward function of TRL *{PAGE})',

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 COMPANIONS = Path(sys.prefix) / "companions"
 
 PYTHON = """
@@ -184,9 +183,8 @@ def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) ->
     workspace.write("conftest.py", TERMINAL)
     workspace.eval(rows=2)
 
-    done = workspace.run(CONFIG)
+    done = workspace.run(CONFIG, exits=0)
 
-    assert done.ret == 0
     assert "INTERNALERROR" not in done.stdout.str()
     assert workspace.results()["summary"]["total_runs"] == 2
 
@@ -196,9 +194,8 @@ def test_an_internal_error_is_reported_to_a_terminal_of_another_plugin(workspace
     workspace.write("conftest.py", TERMINAL + "\ndef pytest_runtest_logreport():\n    raise OSError('disk')\n")
     workspace.eval(rows=2)
 
-    done = workspace.run(CONFIG)
+    done = workspace.run(CONFIG, exits=pytest.ExitCode.INTERNAL_ERROR)
 
-    assert done.ret == pytest.ExitCode.INTERNAL_ERROR
     assert done.stderr.str().count("Error: disk") == 1
     assert "AttributeError" not in done.stderr.str()
 
@@ -252,9 +249,9 @@ def test_an_eval_works_with_strict_options_and_without_a_cache(workspace: Worksp
     done = workspace.run(
         *(CONFIG, "test_python.py", "-Werror", "-pno:cacheprovider", "--import-mode=importlib", "--strict-markers"),
         *("-m", "osmosis", "--deselect=configs/eval/x.toml::x[row1-run0]", "--junitxml=junit.xml"),
+        exits=0,
     )
 
-    assert done.ret == 0
     assert done.parseoutcomes()["passed"] == 2
     assert junit_cases(workspace.root / "junit.xml").keys() == {"x[row0-run0]", "x[row2-run0]"}
     assert not (workspace.root / ".pytest_cache").exists()

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from tests.plugin.under_xdist import Copy, differences
-from tests.plugin.workspaces import Row, Session, wait_until
+from tests.plugin.workspaces import BROKEN, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
 
 X, Y = "--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml"
@@ -25,9 +25,6 @@ EVAL_X, EVAL_Y = "configs/eval/x.toml::x", "configs/eval/y.toml::y"
 MODEL = "--osmosis-source=model"
 JUNIT = ("--junitxml=junit.xml", "-ojunit_logging=all")
 JSON_REPORT = ("--json-report", "--json-report-file=report.json")
-PASS: Row = {}
-FAIL: Row = {"score": 0.0}
-BROKEN: Row = {"reward": "raises"}
 REGRESSION = {"max_regression": 0.02}
 
 

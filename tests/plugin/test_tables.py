@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Shell, Workspace, junit_cases, wait_until
+from tests.plugin.workspaces import BROKEN, FAIL, PASS, PLAIN_AND_XDIST, Row, Shell, Workspace, junit_cases, wait_until
 from tests.servers import Behaviour, ChatServer, Exchange, by_row, held, reply, status
 
 # -- outcomes ---------------------------------------------------------------------------------------------
@@ -342,9 +342,6 @@ def test_a_run_that_did_not_pass_shows_why(session: Session) -> None:
 
 # -- exit codes -------------------------------------------------------------------------------------------
 
-PASS: Row = {}
-FAIL: Row = {"score": 0.0}
-BROKEN: Row = {"reward": "raises"}
 ANY_ERRORS = {"max_errors": 9}
 NAMED = "--osmosis-config=configs/eval"
 WARNS = "import warnings\n\ndef test_warns(): warnings.warn('beware')\n"
