@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
 from pytest_osmosis.addons.viewer.comparing import (
     ComparedRun,
     PastRun,
@@ -25,11 +23,6 @@ from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.verdicts.comparison import RowRuns
 from tests.cli.real_runs import RealRuns
-
-
-@pytest.fixture
-def copied(real_runs: RealRuns, tmp_path: Path) -> RealRuns:
-    return real_runs.copied(tmp_path)
 
 
 def run_at(path: Path) -> StoredEvalRun:

@@ -70,8 +70,8 @@ class Place(Copy):
         self._note(tuple(shown), done.returncode, out, err, before)
         return done.returncode, out, err
 
-    def run(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
-        """Run `pytest <args>` for stories that look at the result themselves."""
+    def run(self, *args: str, stdin: bytes | None = None, exits: int | None = None) -> pytest.RunResult:
+        """Run `pytest <args>` for stories that look at the result themselves. Whatever its status is, it is noted."""
         given = [*PYTEST, *self.plugins, *self.arguments, *args]
         status, out, err = self.typed(given, ["pytest", *args], (stdin or b"").decode())
         return pytest.RunResult(status, out.splitlines(), err.splitlines(), 0.0)

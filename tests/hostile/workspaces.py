@@ -67,11 +67,14 @@ class HostileWorkspace(Workspace):
         self._keep(file)
         return file
 
-    def run(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
+    def run(self, *args: str, stdin: bytes | None = None, exits: int | None = None) -> pytest.RunResult:
         """Run `pytest <args>` in the root, and keep what it prints: in this process, unless there are workers."""
         if self.distributed:
-            return self.run_process(*args, stdin=stdin)
-        return self._here(lambda: run_pytest(self.root, [*WITHOUT_OTHERS, *self.plugins, *args], stdin))
+            result = self.run_process(*args, stdin=stdin)
+        else:
+            result = self._here(lambda: run_pytest(self.root, [*WITHOUT_OTHERS, *self.plugins, *args], stdin))
+        assert exits in (None, result.ret), f"{result.stdout}\n{result.stderr}"
+        return result
 
     def run_process(self, *args: str, stdin: bytes | None = None, timeout: float = DEADLINE_S) -> pytest.RunResult:
         """Run the same in a process of its own.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, junit_cases
+from tests.plugin.workspaces import CONFIG, Workspace, junit_cases
 from tests.servers import ChatServer, reply
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
-NAMED = "--osmosis-config=configs/eval/x.toml"
 EXACT = "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n"
 LONG = "Let us think about it, step by step. " * 30
 
@@ -20,7 +19,7 @@ def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, m
     workspace.write("rewards.py", EXACT)
     with ChatServer(reply("14")) as server:
         workspace.eval(rows=[{"ground_truth": "15"}], model={"base_url": server.base_url})
-        result = workspace.run(NAMED, "--junitxml=junit.xml", "--osmosis-markdown=page.md")
+        result = workspace.run(CONFIG, "--junitxml=junit.xml", "--osmosis-markdown=page.md")
 
     why = 'score 0 < 1: answered "14", expected "15"'
     result.stdout.fnmatch_lines(
@@ -44,7 +43,7 @@ def test_a_gate_that_decides_leaves_the_answers_in_the_reasons(workspace: Worksp
     workspace.write("rewards.py", EXACT)
     workspace.eval(rows=[{"ground_truth": "15"}, {}], gate={"pass_rate": ">= 0.9"})
 
-    result = workspace.run(NAMED, "-rx", "--junitxml=junit.xml", "--osmosis-markdown=page.md")
+    result = workspace.run(CONFIG, "-rx", "--junitxml=junit.xml", "--osmosis-markdown=page.md")
 
     why = 'score 0 < 1: answered "0 * 2 = 0 #### 0", expected "15"'
     result.stdout.fnmatch_lines([f"XFAIL configs/eval/x.toml::x?row0-run0? - {why}"])
@@ -61,7 +60,7 @@ def test_what_is_long_is_shortened_and_whole_in_show(workspace: Workspace) -> No
     answer, truth = LONG + "#### 14", LONG.replace("think", "talk") + "#### 15"
     with ChatServer(reply(answer)) as server:
         workspace.eval(rows=[{"ground_truth": truth}], model={"base_url": server.base_url})
-        result = workspace.run(NAMED)
+        result = workspace.run(CONFIG)
 
     result.stdout.fnmatch_lines(
         [
@@ -85,7 +84,7 @@ def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(workspace
     )
     workspace.eval(rows=1, agent={"agent": "agent:rollout"})
 
-    result = workspace.run(NAMED)
+    result = workspace.run(CONFIG)
 
     result.stdout.fnmatch_lines(
         ["answered: Let us think about it,*", "conversation:", "  assistant: -> stop({})", "dataset row:*"]
@@ -97,7 +96,7 @@ def test_rows_without_a_ground_truth_expect_nothing(workspace: Workspace) -> Non
     rows = [{"score": 0.0, "ground_truth": truth} for truth in (None, "")]
     workspace.eval(rows=rows)
 
-    result = workspace.run(NAMED, "--osmosis-markdown=page.md")
+    result = workspace.run(CONFIG, "--osmosis-markdown=page.md")
 
     result.stdout.fnmatch_lines(['FAILED *x?row0-run0? - score 0 < 1: answered "0 * 2 = 0 #### 0"'])
     assert "expected" not in result.stdout.str()
@@ -113,7 +112,7 @@ def test_a_run_that_was_not_scored_shows_no_answer_unless_its_function_broke(wor
     rows = [{"reward": "raises", "ground_truth": "truth of 0"}, {"ground_truth": "truth of 1"}]
     workspace.eval(rows=rows, agent={"agent": "agent:rollout"}, limits={"max_errors": 2})
 
-    result = workspace.run(NAMED)
+    result = workspace.run(CONFIG)
 
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(["expected: truth of 0", "conversation:"])
@@ -125,7 +124,7 @@ def test_a_run_that_was_not_scored_shows_no_answer_unless_its_function_broke(wor
 def test_a_rescored_run_is_shown_with_the_present_ground_truth(workspace: Workspace) -> None:
     workspace.write("rewards.py", EXACT)
     workspace.eval(rows=[{"ground_truth": "0 * 2 = 0\n#### 0"}])
-    workspace.run(NAMED).assert_outcomes(passed=1)
+    workspace.run(CONFIG).assert_outcomes(passed=1)
     workspace.eval(rows=[{"ground_truth": "15"}])
 
     result = workspace.run("--osmosis-from=latest")
@@ -143,7 +142,7 @@ def test_a_secret_in_a_ground_truth_is_redacted(workspace: Workspace, monkeypatc
         secrets={"required": ["SERVICE_KEY"]},
     )
 
-    result = workspace.run(NAMED, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
+    result = workspace.run(CONFIG, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
 
     result.stdout.fnmatch_lines(['*expected "...x*?SERVICE_KEY?" (125 characters)*'])
     files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]

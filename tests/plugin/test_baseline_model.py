@@ -11,10 +11,9 @@ import pytest
 from aiohttp import web
 
 from pytest_osmosis.cli.main import main
-from tests.plugin.workspaces import Workspace, junit_cases
+from tests.plugin.workspaces import CONFIG, Workspace, junit_cases
 from tests.servers import ChatServer, Exchange, completion, status
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 GATE = {"max_regression": 0.02}
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
@@ -70,9 +69,8 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
     models.wrong = {"new": range(6), "old": ()}
     eval_of(workspace, server, gate=GATE)
 
-    result = workspace.run(CONFIG, "--osmosis-no-probe", "--junitxml=junit.xml")
+    result = workspace.run(CONFIG, "--osmosis-no-probe", "--junitxml=junit.xml", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=8, xfailed=6, failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -119,9 +117,8 @@ def test_a_worse_baseline_fails_nothing(workspace: Workspace, models: Models, se
     models.wrong = {"new": (), "old": range(6)}
     eval_of(workspace, server)
 
-    result = workspace.run(CONFIG, "-x", "--runxfail")
+    result = workspace.run(CONFIG, "-x", "--runxfail", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(passed=8, xfailed=6)
     result.stdout.fnmatch_lines(["  +0.857, *: an improvement (p = 0.031, McNemar, exact)"])
     assert workspace.last_failed() == set()
@@ -208,8 +205,7 @@ def test_each_server_gets_its_own_key_and_no_other(
         model = {"base_url": server.base_url, "api_key_env": "NEW_KEY", "headers": {"X-Gateway": "of-the-new-model"}}
         eval_of(workspace, server, rows=1, model=model, baseline=baseline)
 
-        missing = workspace.run(CONFIG)
-        assert missing.ret == 4
+        missing = workspace.run(CONFIG, exits=4)
         missing.stderr.fnmatch_lines(["ERROR: secret OLD_KEY: missing or empty in the environment; *"])
 
         monkeypatch.setenv("OLD_KEY", "the-key-of-the-old-model")
@@ -227,8 +223,7 @@ def test_selecting_one_model_alone_compares_nothing(workspace: Workspace, models
     models.wrong = {"new": range(6), "old": range(3)}
     eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.1"})
 
-    own = workspace.run(CONFIG, "-k", "not baseline")
-    assert own.ret == 0
+    own = workspace.run(CONFIG, "-k", "not baseline", exits=0)
     own.assert_outcomes(passed=2, xfailed=6, skipped=1, deselected=7)
     own.stdout.fnmatch_lines(
         [
@@ -241,8 +236,7 @@ def test_selecting_one_model_alone_compares_nothing(workspace: Workspace, models
     assert len(last_failed) == 6
     assert not any("baseline" in nodeid for nodeid in last_failed)
 
-    baseline_run = workspace.run(CONFIG, "-k", "baseline")
-    assert baseline_run.ret == 0
+    baseline_run = workspace.run(CONFIG, "-k", "baseline", exits=0)
     baseline_run.assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
 
     one = workspace.run("configs/eval/x.toml::x[row0-run0-baseline]")
@@ -256,17 +250,14 @@ def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
     models.wrong = {"new": range(7), "old": ()}
     eval_of(workspace, server, gate=GATE)
 
-    own = workspace.run(CONFIG, "-k", "not baseline")
-    assert own.ret == 1
+    own = workspace.run(CONFIG, "-k", "not baseline", exits=1)
     own.assert_outcomes(failed=7, skipped=1, deselected=7)
 
     deselected = "configs/eval/x.toml::x[row0-run0-baseline]"
-    without_one = workspace.run(CONFIG, f"--deselect={deselected}", "--osmosis-no-probe")
-    assert without_one.ret == 1
+    without_one = workspace.run(CONFIG, f"--deselect={deselected}", "--osmosis-no-probe", exits=1)
     without_one.assert_outcomes(failed=7, passed=6, skipped=1, deselected=1)
 
-    failed_again = workspace.run(CONFIG, "--lf")
-    assert failed_again.ret == 1
+    failed_again = workspace.run(CONFIG, "--lf", exits=1)
     failed_again.assert_outcomes(failed=7, skipped=1, deselected=7)
 
 
@@ -298,9 +289,8 @@ def test_a_limit_that_stops_an_eval_without_a_gate_to_decide_is_not_measured(
 ) -> None:
     eval_of(workspace, server, rows=20, gate=GATE, limits={"max_tokens": 50})
 
-    result = workspace.run(CONFIG, "-k", "not baseline", "--osmosis-no-probe")
+    result = workspace.run(CONFIG, "-k", "not baseline", "--osmosis-no-probe", exits=9)
 
-    assert result.ret == 9
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
 
 
@@ -310,9 +300,8 @@ def test_with_granularity_row_each_model_has_a_test_per_row(
     models.wrong = {"new": (), "old": [1]}
     eval_of(workspace, server, rows=2, evaluation={"n": 2}, execution={"granularity": "row"})
 
-    result = workspace.run(CONFIG, "-v")
+    result = workspace.run(CONFIG, "-v", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(passed=3, xfailed=1)
     result.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
 
@@ -326,9 +315,8 @@ def test_rescoring_covers_both_models_and_sends_no_request(
     assert workspace.run(CONFIG, "--runxfail").ret == 1
     n_asked = len(server.requests)
 
-    result = workspace.run("--osmosis-from=latest", "--osmosis-gate=max_regression = 0.02")
+    result = workspace.run("--osmosis-from=latest", "--osmosis-gate=max_regression = 0.02", exits=1)
 
-    assert result.ret == 1
     assert len(server.requests) == n_asked
     result.stdout.fnmatch_lines(["gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)"])
     assert [one["model"] for one in workspace.results()["model_summaries"]] == ["new", "old"]
@@ -346,18 +334,17 @@ def test_without_a_toml_options_name_the_baseline(workspace: Workspace, server: 
         f"--osmosis-base-url={server.base_url}",
         "--osmosis-baseline-model=old",
         f"--osmosis-baseline-base-url={server.base_url}",
+        exits=0,
     )
 
-    assert result.ret == 0
     result.assert_outcomes(passed=2)
 
 
 def test_an_unknown_provider_of_the_baseline_is_reported(workspace: Workspace, server: ChatServer) -> None:
     eval_of(workspace, server, baseline={"model_path": "opnai/gpt-5"})
 
-    result = workspace.run(CONFIG, "--osmosis-baseline-model=opnai/gpt-6")
+    result = workspace.run(CONFIG, "--osmosis-baseline-model=opnai/gpt-6", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         ['ERROR: --osmosis-baseline-model: [[]baseline] model_path: unknown provider "opnai", did you mean *openai*']
     )

@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Row, Workspace, junit_cases, read_json
+from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Row, Workspace, junit_cases, read_json
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 UPDATE = "--osmosis-update-baseline"
 FILE = "baselines/x.json"
 GATE = {"max_regression": 0.02}
-PASS: Row = {}
-FAIL: Row = {"score": 0.0}
-BROKEN: Row = {"reward": "raises"}
 GRADER = """
 class Judge(Grader):
     async def grade(self, ctx):
@@ -51,8 +47,7 @@ def test_the_path_of_a_new_baseline_is_relative_to_the_current_folder(workspace:
 @pytest.mark.journey
 def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Workspace) -> None:
     eval_of(workspace, [PASS] * 7)
-    written = workspace.run(CONFIG, UPDATE, "-rs")
-    assert written.ret == 0
+    written = workspace.run(CONFIG, UPDATE, "-rs", exits=0)
     written.assert_outcomes(passed=7, skipped=1)
     written.stdout.fnmatch_lines(
         [
@@ -64,9 +59,8 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
     assert read_json(workspace.root / FILE) == workspace.results()
 
     eval_of(workspace, [FAIL] * 6 + [PASS])
-    result = workspace.run(CONFIG, "--junitxml=junit.xml")
+    result = workspace.run(CONFIG, "--junitxml=junit.xml", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=1, xfailed=6, failed=1)
     finding = "pass rate 0.143, baseline 1.000, same 7 rows; -0.857: a regression (p = 0.031)"
     result.stdout.fnmatch_lines(
@@ -110,9 +104,8 @@ def test_a_difference_within_chance_is_no_regression_and_differing_rows_are_repo
     added = '{"user_prompt": "What is 8 * 8?", "ground_truth": "64"}'
     ours.write_text("\n".join([*lines[:2], changed, *worse, lines[6], "", added]) + "\n")
 
-    result = workspace.run(CONFIG, "--osmosis-gate=max_regression = 0.05", "--osmosis-pass-threshold=0.5")
+    result = workspace.run(CONFIG, "--osmosis-gate=max_regression = 0.05", "--osmosis-pass-threshold=0.5", exits=0)
 
-    assert result.ret == 0
     out = result.stdout.str()
     result.stdout.fnmatch_lines(
         [
@@ -132,9 +125,8 @@ def test_a_gate_never_holds_on_unmeasured_runs(workspace: Workspace) -> None:
     with_baseline(workspace, [PASS] * 8)
     eval_of(workspace, [BROKEN] * 6 + [PASS] * 2, limits={"max_errors": 8})
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=9)
 
-    assert result.ret == 9
     result.assert_outcomes(passed=2, xfailed=6, errors=1)
     result.stdout.fnmatch_lines(["gate max_regression <= 0.02: NOT MEASURED: *; 6 unmeasured runs could change that"])
 
@@ -147,9 +139,8 @@ def test_several_evals_are_corrected_together(workspace: Workspace) -> None:
     assert workspace.run(both, UPDATE).ret == 0
     workspace.eval("x", [FAIL] * 6 + [PASS], baseline={"results": "baselines/x.json"}, gate=GATE)
 
-    result = workspace.run(both)
+    result = workspace.run(both, exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["*: may be chance (p = 0.031, McNemar, exact; as one of 2 evals p = 0.062, Holm)"])
     assert workspace.run(CONFIG).ret == 1, "alone it is a regression"
 
@@ -205,9 +196,8 @@ def test_invalid_baselines_exit_with_4(
 ) -> None:
     eval_of(workspace, [PASS], **tables)
 
-    result = workspace.run(CONFIG, *words)
+    result = workspace.run(CONFIG, *words, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: {said}"])
 
 
@@ -215,9 +205,8 @@ def test_an_environment_variable_never_writes_a_baseline(workspace: Workspace, m
     eval_of(workspace, [PASS])
     monkeypatch.setenv("PYTEST_OSMOSIS_UPDATE_BASELINE", "1")
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; pass *"])
 
 
@@ -228,9 +217,8 @@ def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Works
     workspace.write("rollouts/mine/main.py", code)
     with_baseline(workspace, [PASS] * 6, experiment={"rollout": "mine", "entrypoint": "main.py"})
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["against the baseline baselines/x.json *"])
     result.stdout.no_fnmatch_line("*the baseline differs in *")
 
@@ -242,7 +230,6 @@ def test_a_run_of_the_baseline_that_passed_in_words_does_not_count(workspace: Wo
         row["runs"][0]["passed"] = "no"
     workspace.write(FILE, json.dumps(results))
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["*baselines/x.json: rows[[]0].runs[[]0].passed: 'no' is not a boolean; *"])

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
     assert "human" not in extra_info and "Human" not in extra_info
@@ -178,9 +177,8 @@ def test_bad_columns_are_named_before_anything_runs(
     own = {key: value for key, value in scoring.items() if key != "judge"}
     fill(workspace, rows, scoring={**SCORING, **own}, **judge)
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: {problem[0]}", *(f"*{line}" for line in problem[1:])])
     assert not workspace.run_dirs()
 
@@ -194,8 +192,8 @@ def test_csv_cells_and_other_columns_hold_human_scores(workspace: Workspace) -> 
         "--osmosis-dataset=answers.csv",
         "--osmosis-eval-fn=rewards:one",
         "--osmosis-set=scoring.calibrate=label",
+        exits=0,
     )
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(['human scores in column "label": 2 rows (1 without one)', "equal *0.500 *"])
     assert workspace.results("answers")["rows"][1]["human_score"] is None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 KEEP = "an answer is recorded, comes from the cassette, or comes from the cache; keep one of them"
 LEAVE = "a baseline is measured, not repeated from recorded answers; leave out one of them"
 
@@ -69,9 +68,8 @@ def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspa
 def test_record_without_a_value_leaves_the_next_argument_alone(workspace: Workspace) -> None:
     workspace.eval()
 
-    result = workspace.run("--osmosis-record", "configs/eval/x.toml", "--co")
+    result = workspace.run("--osmosis-record", "configs/eval/x.toml", "--co", exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["  records into cassettes/x.jsonl: every answer replaces the recorded one"])
     assert problems(workspace.run("--osmosis-record=x", "configs/eval/x.toml")) == [
         '--osmosis-record: must be one of "off", "all", "new", got "x"'

@@ -7,9 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 NOWHERE = {"engine": "ray", "ray": {"address": "127.0.0.1:9"}}
 WITHOUT_RAY = "import sys\n\nsys.modules['ray'] = None\n"
 RECORD_MODULES = """
@@ -35,9 +34,8 @@ def test_ray_must_be_installed(workspace: Workspace, options: list[str], where: 
     workspace.eval("x", 2, execution={} if options else NOWHERE)
     workspace.write("conftest.py", WITHOUT_RAY)
 
-    result = workspace.run(CONFIG, *options)
+    result = workspace.run(CONFIG, *options, exits=4)
 
-    assert result.ret == 4
     assert [line for line in result.errlines if line] == [
         f'ERROR: {where}: [execution] engine: "ray" needs Ray, which is not installed; pip install '
         '"pytest-osmosis[ray]", or run here with --osmosis-engine=local'
@@ -48,9 +46,8 @@ def test_ray_must_be_installed(workspace: Workspace, options: list[str], where: 
 def test_a_cluster_that_does_not_answer_ends_the_session_before_anything_is_paid(workspace: Workspace) -> None:
     workspace.eval("x", 2, execution=NOWHERE)
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     assert any("127.0.0.1:9" in line for line in result.errlines), result.errlines
     assert not workspace.run_dirs()
 
@@ -82,7 +79,6 @@ def test_options_win_over_the_toml_and_the_toml_over_pyproject(workspace: Worksp
 def test_two_names_of_one_key_contradict_each_other(workspace: Workspace) -> None:
     workspace.eval("x", 2)
 
-    result = workspace.run(CONFIG, "--osmosis-hosts=2", "--osmosis-num-workers=3", "--osmosis-engine=dask")
+    result = workspace.run(CONFIG, "--osmosis-hosts=2", "--osmosis-num-workers=3", "--osmosis-engine=dask", exits=4)
 
-    assert result.ret == 4
     assert "sets [execution] hosts, as --osmosis-hosts does; leave out one of them" in "\n".join(result.errlines)

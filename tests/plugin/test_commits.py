@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, Session, Workspace
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, Session, Workspace
 from tests.unit.git.repositories import commit, git
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 MAIN = """
 import os, sys
 import helpers
@@ -145,9 +144,8 @@ def test_code_that_does_not_load_is_named_as_in_the_commit(workspace: Workspace)
     make(workspace)
     main = git(workspace.root, "rev-parse", "--short", "main")
 
-    result = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main")
+    result = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main", exits=pytest.ExitCode.USAGE_ERROR)
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     errors = result.stderr.str()
     assert f"{main}:rollouts/sums/main.py: does not load: OSError" in errors
     assert f'File "{main}:rollouts/sums/helpers.py", line 1, in <module>' in errors
@@ -172,9 +170,10 @@ def test_what_cannot_be_had_is_an_error_before_anything_runs(
 ) -> None:
     make(workspace)
 
-    result = workspace.run(CONFIG, *(f"--osmosis-set=experiment.{each}" for each in settings))
+    result = workspace.run(
+        CONFIG, *(f"--osmosis-set=experiment.{each}" for each in settings), exits=pytest.ExitCode.USAGE_ERROR
+    )
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert text in result.stderr.str()
     assert not (workspace.root / ".osmosis").exists()
 
@@ -182,9 +181,8 @@ def test_what_cannot_be_had_is_an_error_before_anything_runs(
 def test_outside_of_a_repository_a_branch_is_an_error(workspace: Workspace) -> None:
     workspace.eval(experiment={"branch": "main"})
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=pytest.ExitCode.USAGE_ERROR)
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "[experiment] branch: " in result.stderr.str()
     assert "is not in the work tree of a git repository" in result.stderr.str()
 
@@ -206,9 +204,8 @@ def test_the_preflight_of_a_training_config_loads_the_code_of_the_branch(workspa
         'branch = "early"\n',
     )
 
-    result = workspace.run("--osmosis-config=configs/training/t.toml", "--osmosis-model=demo/arithmetic")
+    result = workspace.run("--osmosis-config=configs/training/t.toml", "--osmosis-model=demo/arithmetic", exits=0)
 
-    assert result.ret == 0
     assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
     assert left(workspace) == NOTHING
 

@@ -7,10 +7,8 @@ import signal
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, junit_cases, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace, junit_cases, wait_until
 from tests.servers import ChatServer, held, reply
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 @pytest.mark.slow

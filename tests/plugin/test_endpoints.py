@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import Workspace, read_json
+from tests.plugin.workspaces import CONFIG, Workspace, read_json
 from tests.servers import ChatServer, Exchange, completion, reply
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 class Replica:

@@ -96,9 +96,8 @@ def test_problems_of_all_entries_are_reported_at_once_and_each_one_once(workspac
         '[[eval]]\nname = "c"\ndataset = "y"\n[[eval]]\nname = "d"\ndataset = "y"\n',
     )
 
-    result = workspace.run(PATH)
+    result = workspace.run(PATH, exits=4)
 
-    assert result.ret == 4
     places = [line.removeprefix("ERROR: ") for line in result.errlines if line]
     assert [place.partition(" ")[0] for place in places[:3]] == [f"{PATH}:{line}:" for line in (14, 16, 19)]
     assert 'did you mean "num_examples"?' in places[1]
@@ -108,9 +107,8 @@ def test_problems_of_all_entries_are_reported_at_once_and_each_one_once(workspac
 
 
 def test_a_node_id_of_no_entry_says_which_there_are(many: Workspace) -> None:
-    result = many.run(f"{PATH}::plan[row0-run0]")
+    result = many.run(f"{PATH}::plan[row0-run0]", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         [
             f'ERROR: {PATH}::plan?row0-run0?: no eval of this file is called "plan", did you mean "plain"? '
@@ -159,9 +157,8 @@ def test_three_models_and_two_prompts_are_six_evals_over_the_same_rows(
 
     workspace.write("prompts/kind.md", "Be kinder.\n")
     again = (f"{PATH}::{names[1]}", f"--osmosis-run={run.name}", f"--osmosis-base-url={server.base_url}")
-    changed = workspace.run(*again)
+    changed = workspace.run(*again, exits=4)
 
-    assert changed.ret == 4
     changed.stderr.fnmatch_lines(["*agent*prompt: *Be kind.* -> *Be kinder.*"])
 
 

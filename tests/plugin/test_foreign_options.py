@@ -39,16 +39,14 @@ def test_an_option_of_another_system_is_refused_with_its_equivalent(
 ) -> None:
     workspace.eval()
 
-    result = workspace.run("configs/eval/x.toml", *typed)
+    result = workspace.run("configs/eval/x.toml", *typed, exits=pytest.ExitCode.USAGE_ERROR)
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert [line for line in result.errlines if line] == [f"ERROR: {error}" for error in errors]
 
 
 def test_unknown_options_that_no_eval_has_are_pytest_s_to_refuse(workspace: Workspace) -> None:
-    result = workspace.run("--other")
+    result = workspace.run("--other", exits=pytest.ExitCode.USAGE_ERROR)
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*: error: unrecognized arguments: --other"])
 
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Row, Workspace, junit_cases
+from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow, status
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
-PASS: Row = {}
-FAIL: Row = {"score": 0.0}
-BROKEN: Row = {"reward": "raises"}
 
 
 @pytest.mark.journey
 def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, PASS, PASS, FAIL], gate={"pass_rate": ">= 0.7"})
 
-    result = workspace.run(CONFIG, "--junitxml=junit.xml")
+    result = workspace.run(CONFIG, "--junitxml=junit.xml", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(passed=4, xfailed=1)
     assert not list(junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"])
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: 0.750 (3 of 4 runs passed)"])
@@ -43,9 +37,8 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
 def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.7"})
 
-    result = workspace.run(CONFIG, "--junitxml=junit.xml")
+    result = workspace.run(CONFIG, "--junitxml=junit.xml", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=1, xfailed=1, failed=1)
     result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate pass_rate >= 0.7?*"])
     assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["failure"]
@@ -59,9 +52,9 @@ def test_gates_on_every_statistic_and_on_a_single_function(workspace: Workspace)
         "--osmosis-gate=pass_at_2 >= 0.5",
         '--osmosis-gate=pass_rate {min = 0.4, rule = "lower"}',
         "--osmosis-gate=rewards:score pass_hat_2 >= 0.6",
+        exits=1,
     )
 
-    assert result.ret == 1
     result.assert_outcomes(passed=4, xfailed=2, failed=2)
     result.stdout.fnmatch_lines(
         [
@@ -97,9 +90,8 @@ def test_two_conditions_on_one_metric_are_both_decided(workspace: Workspace) -> 
 def test_a_mistyped_gate_on_the_command_line_is_a_usage_error(workspace: Workspace) -> None:
     workspace.eval()
 
-    result = workspace.run(CONFIG, "--osmosis-gate=pass_rate > 0.7", "--osmosis-gate=pass_at_2 >= 0.5")
+    result = workspace.run(CONFIG, "--osmosis-gate=pass_rate > 0.7", "--osmosis-gate=pass_at_2 >= 0.5", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: --osmosis-gate gate.pass_rate: must be*"])
     result.stderr.fnmatch_lines(["ERROR: --osmosis-gate gate.pass_at_2: needs * n of at least 2, n is 1"])
 
@@ -108,9 +100,8 @@ def test_a_mistyped_gate_on_the_command_line_is_a_usage_error(workspace: Workspa
 def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, FAIL, BROKEN, PASS], gate={"pass_rate": ">= 0.7"}, limits={"max_errors": 4})
 
-    result = workspace.run(CONFIG, "--junitxml=junit.xml")
+    result = workspace.run(CONFIG, "--junitxml=junit.xml", exits=9)
 
-    assert result.ret == 9
     result.assert_outcomes(passed=2, xfailed=2, errors=1)
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?gate pass_rate >= 0.7?*"])
     assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["error"]
@@ -119,9 +110,8 @@ def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None
 def test_a_partial_selection_has_no_verdict(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, PASS], gate={"pass_rate": ">= 0.1"})
 
-    result = workspace.run(CONFIG, "-k", "row0-", "-rs")
+    result = workspace.run(CONFIG, "-k", "row0-", "-rs", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(failed=1, skipped=1)
     result.stdout.fnmatch_lines(
         ["SKIPPED ?1? configs/eval/x.toml:1: gate pass_rate >= 0.1: not decided (only 1 of 2 runs selected)"]
@@ -131,9 +121,8 @@ def test_a_partial_selection_has_no_verdict(workspace: Workspace) -> None:
 def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, PASS, BROKEN], gate={"pass_rate": ">= 0.5"}, limits={"max_errors": 3})
 
-    result = workspace.run(CONFIG, "--runxfail")
+    result = workspace.run(CONFIG, "--runxfail", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(failed=1, passed=1, errors=1, skipped=1)
 
 
@@ -216,9 +205,8 @@ def test_the_exit_status_of_not_measured_can_be_set(workspace: Workspace) -> Non
     workspace.ini("osmosis_not_measured_exit = 77")
     workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=77)
 
-    assert result.ret == 77
     result.assert_outcomes(errors=2)
 
 
@@ -226,7 +214,6 @@ def test_an_invalid_exit_status_is_a_usage_error(workspace: Workspace) -> None:
     workspace.ini("osmosis_not_measured_exit = 256")
     workspace.eval()
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: osmosis_not_measured_exit: must be an exit status from 1 to 255, got '256'"])

@@ -11,9 +11,8 @@ import pytest
 
 from pytest_osmosis.plugin.output.header import MANY_TESTS, number_of_tests
 from pytest_osmosis.record.plan import Plan, Span
-from tests.plugin.workspaces import Row, Workspace, junit_cases
+from tests.plugin.workspaces import CONFIG, Row, Workspace, junit_cases
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 BY_ROW = "--osmosis-granularity=row"
 AGENT = """
 async def rollout(ctx):
@@ -117,9 +116,8 @@ def test_an_id_of_the_other_granularity_is_an_error_with_advice(
 ) -> None:
     prepare(workspace)
 
-    result = workspace.run(f"configs/eval/x.toml::x[{unit}]", option)
+    result = workspace.run(f"configs/eval/x.toml::x[{unit}]", option, exits=4)
 
-    assert result.ret == 4
     [line] = [line for line in result.errlines if line.startswith("ERROR")]
     assert advice in line
     assert not workspace.run_dirs()

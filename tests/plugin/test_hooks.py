@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.plugin import hooks as specs
-from tests.plugin.workspaces import Workspace, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace, wait_until
 from tests.servers import ChatServer, by_row, held, reply
 
 CUT_OFF = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "length"}
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def example(hook: Callable[..., object]) -> str:
@@ -125,9 +124,8 @@ def test_a_hook_that_raises_is_reported_and_affects_no_other(workspace: Workspac
     workspace.ini("pythonpath = .")
     workspace.eval(rows=3)
 
-    done = workspace.run(CONFIG, "-p", "sound")
+    done = workspace.run(CONFIG, "-p", "sound", exits=9)
 
-    assert done.ret == 9
     done.assert_outcomes(passed=5, errors=4)
     text = done.stdout.str()
     assert "pytest_osmosis_rollout_finished of conftest.py raised ZeroDivisionError: first" in text
@@ -160,9 +158,8 @@ def test_a_hook_that_is_not_executed_or_fails_like_a_test_is_reported(workspace:
     workspace.write("conftest.py", UNEXECUTED)
     workspace.eval(rows=2)
 
-    done = workspace.run(CONFIG)
+    done = workspace.run(CONFIG, exits=9)
 
-    assert done.ret == 9
     done.assert_outcomes(passed=2, errors=4)
     text = done.stdout.str()
     assert "raised TypeError: is async, and hooks are not awaited; define it with a plain def (2 times in all)" in text

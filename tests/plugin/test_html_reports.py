@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.plugin.reports import Report
-from tests.plugin.workspaces import Workspace, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace, wait_until
 from tests.servers import ChatServer, never, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 CONFIGS = "--osmosis-config=configs/eval"
 HTML = "--osmosis-html=report.html"
 SECRET = "sk-proj-0123456789abcdefXYZ"
@@ -19,9 +18,8 @@ def test_a_report_holds_the_results_and_every_conversation(workspace: Workspace)
     rows: list[dict[str, object]] = [{}, {"score": 0.25}, {"reward": "raises"}]
     workspace.eval(rows=rows, evaluation={"n": 2}, gate={"pass_rate": ">= 0.7"}, limits={"max_errors": 6})
 
-    result = workspace.run(CONFIG, HTML)
+    result = workspace.run(CONFIG, HTML, exits=1)
 
-    assert result.ret == 1
     result.stdout.re_match_lines([r"report: report\.html \(\d+\.\d [kM]B, 6 conversations\)"])
     report, results = Report(workspace.root / "report.html"), workspace.results()
     run = report.run()
@@ -97,9 +95,8 @@ def test_a_report_on_a_part_that_is_scored_again_has_its_results(workspace: Work
     workspace.run(CONFIG)
     workspace.write("rewards.py", "def score(solution_str, ground_truth, extra_info):\n    return 0.0\n")
 
-    result = workspace.run("--osmosis-from=latest", "-k", "row1-", HTML)
+    workspace.run("--osmosis-from=latest", "-k", "row1-", HTML, exits=1)
 
-    assert result.ret == 1
     run = Report(workspace.root / "report.html").run()
     assert (run["rows"]["index"], run["head"]["row"]["partial"], run["head"]["row"]["passed"]) == ([1], True, 0)
 
@@ -128,9 +125,8 @@ def test_a_report_that_cannot_be_written_costs_nothing_else(workspace: Workspace
         "import pathlib\n\ndef pytest_osmosis_results(path):\n    pathlib.Path('out').write_text('a file')\n",
     )
 
-    result = workspace.run(CONFIG, "--osmosis-html=out/report.html")
+    result = workspace.run(CONFIG, "--osmosis-html=out/report.html", exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["the HTML report out/report.html could not be written: *; pytest-osmosis html RUN*"])
     assert workspace.results()["summary"]["pass_rate"] == 1.0
 
@@ -140,9 +136,8 @@ def test_a_journal_that_cannot_be_read_back_costs_only_the_report(workspace: Wor
     hook = "def pytest_osmosis_results(path):\n    path.with_name('journal.jsonl').write_text('{}\\n')\n"
     workspace.write("conftest.py", hook)
 
-    result = workspace.run(CONFIG, HTML, "-q")
+    result = workspace.run(CONFIG, HTML, "-q", exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["the HTML report report.html could not be written: *journal.jsonl*"])
     assert not (workspace.root / "report.html").exists()
 
@@ -160,9 +155,8 @@ def test_a_file_of_others_is_kept(workspace: Workspace, path: str, problem: str)
     workspace.eval(rows=1)
     workspace.write("mine.html", "<!doctype html>\n<p>mine")
 
-    result = workspace.run(CONFIG, f"--osmosis-html={path}")
+    result = workspace.run(CONFIG, f"--osmosis-html={path}", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([problem])
 
 

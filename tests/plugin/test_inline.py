@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace, wait_until
 from tests.servers import ChatServer, held, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 INLINE = "--osmosis-inline"
 
 UNRULY = """
@@ -168,9 +167,8 @@ def test_code_that_does_not_load_is_a_usage_error(workspace: Workspace) -> None:
     workspace.write("rewards.py", "import nothing_of_that_name\n")
     workspace.eval()
 
-    done = workspace.run(CONFIG, INLINE)
+    done = workspace.run(CONFIG, INLINE, exits=4)
 
-    assert done.ret == 4
     done.stderr.fnmatch_lines(["*rewards:score: does not load: ModuleNotFoundError: No module*", "*rewards.py*line 1*"])
     assert not workspace.run_dirs()
 
@@ -203,8 +201,7 @@ def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) ->
     assert workspace.results()["summary"]["total_runs"] == 1
 
     workspace.eval("y", model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
-    done = workspace.run("--osmosis-config=configs/eval/y.toml", INLINE)
-    assert done.ret == 9
+    done = workspace.run("--osmosis-config=configs/eval/y.toml", INLINE, exits=9)
     done.assert_outcomes(skipped=3, errors=1)
 
 
@@ -213,9 +210,8 @@ def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) ->
 def test_inline_is_refused_with_workers(workspace: Workspace, flag: str) -> None:
     workspace.eval()
 
-    done = workspace.run(CONFIG, flag, "-n2")
+    done = workspace.run(CONFIG, flag, "-n2", exits=4)
 
-    assert done.ret == 4
     done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *; add -n0"])
 
 

@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from tests.plugin.workspaces import HURRY, PLAIN_AND_XDIST, Workspace, constants, hosts_under, wait_until
+from tests.plugin.workspaces import CONFIG, HURRY, PLAIN_AND_XDIST, Workspace, constants, hosts_under, wait_until
 from tests.servers import ChatServer, held, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 A_FEW_SECONDS = 90.0
 """The longest wait between Ctrl-C and the end, on a loaded machine; the deadlines of rollouts are far longer."""
 

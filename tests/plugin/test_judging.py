@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
-NAMED = "--osmosis-config=configs/eval/x.toml"
 JUDGED: dict[str, Mapping[str, Any]] = {
     "scoring": {"eval_fns": ["rewards:score"], "rubric": "Is the number right?", "thresholds": {"rubric": 0.5}},
     "judge": {"model_path": "demo/judge"},
@@ -94,7 +93,7 @@ def test_without_a_key(monkeypatch):
 @pytest.mark.slow
 def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> None:
     workspace.eval("x", [{}, {"ground_truth": "3"}], ".", **JUDGED)
-    first = workspace.run(NAMED)
+    first = workspace.run(CONFIG)
 
     first.assert_outcomes(passed=1, failed=1)
     first.stdout.fnmatch_lines(
@@ -120,17 +119,16 @@ def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> Non
 
 def test_a_gate_may_be_on_the_judge(workspace: Workspace) -> None:
     workspace.eval("x", 3, ".", **JUDGED, gate={"rubric": {"mean": ">= 0.9"}})
-    result = workspace.run(NAMED)
+    result = workspace.run(CONFIG, exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["*rubric mean >= 0.9*"])
 
 
 @pytest.mark.slow
 def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(workspace: Workspace) -> None:
     workspace.eval("x", [{"ground_truth": "3"}], ".", **JUDGED)
-    inline = workspace.run(NAMED, "--osmosis-inline")
-    replayed = workspace.run(NAMED, "--pdb", stdin=b"p score\nq\n")
+    inline = workspace.run(CONFIG, "--osmosis-inline")
+    replayed = workspace.run(CONFIG, "--pdb", stdin=b"p score\nq\n")
 
     inline.assert_outcomes(failed=1)
     inline.stdout.fnmatch_lines(["judge demo/judge: 1 call, *"])
@@ -145,7 +143,7 @@ def test_a_rubric_function_of_the_sdk_runs_unmodified(workspace: Workspace, monk
     with ChatServer(reply(json.dumps({"score": 0.75, "explanation": "nearly"}))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
-        result = workspace.run(NAMED)
+        result = workspace.run(CONFIG)
 
     result.assert_outcomes(passed=2)
     assert len(server.requests) == 2
@@ -160,7 +158,7 @@ def test_a_key_that_a_function_passes_to_a_judge_is_redacted(workspace: Workspac
     with ChatServer(reply(json.dumps({"score": 1, "explanation": "right"}))) as server:
         workspace.write("server.txt", server.base_url)
         workspace.eval("x", 1, ".", scoring={"eval_fns": ["own_key:score"]})
-        result = workspace.run(NAMED, *options)
+        result = workspace.run(CONFIG, *options)
 
     result.assert_outcomes(passed=1)
     assert server.requests[0].headers["authorization"] == f"Bearer {OWN_KEY}"
@@ -182,8 +180,7 @@ def test_a_rubric_function_is_no_test_and_is_never_probed(workspace: Workspace, 
         workspace.write("osmosis_ai/utils.py", SDK_RUBRIC)
     workspace.write("judging.py", ASKS.format(package="osmosis_ai" if sdk else "pytest_osmosis"))
 
-    result = workspace.run("judging.py", "--osmosis-lab")
+    result = workspace.run("judging.py", "--osmosis-lab", exits=pytest.ExitCode.NO_TESTS_COLLECTED)
 
-    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     result.stdout.fnmatch_lines(["osmosis: judging.py:5: score(*) is not tested: each call asks a judge; *"])
     assert not (workspace.root / "asked").exists()

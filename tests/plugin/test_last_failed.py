@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace, read_json
+from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Row, Workspace, read_json
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 ROWS: list[Row] = [{}, {"score": 0.0}, {"reward": "raises"}, {}]
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 
-NAMED = "--osmosis-config=configs/eval/x.toml"
 SOMETIMES = """
 def score(solution_str, ground_truth, **kwargs):
     return float(int(ground_truth) not in {given_up})
@@ -19,13 +18,13 @@ def score(solution_str, ground_truth, **kwargs):
 @pytest.mark.slow
 def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None:
     workspace.eval(rows=4)
-    first = workspace.run(NAMED)
+    first = workspace.run(CONFIG)
     workspace.write(
         "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
     )
 
-    listed = workspace.run(NAMED, "--co")
-    second = workspace.run(NAMED)
+    listed = workspace.run(CONFIG, "--co")
+    second = workspace.run(CONFIG)
 
     assert "last run" not in first.stdout.str()
     last = r"  last run \(\d{4}-\d\d-\d\d \d\d:\d\d UTC\): 4 rollouts, [\d,]+ tokens, \$0, \S+ s"
@@ -41,11 +40,11 @@ def test_rows_that_changed_are_named_with_a_command_that_shows_one(workspace: Wo
     numbers = [0, 1, 2, 3]
     workspace.eval(rows=rows(numbers), evaluation={"n": 3})
     workspace.write("rewards.py", SOMETIMES.format(given_up=(1,)))
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     workspace.eval(rows=rows(reversed(numbers)), evaluation={"n": 3})
     workspace.write("rewards.py", SOMETIMES.format(given_up=(2, 3)))
 
-    result = workspace.run(NAMED, "--osmosis-markdown=summary.md")
+    result = workspace.run(CONFIG, "--osmosis-markdown=summary.md")
 
     then, now = (run.name for run in workspace.run_dirs())
     result.stdout.fnmatch_lines(
@@ -75,10 +74,10 @@ def test_rows_that_changed_are_named_with_a_command_that_shows_one(workspace: Wo
 @pytest.mark.slow
 def test_another_plan_or_a_partial_run_is_compared_with_nothing(workspace: Workspace) -> None:
     workspace.eval(rows=4)
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
 
-    other = workspace.run(NAMED, "--osmosis-n=2")
-    partial = workspace.run(NAMED, "-k", "row1-")
+    other = workspace.run(CONFIG, "--osmosis-n=2")
+    partial = workspace.run(CONFIG, "-k", "row1-")
 
     assert "last run" not in other.stdout.str()
     assert "against the last run" not in partial.stdout.str()
@@ -92,11 +91,11 @@ def rows(numbers: Iterable[int]) -> list[dict[str, object]]:
 @pytest.mark.slow
 def test_rows_are_matched_by_their_content(workspace: Workspace) -> None:
     workspace.eval(rows=rows(range(3)))
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     workspace.eval(rows=rows(reversed(range(3))))
-    moved = workspace.run(NAMED)
+    moved = workspace.run(CONFIG)
     workspace.eval(rows=rows([0, 1, 7]))
-    changed = workspace.run(NAMED)
+    changed = workspace.run(CONFIG)
 
     moved.stdout.fnmatch_lines(["against the last run (*): no row of 3 changed"])
     assert "last run" not in changed.stdout.str()

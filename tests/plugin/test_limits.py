@@ -9,18 +9,15 @@ from datetime import datetime
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def test_an_eval_stops_when_its_tokens_are_spent(workspace: Workspace) -> None:
     workspace.eval(rows=40, limits={"max_tokens": 30})
 
-    result = workspace.run(CONFIG, "-rsE")
+    result = workspace.run(CONFIG, "-rsE", exits=9)
 
-    assert result.ret == 9
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
     result.stdout.fnmatch_lines(
         ["SKIPPED * configs/eval/x.toml:1: *max_tokens = 30 has no room for another run: 24 tokens used*"]
@@ -46,9 +43,8 @@ def test_an_eval_stops_when_its_time_is_used_up(workspace: Workspace) -> None:
 def test_a_gate_that_the_missing_runs_cannot_change_still_decides(workspace: Workspace) -> None:
     workspace.eval(rows=40, limits={"max_tokens": 30}, gate={"pass_rate": ">= 0.01"})
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.01: HOLDS: *not measured and counted as not passed*"])
 
 
@@ -78,9 +74,8 @@ def test_a_cost_limit_needs_a_known_price(workspace: Workspace, prices: dict[str
 def test_limits_hold_inline_too(workspace: Workspace) -> None:
     workspace.eval(rows=10, limits={"max_tokens": 30})
 
-    result = workspace.run(CONFIG, "--osmosis-inline")
+    workspace.run(CONFIG, "--osmosis-inline", exits=9)
 
-    assert result.ret == 9
     assert 2 <= workspace.results()["summary"]["total_runs"] < 10
 
 
@@ -106,9 +101,8 @@ def test_provider_limits_hold_inline_too(workspace: Workspace) -> None:
     """The second request waits for about 0.8 s, less the time of the first rollout, which is long on a busy machine."""
     workspace.eval(rows=2, execution={"requests_per_minute": 60})
 
-    result = workspace.run(CONFIG, "--osmosis-inline")
+    workspace.run(CONFIG, "--osmosis-inline", exits=0)
 
-    assert result.ret == 0
     assert took_s(workspace) > 0.7
 
 
@@ -124,9 +118,8 @@ def test_bounds_of_each_rollout_are_shown_kept_and_told_apart(workspace: Workspa
     )
     workspace.eval(rows=2, agent={"agent": "agent:rollout"}, limits={"rollout": {"tokens": 5000}})
 
-    result = workspace.run(CONFIG, "--osmosis-max-turns=3", "--osmosis-set=limits.rollout.cost_usd=1")
+    result = workspace.run(CONFIG, "--osmosis-max-turns=3", "--osmosis-set=limits.rollout.cost_usd=1", exits=1)
 
-    assert result.ret == 1
     result.stdout.fnmatch_lines(
         [
             "  limit: at most 3 turns, 5,000 tokens, $1.00 a rollout",
@@ -143,9 +136,8 @@ def test_a_bound_on_the_dollars_of_a_rollout_needs_a_known_price(workspace: Work
         experiment={"model_path": "vendor/m"},
     )
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         ['ERROR: *?limits? rollout.cost_usd: the price of "vendor/m" is not known*or limit rollout.tokens']
     )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pytest
 
 from pytest_osmosis.text.safe import width
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Shell, Workspace
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Shell, Workspace
 from tests.servers import ChatServer, held, reply
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
@@ -30,7 +30,6 @@ def score(solution_str, ground_truth, extra_info, **kwargs):
 """
 """The first run of an eval is scored at once, the others once the test has seen the line."""
 BEGUN = {"shown": "[1-9]/[0-9]+, [0-9]+% passed"}
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def on_a_terminal(workspace: Workspace, *args: str, columns: int, wanted: Mapping[str, str] = BEGUN) -> str:
@@ -190,7 +189,6 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Workspace) -> None:
     """The server holds the probe, so nothing is in flight."""
     with ChatServer(held(reply("42"))) as server:

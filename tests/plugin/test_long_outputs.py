@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, junit_cases
 from tests.servers import ChatServer, reply, status
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 WRONG: Sequence[Mapping[str, object]] = [{"score": 0.0}] * 13
 MORE = "and {} more: pytest-osmosis show"
 
@@ -132,9 +131,8 @@ def pytest_terminal_summary(terminalreporter):
 def test_a_bad_number_of_failures_is_a_usage_error(workspace: Workspace, bad: str) -> None:
     workspace.eval()
 
-    result = workspace.run(CONFIG, f"--osmosis-show-failures={bad}")
+    result = workspace.run(CONFIG, f"--osmosis-show-failures={bad}", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(['*--osmosis-show-failures: must be an integer of at least 0, or "all", got *'])
 
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Row, Workspace
+from tests.plugin.workspaces import CONFIG, FAIL, PASS, Workspace
 from tests.servers import ChatServer, reply
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
-PASS: Row = {}
-FAIL: Row = {"score": 0.0}
 
 
 def marking(workspace: Workspace, **marks: str) -> None:
@@ -45,9 +41,8 @@ def test_an_eval_whose_tests_are_all_skipped_was_not_measured(workspace: Workspa
     marking(workspace, row0="pytest.mark.skip", row1="pytest.mark.skip")
     workspace.eval(rows=2)
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=9)
 
-    assert result.ret == 9
     result.assert_outcomes(skipped=2)
     result.stdout.fnmatch_lines(["osmosis: x: not measured: marks keep its 2 selected tests from running"])
     assert workspace.run_dirs() == []
@@ -76,9 +71,8 @@ def test_an_eval_of_which_no_test_was_reported_was_not_measured(
     workspace.write("conftest.py", hook)
     workspace.eval(rows=[PASS, FAIL])
 
-    result = workspace.run(CONFIG, *options)
+    result = workspace.run(CONFIG, *options, exits=9)
 
-    assert result.ret == 9
     result.stdout.fnmatch_lines(["osmosis: x: not measured: none of its tests ran; a plugin or *"])
 
 
@@ -99,9 +93,8 @@ def test_xfail_marks_report_what_pytest_reports(workspace: Workspace) -> None:
     workspace.ini("xfail_strict = false")
     workspace.eval(rows=[PASS, FAIL, FAIL])
 
-    result = workspace.run(CONFIG, "-rxX")
+    result = workspace.run(CONFIG, "-rxX", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(xpassed=1, xfailed=1, failed=1)
     result.stdout.fnmatch_lines(["XFAIL *row1-run0? - known"])
     result.stdout.fnmatch_lines(["XPASS *row0-run0? - known*"])
@@ -111,9 +104,8 @@ def test_a_strict_xfail_that_passes_fails_even_if_a_gate_decides(workspace: Work
     marking(workspace, row0="pytest.mark.xfail(strict=True, reason='known')")
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.1"})
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(failed=1, xfailed=1, passed=1)
     result.stdout.fnmatch_lines(["*XPASS(strict)* known*"])
 
@@ -124,9 +116,8 @@ def test_a_mark_that_changes_its_mind_after_the_collection_is_an_error(workspace
     workspace.plugins = ["-ponce"]
     workspace.eval(rows=2)
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*row0-run0 was not rolled out: a mark kept it from running when it was collected*"])
 
@@ -137,9 +128,8 @@ def test_an_eval_runs_without_pytests_own_plugins(workspace: Workspace, plugin: 
     marking(workspace, row0="pytest.mark.skip")
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.9"})
 
-    result = workspace.run(CONFIG, f"-pno:{plugin}")
+    result = workspace.run(CONFIG, f"-pno:{plugin}", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(
         **({"failed": 1, "skipped": 2} if plugin == "debugging" else {"failed": 1, "passed": 1, "xfailed": 1})
     )

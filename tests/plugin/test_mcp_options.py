@@ -16,9 +16,8 @@ def test_without_fastmcp_the_extra_is_named(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("mcp/main.py", "from fastmcp import FastMCP\n")
 
-    result = workspace.run("--osmosis-mcp=mcp", *ARGUMENTS)
+    result = workspace.run("--osmosis-mcp=mcp", *ARGUMENTS, exits=pytest.ExitCode.USAGE_ERROR)
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "[agent] mcp: fastmcp is not installed; pip install 'pytest-osmosis[mcp]'" in result.stderr.str()
     assert workspace.run_dirs("x") == []
 
@@ -27,9 +26,8 @@ def test_an_option_replaces_the_agent_of_a_config(workspace: Workspace) -> None:
     workspace.eval(agent={"agent": "chat"})
     workspace.write("mcp/main.py", "")
 
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-mcp=mcp", "--osmosis-dry-run")
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-mcp=mcp", "--osmosis-dry-run", exits=0)
 
-    assert result.ret == 0
     assert '  overridden: mcp = "mcp" (--osmosis-mcp)' in result.outlines
 
 
@@ -45,9 +43,8 @@ def test_folders_and_options_that_do_not_fit(workspace: Workspace, arguments: li
     workspace.eval()
     workspace.write("mcp/main.py", "")
 
-    result = workspace.run(*arguments, *ARGUMENTS)
+    result = workspace.run(*arguments, *ARGUMENTS, exits=pytest.ExitCode.USAGE_ERROR)
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert text in result.stderr.str()
 
 

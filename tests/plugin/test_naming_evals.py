@@ -56,9 +56,8 @@ def test_osmosis_config_runs_alongside_positional_tests(workspace: Workspace) ->
 def test_a_misspelt_path_suggests_an_existing_one(workspace: Workspace, path: str, suggestion: str) -> None:
     workspace.eval("sums")
 
-    result = workspace.run(f"--osmosis-config={path}")
+    result = workspace.run(f"--osmosis-config={path}", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: --osmosis-config={path}: no such file, did you mean {suggestion}?"])
 
 
@@ -67,9 +66,8 @@ def test_every_path_that_names_no_eval_is_reported(workspace: Workspace) -> None
     (workspace.root / "empty").mkdir()
     paths = ["configs/eval/y.toml", "configs/eval/x.toml", "empty", "nowhere"]
 
-    result = workspace.run(*(f"--osmosis-config={path}" for path in paths))
+    result = workspace.run(*(f"--osmosis-config={path}" for path in paths), exits=4)
 
-    assert result.ret == 4
     assert [line.partition(": ")[2] for line in result.errlines if line] == [
         "--osmosis-config=configs/eval/y.toml: no such file, did you mean configs/eval/x.toml?",
         "--osmosis-config=empty: the folder holds no *.toml",
@@ -81,18 +79,16 @@ def test_every_path_that_names_no_eval_is_reported(workspace: Workspace) -> None
 def test_a_path_without_an_eval_is_exit_4_with_one_line(workspace: Workspace, path: str) -> None:
     (workspace.root / "empty").mkdir()
 
-    result = workspace.run(f"--osmosis-config={path}")
+    result = workspace.run(f"--osmosis-config={path}", exits=4)
 
-    assert result.ret == 4
     lines = [line for line in [*result.outlines, *result.errlines] if line]
     assert len(lines) == 1
     assert lines[0].startswith(f"ERROR: --osmosis-config={path}: ")
 
 
 def test_a_missing_positional_toml_is_exit_4(workspace: Workspace) -> None:
-    result = workspace.run("configs/eval/missing.toml")
+    result = workspace.run("configs/eval/missing.toml", exits=4)
 
-    assert result.ret == 4
     assert "configs/eval/missing.toml" in result.stderr.str() + result.stdout.str()
     assert "INTERNALERROR" not in result.stdout.str()
 
@@ -156,9 +152,8 @@ def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace, testpat
 def test_a_folder_never_starts_an_eval_under_xdist(workspace: Workspace) -> None:
     workspace.eval()
 
-    result = workspace.run("-n2", "configs")
+    result = workspace.run("-n2", "configs", exits=5)
 
-    assert result.ret == 5
     assert not (workspace.root / ".osmosis").exists()
     assert "osmosis: x" not in result.stdout.str()
 

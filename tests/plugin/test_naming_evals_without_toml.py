@@ -87,9 +87,8 @@ def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
     others = [word for word in COMMAND if "dataset" not in word]
 
     workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
-    alone = workspace.run("test_data.jsonl::test_data[row3-run0]")
+    alone = workspace.run("test_data.jsonl::test_data[row3-run0]", exits=4)
 
-    assert alone.ret == 4
     alone.stderr.fnmatch_lines(
         ["ERROR: test_data.jsonl::test_data?row3-run0?: no eval is named; add --osmosis-agent=*"]
     )
@@ -123,9 +122,8 @@ def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
     fill(workspace)
     (workspace.root / "server.py").unlink()
 
-    result = workspace.run(*COMMAND, "--osmosis-agent=chat", "--osmosis-model=openai/x", "--co", "-q")
+    result = workspace.run(*COMMAND, "--osmosis-agent=chat", "--osmosis-model=openai/x", "--co", "-q", exits=0)
 
-    assert result.ret == 0
     assert result.outlines[:2] == ["test_data.jsonl::test_data[row0-run0]", "test_data.jsonl::test_data[row1-run0]"]
     assert not (workspace.root / ".osmosis").exists()
 
@@ -186,8 +184,7 @@ def test_problems_name_the_options_of_the_command(
     fill(workspace)
     workspace.write("loops.py", "class RolloutAgentLoop: pass\n\nclass Loop(RolloutAgentLoop): pass\n")
 
-    result = workspace.run(*options)
+    result = workspace.run(*options, exits=4)
 
-    assert result.ret == 4
     assert [line for line in result.errlines if line] == [f"ERROR: {line}" for line in expected]
     assert not list((workspace.root / ".osmosis").glob("runs/*"))

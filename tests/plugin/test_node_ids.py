@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
+from tests.plugin.workspaces import CONFIG, Workspace
 
 
 def listed(result: pytest.RunResult) -> list[str]:
@@ -80,9 +78,8 @@ def test_ids_of_missing_tests_are_usage_errors_with_the_nearest_that_exists(work
     """Under xdist too, where pytest would collect nothing and exit with 5."""
     workspace.eval(evaluation={"n": 2}, data={"rows": "0"})
 
-    result = workspace.run(f"{X}[row0-run0]", *MISSING)
+    result = workspace.run(f"{X}[row0-run0]", *MISSING, exits=4)
 
-    assert result.ret == 4
     assert errors(result) == [f"ERROR: {arg}: not found: {text}" for arg, text in MISSING.items()]
     assert not (workspace.root / ".osmosis").exists()
 
@@ -90,9 +87,8 @@ def test_ids_of_missing_tests_are_usage_errors_with_the_nearest_that_exists(work
 def test_what_is_reported_for_the_whole_eval_cannot_be_selected(workspace: Workspace) -> None:
     workspace.eval(gate={"pass_rate": ">= 0.5"})
 
-    result = workspace.run(f"{X}[gate pass_rate >= 0.5]")
+    result = workspace.run(f"{X}[gate pass_rate >= 0.5]", exits=4)
 
-    assert result.ret == 4
     text = "is reported at the end of the whole eval and cannot be selected; type configs/eval/x.toml for all of it"
     assert errors(result) == [f"ERROR: {X}[gate pass_rate >= 0.5]: {text}"]
 
@@ -100,9 +96,8 @@ def test_what_is_reported_for_the_whole_eval_cannot_be_selected(workspace: Works
 def test_the_nearest_test_has_the_granularity_of_the_eval(workspace: Workspace) -> None:
     workspace.eval(execution={"granularity": "row"})
 
-    result = workspace.run(f"{X}[row7]", f"{X}[row7-run0]")
+    result = workspace.run(f"{X}[row7]", f"{X}[row7-run0]", exits=4)
 
-    assert result.ret == 4
     assert [line.partition("did you mean ")[2] for line in errors(result)] == [f"'{X}[row2]'?"] * 2
 
 
@@ -111,9 +106,8 @@ def test_an_id_of_a_row_that_is_not_stored_is_a_usage_error(workspace: Workspace
     workspace.eval(data={"rows": "0-1"})
     workspace.run(CONFIG)
 
-    result = workspace.run(f"{X}[row2-run0]", "--osmosis-from=latest")
+    result = workspace.run(f"{X}[row2-run0]", "--osmosis-from=latest", exits=4)
 
-    assert result.ret == 4
     text = f"not found: row2 is not among the rows of this eval; did you mean '{X}[row1-run0]'?"
     assert errors(result) == [f"ERROR: {X}[row2-run0]: {text}"]
 
@@ -122,8 +116,7 @@ def test_an_id_of_a_missing_test_without_a_toml_is_a_usage_error(workspace: Work
     workspace.eval()
     arguments = ["--osmosis-agent=chat", "--osmosis-model=demo/arithmetic", "--osmosis-eval-fn=rewards:score"]
 
-    result = workspace.run("data/x.jsonl::x[row8-run0]", *arguments)
+    result = workspace.run("data/x.jsonl::x[row8-run0]", *arguments, exits=4)
 
-    assert result.ret == 4
     text = "not found: data/x.jsonl has 3 rows, the last of which is row2; did you mean 'data/x.jsonl::x[row2-run0]'?"
     assert errors(result) == [f"ERROR: data/x.jsonl::x[row8-run0]: {text}"]

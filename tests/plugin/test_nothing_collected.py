@@ -24,9 +24,8 @@ def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: 
     workspace.eval("y")
     (workspace.root / "rewards.py").unlink()
 
-    result = workspace.run(*([named] if named else []))
+    result = workspace.run(*([named] if named else []), exits=5)
 
-    assert result.ret == 5
     assert hints(result) == [
         "osmosis: configs/eval holds 2 evals that run only if the command names them: "
         "pytest --osmosis-config=configs/eval"
@@ -82,9 +81,8 @@ def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
 def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace, code: str, said: str) -> None:
     workspace.write("mine.py", code)
 
-    result = workspace.run("--osmosis-lab", "mine.py")
+    result = workspace.run("--osmosis-lab", "mine.py", exits=5)
 
-    assert result.ret == 5
     assert hints(result) == [f"osmosis: {said}"]
 
 
@@ -96,9 +94,8 @@ def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) 
     workspace.write("fns/d.py", "def broken(:\n")
     workspace.write("fns/e.py", "def _private(completions): pass\n")
 
-    result = workspace.run("--osmosis-lab", "fns")
+    result = workspace.run("--osmosis-lab", "fns", exits=5)
 
-    assert result.ret == 5
     assert [line.partition(" is not tested")[0] for line in hints(result)] == [
         "osmosis: fns/a.py:1: right(solution_str, ground_truth)",
         "osmosis: fns/deep/b.py:1: accuracy(completions)",
@@ -130,52 +127,49 @@ def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Wor
     )
 
 
+MISSING = {
+    "import osmosis_ai.cli": (
+        "module osmosis_ai.cli",
+        "ModuleNotFoundError: No module named 'osmosis_ai.cli'",
+        "pytest-osmosis stands in for the parts of it *; see docs/how-to/osmosis-workspace.md",
+    ),
+    "from osmosis_ai import evaluate_rubric": (
+        "evaluate_rubric in osmosis_ai",
+        "ImportError: cannot import name 'evaluate_rubric' from 'osmosis_ai' *",
+        "*; pytest_osmosis has evaluate_rubric and osmosis_rubric, and pip install osmosis-ai *",
+    ),
+    "import verifiers": (
+        "module verifiers",
+        "ModuleNotFoundError: No module named 'verifiers'",
+        "install one that has environments *: see docs/how-to/verifiers-environments.md",
+    ),
+}
+
+
 @pytest.mark.slow
 @PLAIN_AND_XDIST
-@pytest.mark.parametrize(
-    ("statement", "missing", "error", "said"),
-    [
-        (
-            "import osmosis_ai.cli",
-            "module osmosis_ai.cli",
-            "ModuleNotFoundError: No module named 'osmosis_ai.cli'",
-            "pytest-osmosis stands in for the parts of it *; see docs/how-to/osmosis-workspace.md",
-        ),
-        (
-            "from osmosis_ai import evaluate_rubric",
-            "evaluate_rubric in osmosis_ai",
-            "ImportError: cannot import name 'evaluate_rubric' from 'osmosis_ai' *",
-            "*; pytest_osmosis has evaluate_rubric and osmosis_rubric, and pip install osmosis-ai *",
-        ),
-        (
-            "import verifiers",
-            "module verifiers",
-            "ModuleNotFoundError: No module named 'verifiers'",
-            "install one that has environments *: see docs/how-to/verifiers-environments.md",
-        ),
-    ],
-)
-def test_a_missing_library_leads_to_the_page_about_its_code(
-    workspace: Workspace, statement: str, missing: str, error: str, said: str
-) -> None:
-    workspace.eval()
-    workspace.write("rewards.py", f"{statement}\n{OURS}")
+def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace) -> None:
+    modules = dict(zip("abc", MISSING, strict=True))
+    workspace.eval(scoring={"eval_fns": [f"{module}:right" for module in modules]})
+    for module, statement in modules.items():
+        workspace.write(f"{module}.py", f"{statement}\n{OURS}")
 
-    tested = workspace.run("rewards.py")
+    tested = workspace.run(*(f"{module}.py" for module in modules))
     evaluated = workspace.run("--osmosis-config=configs/eval/x.toml")
 
     assert (tested.ret, evaluated.ret) == (2 if not workspace.distributed else 1, 4)
-    tested.stdout.fnmatch_lines([f"osmosis: no {missing}: {said}"])
-    evaluated.stderr.fnmatch_lines([f"ERROR: x: rewards:score: does not load: {error}; {said}"])
+    for module, statement in modules.items():
+        missing, error, said = MISSING[statement]
+        tested.stdout.fnmatch_lines([f"osmosis: no {missing}: {said}"])
+        evaluated.stderr.fnmatch_lines([f"*{module}:right: does not load: {error}; {said}"])
 
 
 def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(workspace: Workspace) -> None:
     workspace.eval(scoring={"eval_fns": ["rewards:accuracy", "rewards:compute_score"]})
     workspace.write("rewards.py", TRL + VERL)
 
-    result = workspace.run("--osmosis-config=configs/eval/x.toml")
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         [
             f'*rewards:accuracy: the first parameter must be *, got "completions" (a reward function of TRL *{PAGE})',

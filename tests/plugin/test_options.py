@@ -11,12 +11,11 @@ from contextlib import ExitStack
 import pytest
 
 from pytest_osmosis.plugin.command import options
-from tests.plugin.workspaces import PYTEST, Workspace, read_json
+from tests.plugin.workspaces import CONFIG, PYTEST, Workspace, read_json
 from tests.servers import ChatServer, reply, together
 
 Pipe = Callable[[bytes], str]
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 BOTH = (CONFIG, "--osmosis-config=configs/eval/y.toml")
 
 
@@ -78,9 +77,8 @@ def test_no_probe_sends_only_the_requests_of_rollouts(workspace: Workspace) -> N
 def test_invalid_values_are_exit_4_and_name_their_options(workspace: Workspace) -> None:
     workspace.eval()
 
-    result = workspace.run(CONFIG, "--osmosis-n=0", "--osmosis-limit=some", "--osmosis-batch-size=1.5")
+    result = workspace.run(CONFIG, "--osmosis-n=0", "--osmosis-limit=some", "--osmosis-batch-size=1.5", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines_random(
         ["*--osmosis-n: *got *0*", '*--osmosis-limit: *"all"*got *some*', "*--osmosis-batch-size: *got *1.5*"]
     )
@@ -95,9 +93,8 @@ def test_invalid_values_are_exit_4_and_name_their_options(workspace: Workspace) 
 def test_output_is_a_file_or_a_folder(workspace: Workspace, output: str, written: str) -> None:
     workspace.eval(rows=1)
 
-    result = workspace.run(CONFIG, f"--osmosis-output={output}")
+    result = workspace.run(CONFIG, f"--osmosis-output={output}", exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines([f"results: {written}"])
     assert read_json(workspace.root / written) == workspace.results()
 
@@ -108,9 +105,8 @@ def test_outputs_of_several_evals_are_named_after_them(workspace: Workspace, out
     workspace.eval("x", rows=1)
     workspace.eval("y", rows=2)
 
-    result = workspace.run(*BOTH, f"--osmosis-output={output}")
+    workspace.run(*BOTH, f"--osmosis-output={output}", exits=0)
 
-    assert result.ret == 0
     for name in ("x", "y"):
         path = output.replace("{name}", name) if "{name}" in output else f"{output}{name}.json"
         assert read_json(workspace.root / path)["config"]["name"] == name
@@ -120,9 +116,8 @@ def test_one_output_for_several_evals_is_exit_4(workspace: Workspace) -> None:
     workspace.eval("x")
     workspace.eval("y")
 
-    result = workspace.run(*BOTH, "--osmosis-output=out.json")
+    result = workspace.run(*BOTH, "--osmosis-output=out.json", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: --osmosis-output=out.json: 2 evals run; pass a folder, or a path with {name}"])
     assert not (workspace.root / ".osmosis").exists()
 
@@ -191,9 +186,8 @@ def test_a_pipe_of_secrets_is_named_and_its_values_are_never_shown(workspace: Wo
     workspace.eval("y", secrets={"required": ["THIRD_SECRET"]})
     path = pipe(b"FIRST_SECRET=s3cr3t-0123456789\n")
 
-    result = workspace.run(*BOTH, f"--osmosis-secrets-file={path}")
+    result = workspace.run(*BOTH, f"--osmosis-secrets-file={path}", exits=4)
 
-    assert result.ret == 4
     missing = [line for line in result.errlines if line.startswith("ERROR: secret ")]
     assert [line.split()[2] for line in missing] == ["SECOND_SECRET:", "THIRD_SECRET:"]
     assert all(f"missing or empty in {path} and in the environment" in line for line in missing)
@@ -205,8 +199,7 @@ def test_what_a_pipe_of_secrets_may_not_hold_is_said_for_each_eval(workspace: Wo
         workspace.eval(name, secrets={"required": ["FIRST_SECRET"]})
     for content, fault in ((b"A=\xff", ":1: must be UTF-8 text"), (b"A=1\nB\n", ":2: must be KEY=VALUE")):
         path = pipe(content)
-        result = workspace.run(*BOTH, f"--osmosis-secrets-file={path}")
-        assert result.ret == 4
+        result = workspace.run(*BOTH, f"--osmosis-secrets-file={path}", exits=4)
         assert f"{path}{fault}" in result.stderr.str()
         assert "empty pipe" not in result.stderr.str()
 
@@ -216,9 +209,8 @@ def test_all_missing_secrets_are_named(workspace: Workspace) -> None:
     workspace.eval("y", secrets={"required": ["SECOND_SECRET", "THIRD_SECRET"]})
     workspace.write(".env", "SECOND_SECRET=\n")
 
-    result = workspace.run(*BOTH, "--osmosis-secrets-file=.env")
+    result = workspace.run(*BOTH, "--osmosis-secrets-file=.env", exits=4)
 
-    assert result.ret == 4
     named = [line.split()[2].rstrip(":") for line in result.errlines if line.startswith("ERROR: secret ")]
     assert named == ["FIRST_SECRET", "SECOND_SECRET", "THIRD_SECRET"]
     assert not (workspace.root / ".osmosis").exists()
@@ -232,9 +224,8 @@ def test_every_option_with_an_empty_value_is_exit_4(workspace: Workspace, value:
     workspace.eval()
     valued = [option for option in options.ALL if option.metavar is not None]
 
-    result = workspace.run(CONFIG, *(f"{option.flag}={value}" for option in valued))
+    result = workspace.run(CONFIG, *(f"{option.flag}={value}" for option in valued), exits=4)
 
-    assert result.ret == 4
     said = [line for line in result.stderr.lines if line]
     assert said == [f"ERROR: {option.flag}: {BLANK}" for option in valued]
 
@@ -244,9 +235,8 @@ def test_an_empty_value_never_starts_an_eval(workspace: Workspace, name: str) ->
     workspace.eval()
     workspace.write("eval.toml", (workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8"))
 
-    result = workspace.run(f"--osmosis-{name}=")
+    result = workspace.run(f"--osmosis-{name}=", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: --osmosis-{name}: has an empty value; *"])
     assert not workspace.run_dirs()
 
@@ -257,16 +247,14 @@ def test_ini_keys_and_variables_with_empty_values_are_exit_4(
     workspace.eval()
     workspace.ini("osmosis_secrets_file =")
 
-    result = workspace.run(CONFIG, "-oosmosis_max_in_flight=")
+    result = workspace.run(CONFIG, "-oosmosis_max_in_flight=", exits=4)
 
-    assert result.ret == 4
     said = [line for line in result.stderr.lines if line]
     assert sorted(said) == [f"ERROR: ini osmosis_{name}: {BLANK}" for name in ("max_in_flight", "secrets_file")]
 
     workspace.ini()
     monkeypatch.setenv("PYTEST_OSMOSIS_OUTPUT", "")  # CI sets variables to nothing
     monkeypatch.setenv("PYTEST_OSMOSIS_MODEL", " ")
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: PYTEST_OSMOSIS_MODEL: {BLANK}"])

@@ -13,10 +13,8 @@ import pytest
 
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.plugin.command import options
-from tests.plugin.workspaces import DEADLINE_S, Workspace
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, Workspace
 from tests.servers import ChatServer, reply, together
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def test_every_named_key_has_an_option() -> None:
@@ -67,9 +65,8 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
     }.items():
         monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     assert sorted(line for line in result.errlines if line) == [
         "ERROR: PYTEST_OSMOSIS_CONFIG: cannot name an eval (evals cost money); "
         "pass --osmosis-config=PATH on the command line",
@@ -144,9 +141,8 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
     workspace.eval(scoring={"eval_fns": ["nowhere:score"]})
     workspace.write("tests/test_python.py", "def test_python(): open('ran', 'w')\n")
 
-    result = workspace.run(CONFIG, "tests", "--osmosis-dry-run", "--osmosis-n=2")
+    result = workspace.run(CONFIG, "tests", "--osmosis-dry-run", "--osmosis-n=2", exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
             "  3 rows x 2 runs = 6 rollouts*",
@@ -204,9 +200,8 @@ def test_over_a_rollout(rollout):
 def test_a_dry_run_counts_selected_and_deselected_tests(workspace: Workspace) -> None:
     workspace.eval()
 
-    result = workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-")
+    result = workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-", exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["*= 2 deselected, 1 not run (dry run) in *"])
 
 
@@ -350,7 +345,6 @@ def test_collect_list_shows_evals_but_runs_none(workspace: Workspace) -> None:
 def test_collect_accepts_three_values(workspace: Workspace) -> None:
     workspace.ini("osmosis_collect = always")
 
-    result = workspace.run()
+    result = workspace.run(exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(['ERROR: osmosis_collect: must be "never", "list" or "run", got "always"'])

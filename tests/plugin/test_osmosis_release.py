@@ -102,6 +102,5 @@ def test_what_the_sdk_reads_as_a_benchmark_is_named_as_one(workspace: Workspace,
     )
     config = workspace.write("configs/benchmark/default.toml", text)
     load_benchmark_submit_config(config)
-    result = workspace.run("--osmosis-config=configs/benchmark/default.toml")
-    assert result.ret == 4
+    result = workspace.run("--osmosis-config=configs/benchmark/default.toml", exits=4)
     result.stderr.fnmatch_lines(["*this is a config of `osmosis benchmark`, *name one in configs/eval/"])

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 COMPANIONS = Path(sys.prefix) / "companions"
 
 PYTHON = """
@@ -84,9 +83,18 @@ def test_no_timer_of_others_runs_during_the_wait_for_a_rollout(workspace: Worksp
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
-@pytest.mark.parametrize("option", ["--reruns=2", "--force-reruns=2", "--retries=2"])
+@pytest.mark.parametrize(
+    ("option", "workspace"),
+    [
+        ("--reruns=2", []),
+        ("--reruns=2", ["-n2"]),
+        ("--force-reruns=2", []),
+        ("--retries=2", []),
+        ("--retries=2", ["-n2"]),
+    ],
+    indirect=["workspace"],
+)
 def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str) -> None:
     workspace.write("test_flaky.py", "def test_flaky():\n    assert False\n")
     with ChatServer(reply("42")) as server:
@@ -184,9 +192,8 @@ def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) ->
     workspace.write("conftest.py", TERMINAL)
     workspace.eval(rows=2)
 
-    done = workspace.run(CONFIG)
+    done = workspace.run(CONFIG, exits=0)
 
-    assert done.ret == 0
     assert "INTERNALERROR" not in done.stdout.str()
     assert workspace.results()["summary"]["total_runs"] == 2
 
@@ -196,9 +203,8 @@ def test_an_internal_error_is_reported_to_a_terminal_of_another_plugin(workspace
     workspace.write("conftest.py", TERMINAL + "\ndef pytest_runtest_logreport():\n    raise OSError('disk')\n")
     workspace.eval(rows=2)
 
-    done = workspace.run(CONFIG)
+    done = workspace.run(CONFIG, exits=pytest.ExitCode.INTERNAL_ERROR)
 
-    assert done.ret == pytest.ExitCode.INTERNAL_ERROR
     assert done.stderr.str().count("Error: disk") == 1
     assert "AttributeError" not in done.stderr.str()
 
@@ -252,9 +258,9 @@ def test_an_eval_works_with_strict_options_and_without_a_cache(workspace: Worksp
     done = workspace.run(
         *(CONFIG, "test_python.py", "-Werror", "-pno:cacheprovider", "--import-mode=importlib", "--strict-markers"),
         *("-m", "osmosis", "--deselect=configs/eval/x.toml::x[row1-run0]", "--junitxml=junit.xml"),
+        exits=0,
     )
 
-    assert done.ret == 0
     assert done.parseoutcomes()["passed"] == 2
     assert junit_cases(workspace.root / "junit.xml").keys() == {"x[row0-run0]", "x[row2-run0]"}
     assert not (workspace.root / ".pytest_cache").exists()

@@ -7,10 +7,9 @@ import shlex
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, junit_cases
+from tests.plugin.workspaces import CONFIG, Workspace, junit_cases
 from tests.servers import ChatServer, reply, together
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 SHOW_ALL = "--osmosis-show-failures=all"
 AGENT = """
 import logging

@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
-NAMED = "--osmosis-config=configs/eval/x.toml"
 REWARDS = """
 import os
 
@@ -60,7 +59,7 @@ def test_requests_of_own_clients_are_counted(workspace: Workspace, agent: str, e
     write(workspace)
     with ChatServer(reply("15")) as server:
         configure(workspace, server, agent, endpoint)
-        result = workspace.run(NAMED, "--osmosis-output=results.json")
+        result = workspace.run(CONFIG, "--osmosis-output=results.json")
 
     result.assert_outcomes(passed=2)
     assert total_tokens(workspace) == 20
@@ -76,7 +75,7 @@ def test_own_clients_work_in_a_debuggers_process(
     write(workspace)
     with ChatServer(reply("15")) as server:
         configure(workspace, server, agent, endpoint)
-        result = workspace.run(NAMED, "--osmosis-output=results.json", "--osmosis-inline", "-Werror")
+        result = workspace.run(CONFIG, "--osmosis-output=results.json", "--osmosis-inline", "-Werror")
 
     result.assert_outcomes(passed=2)
     assert total_tokens(workspace) == 20

@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, hosts_under, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace, hosts_under, wait_until
 from tests.servers import ChatServer, held, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 INLINE = "--osmosis-inline"
 
 AGENT = """

@@ -79,8 +79,7 @@ def test_a_killed_session_leaves_the_rows_that_were_complete(workspace: Workspac
     foreign(folder, workspace.root / "vf")
     taken_over = workspace.run(command[0], "--osmosis-resume-from=vf", "--osmosis-run=two")
     taken_over.stdout.fnmatch_lines(["*4 of 8 runs are from vf"])
-    result = workspace.run(command[0], f"--osmosis-resume-from={folder}")
-    assert result.ret == 0
+    workspace.run(command[0], f"--osmosis-resume-from={folder}", exits=0)
     assert found_in(folder) == [(row, index) for row in range(4) for index in range(2)]
 
 
@@ -112,8 +111,7 @@ def test_the_page_names_every_member(workspace: Workspace) -> None:
 
 def test_a_folder_outside_the_workspace_is_refused(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, output={**OUTPUT, "output_dir": "../elsewhere"})
-    result = workspace.run("--osmosis-config=configs/eval/x.toml")
-    assert result.ret == 4
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", exits=4)
     result.stderr.fnmatch_lines(["*output_dir: must be inside the workspace*"])
 
 
@@ -209,8 +207,7 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     }
     assert origins == {(0, 0): "vf", (0, 1): None, (1, 0): "vf", (1, 1): "vf", (2, 0): None, (2, 1): None}
     assert "taken over" in (workspace.root / ".osmosis/runs/second/journal.jsonl").read_text()
-    again = workspace.run(command, "--osmosis-run=second")
-    assert again.ret == 0
+    workspace.run(command, "--osmosis-run=second", exits=0)
     assert (
         json.loads((workspace.root / ".osmosis/runs/second/results.json").read_text())["provenance"]["imported"]["runs"]
         == 3
@@ -251,8 +248,7 @@ def test_files_of_another_eval_are_refused_with_the_differences(workspace: Works
 
     foreign(folder, workspace.root / "vf", change)
     foreign(folder, workspace.root / "prompts", change_prompts)
-    result = workspace.run(command, "--osmosis-resume-from=vf")
-    assert result.ret == 4
+    result = workspace.run(command, "--osmosis-resume-from=vf", exits=4)
     result.stderr.fnmatch_lines(
         [
             "*--osmosis-resume-from=vf: cannot go on, because its rollouts were made with other inputs:",
@@ -262,11 +258,9 @@ def test_files_of_another_eval_are_refused_with_the_differences(workspace: Works
             "  rollouts_per_example: 3 -> 2, and it may only grow",
         ]
     )
-    result = workspace.run(command, "--osmosis-resume-from=prompts")
-    assert result.ret == 4
+    result = workspace.run(command, "--osmosis-resume-from=prompts", exits=4)
     result.stderr.fnmatch_lines(["  the prompt of example 0: changed"])
-    result = workspace.run(command, "--osmosis-resume-from=nowhere", "--osmosis-resume")
-    assert result.ret == 4
+    result = workspace.run(command, "--osmosis-resume-from=nowhere", "--osmosis-resume", exits=4)
     result.stderr.fnmatch_lines(["*--osmosis-resume-from: contradicts --osmosis-resume*"])
     result = workspace.run(command, "--osmosis-resume-from=nowhere")
     result.stderr.fnmatch_lines(["*nowhere: there is no such folder*"])

@@ -6,10 +6,9 @@ import pytest
 
 from pytest_osmosis.config.named_keys import PRIME_KEYS
 from pytest_osmosis.plugin.command import options
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 IN_A_TOML = {"endpoint_id", "headers", "headers_from_state"}
 """Settings that have no flag in `prime eval` either."""
 
@@ -67,10 +66,8 @@ def test_two_names_of_one_key_contradict_each_other(workspace: Workspace, monkey
 
     result = workspace.run(
         CONFIG, "--osmosis-n=2", "--osmosis-rollouts-per-example=2", "--osmosis-temperature=1",
-        '--osmosis-sampling-args={"temperature": 0}',
-    )  # fmt: skip
+        '--osmosis-sampling-args={"temperature": 0}', exits=4,)  # fmt: skip
 
-    assert result.ret == 4
     assert [line for line in result.errlines if line] == [
         "ERROR: PYTEST_OSMOSIS_MAX_CONCURRENT: sets [evaluation] batch_size, as PYTEST_OSMOSIS_BATCH_SIZE does; "
         "leave out one of them",
@@ -93,9 +90,9 @@ def test_values_that_do_not_fit_name_their_options(workspace: Workspace, monkeyp
         "--osmosis-num-workers=some",
         "--osmosis-header=Authorization Bearer abc",
         "--osmosis-max-concurrent=-2",
+        exits=4,
     )
 
-    assert result.ret == 4
     assert sorted(line for line in result.errlines if line) == sorted(
         [
             'ERROR: PYTEST_OSMOSIS_SAVE_RESULTS: must be 1 or 0, got "maybe"',

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, junit_cases
+from tests.plugin.workspaces import CONFIG, Workspace, junit_cases
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
-NAMED = "--osmosis-config=configs/eval/x.toml"
 REWARDS = """
 from types import SimpleNamespace
 
@@ -54,7 +53,7 @@ def prepare(workspace: Workspace, *returned: str, **tables: Mapping[str, Any]) -
 def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
     prepare(workspace, OFF, EXACT, "1.0")
 
-    result = workspace.run(NAMED, "--junitxml=junit.xml", "--osmosis-markdown=page.md")
+    result = workspace.run(CONFIG, "--junitxml=junit.xml", "--osmosis-markdown=page.md")
 
     result.assert_outcomes(passed=2, failed=1)
     why = 'score 0 < 1: off by one; answered "0 * 2 = 0 #### 0", expected "0"'
@@ -97,7 +96,7 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
 def test_each_of_several_functions_has_its_reason(workspace: Workspace) -> None:
     prepare(workspace, OFF, scoring={"eval_fns": ["rewards:score", "rewards:other"]})
 
-    result = workspace.run(NAMED)
+    result = workspace.run(CONFIG)
 
     result.stdout.fnmatch_lines(
         [
@@ -113,7 +112,7 @@ def test_each_of_several_functions_has_its_reason(workspace: Workspace) -> None:
 def test_a_wrong_mapping_is_an_error_of_its_run_alone(workspace: Workspace) -> None:
     prepare(workspace, '{"score": 1.0, "raeson": ""}', '{"score": 1.0, "metrics": {"f1": 1e999}}', "1.0")
 
-    result = workspace.run(NAMED)
+    result = workspace.run(CONFIG)
 
     result.stdout.fnmatch_lines_random(
         [
@@ -130,7 +129,7 @@ def test_a_grader_reports_through_its_sample(workspace: Workspace) -> None:
     data = (workspace.root / "data/x.jsonl").read_text(encoding="utf-8").splitlines()
     workspace.write("data/x.jsonl", "\n".join([data[0], data[1][:-1] + ', "removed": true}']) + "\n")
 
-    result = workspace.run(NAMED)
+    result = workspace.run(CONFIG)
 
     result.assert_outcomes(failed=1, skipped=1)
     result.stdout.fnmatch_lines(
@@ -144,7 +143,7 @@ def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(workspace: Work
     prepare(workspace, "1.0")
     workspace.write("agent.py", AGENT.replace("ctx.row_index + 1", "float('nan')"))
 
-    workspace.run(NAMED).stdout.fnmatch_lines(
+    workspace.run(CONFIG).stdout.fnmatch_lines(
         ["agent: agent:rollout(): metrics: 'turns' must be a finite number, got nan; leave it out where *"]
     )
 
@@ -152,7 +151,7 @@ def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(workspace: Work
 @pytest.mark.slow
 def test_rescoring_keeps_what_the_agent_reported_and_replaces_what_functions_did(workspace: Workspace) -> None:
     prepare(workspace, OFF, EXACT)
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     workspace.run("--osmosis-from=latest")
     reused = [row["runs"][0] for row in workspace.results()["rows"]]
     assert [run["reasons"]["rewards:score"] for run in reused] == ["off by one", "exact"]
@@ -173,7 +172,7 @@ def test_rescoring_keeps_what_the_agent_reported_and_replaces_what_functions_did
 def test_a_baselines_model_has_metrics_of_its_own(workspace: Workspace) -> None:
     prepare(workspace, EXACT, baseline={"model_path": "demo/arithmetic"})
 
-    workspace.run(NAMED).stdout.fnmatch_lines(
+    workspace.run(CONFIG).stdout.fnmatch_lines(
         ["metric * model *", "turns * demo/arithmetic *", "turns * demo/arithmetic (baseline) *"]
     )
     models = workspace.results()["model_summaries"]
@@ -188,7 +187,7 @@ def test_secrets_and_controls_in_reports_are_made_safe(workspace: Workspace, mon
     workspace.write("rewards.py", "import os\nKEY = os.environ['SERVICE_KEY']\n" + REWARDS)
     workspace.write("agent.py", AGENT.replace('"multiply"', "__import__('os').environ['SERVICE_KEY']"))
 
-    result = workspace.run(NAMED, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
+    result = workspace.run(CONFIG, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
 
     result.stdout.fnmatch_lines(["*[[]SERVICE_KEY]\\x1b[[]2J*"])
     files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 @pytest.mark.journey
@@ -15,9 +13,8 @@ def test_all_problems_of_all_configs_are_listed_with_their_lines(workspace: Work
     workspace.eval("x", evaluation={"n": 0, "batch_sizee": 3}, rows=[{"user_prompt": 5}])
     workspace.eval("y", experiment={"model_path": "nobody/model"}, rows=[{}, {"user_prompt": None}])
 
-    result = workspace.run(CONFIG, "configs/eval/y.toml")
+    result = workspace.run(CONFIG, "configs/eval/y.toml", exits=4)
 
-    assert result.ret == 4
     x = (workspace.root / "configs/eval/x.toml").read_text().splitlines()
     result.stderr.fnmatch_lines_random(
         [
@@ -40,9 +37,8 @@ def test_a_problem_of_one_kind_hides_none_of_another(workspace: Workspace) -> No
         baseline={"results": "missing.json"},
     )
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines_random(
         [
             "ERROR: configs/eval/x.toml:*: ?evaluation? n: must be *",
@@ -66,9 +62,8 @@ def test_a_faulty_key_leads_to_no_further_problem(workspace: Workspace) -> None:
         rows=[{"user_prompt": 5}],
     )
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     found = sorted(line.partition("] ")[2].partition(":")[0] for line in result.errlines if line)
     assert found == ["dataset", "model_path", "rows"]
 
@@ -105,9 +100,8 @@ def test_the_last_output_of_a_host_that_dies_while_loading_is_redacted(
     workspace.eval(secrets={"required": ["TEAM_TOKEN"]})
     workspace.write("rewards.py", "import os\nos.system('echo $TEAM_TOKEN is what I have')\nos._exit(4)\n")
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: x: the process ended while it loaded your code (exit status 4)", "*is what*"])
     assert "tell-nobody-of-this" not in result.stdout.str() + result.stderr.str()
 
@@ -121,9 +115,8 @@ def test_all_load_errors_are_reported_at_once_each_module_once(workspace: Worksp
     workspace.write("others.py", "def score(solution_str, ground_truth):\n    return 1.0\n")
     workspace.write("agents.py", "async def rollout(ctx):\n    return None\n")
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         [
             "ERROR: x: rewards:score: does not load: KeyError: 'no such thing'",
@@ -140,9 +133,8 @@ def test_a_load_error_in_one_eval_keeps_the_others_from_starting(workspace: Work
     workspace.eval("x")
     workspace.eval("y", scoring={"eval_fns": ["rewards:scores"]})
 
-    result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml")
+    result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(['ERROR: y: rewards:scores: module "rewards" has no "scores", did you mean "score"?'])
     assert not workspace.run_dirs("x")
     assert not workspace.run_dirs("y")
@@ -153,9 +145,8 @@ def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:
     workspace.eval("y", output={"dir": "taken"})
     workspace.write("taken", "a file, where a folder would be")
 
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml")
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         ["ERROR: taken: no run can be kept there: *; * name another folder in [[]output[]] dir"]
     )
@@ -166,9 +157,8 @@ def test_a_collection_error_in_a_python_test_starts_no_eval(workspace: Workspace
     workspace.eval()
     workspace.write("test_broken.py", "raise RuntimeError\n")
 
-    result = workspace.run(CONFIG, "test_broken.py")
+    result = workspace.run(CONFIG, "test_broken.py", exits=2)
 
-    assert result.ret == 2
     result.assert_outcomes(errors=1)
     assert not (workspace.root / ".osmosis").exists()
 

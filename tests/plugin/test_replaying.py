@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.demo_servers import DemoServer, demo_server
-from tests.plugin.workspaces import DEADLINE_S, Workspace
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, Workspace
 from tests.servers import ChatServer, never, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 GONE = DemoServer("http://127.0.0.1:9/v1")
 TESTS = """
 import pytest
@@ -86,9 +85,8 @@ def test_rescoring_replays_judges(workspace: Workspace) -> None:
     recorded = scores(workspace)
 
     words = ("--osmosis-from=latest", "--osmosis-rescore", f"--osmosis-set=judge.base_url={GONE.base_url}")
-    again = workspace.run(*words, "--osmosis-replay")
+    workspace.run(*words, "--osmosis-replay", exits=0)
 
-    assert again.ret == 0, again.stdout.str()
     assert scores(workspace) == recorded
     assert use(workspace)["replayed"] == 3 * 2
 
@@ -146,9 +144,8 @@ def test_a_cassette_that_cannot_be_written_fails_the_session(workspace: Workspac
     workspace.eval(rows=2)
     workspace.write("conftest.py", IN_THE_WAY)
 
-    result = workspace.run(CONFIG, "--osmosis-record")
+    result = workspace.run(CONFIG, "--osmosis-record", exits=1)
 
-    assert result.ret == 1
     log = f".osmosis/runs/{workspace.run_dirs()[-1].name}/exchanges.jsonl"
     result.stdout.fnmatch_lines([f"*the cassette was not written: cassettes/x.jsonl: *; its exchanges are in {log}*"])
     assert (workspace.root / log).stat().st_mode & 0o777 == 0o600
@@ -178,9 +175,8 @@ def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes
     assert workspace.run(CONFIG, "--osmosis-record").ret == 0
     workspace.write("agents.py", agent.replace("Go on?", "Go on!"))
 
-    result = workspace.run(CONFIG, "--osmosis-replay")
+    result = workspace.run(CONFIG, "--osmosis-replay", exits=1)
 
-    assert result.ret == 1
     assert workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
     result.stdout.fnmatch_lines(['-*"content": "Go on[?]"*', '+*"content": "Go on!"*'], consecutive=True)
@@ -225,13 +221,11 @@ def test_a_baseline_is_measured(workspace: Workspace) -> None:
     assert workspace.run(*words).ret == 0
     assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
-    again = workspace.run(*words)
+    again = workspace.run(*words, exits=1)
 
-    assert again.ret == 1
     again.stdout.fnmatch_lines(["the baseline is not updated: 2 of 2 requests came from the cassette"])
     replayed = workspace.run_dirs()[1] / "results.json"
-    refused = workspace.run(CONFIG, f"--osmosis-set=baseline.results={replayed}")
-    assert refused.ret == 4
+    refused = workspace.run(CONFIG, f"--osmosis-set=baseline.results={replayed}", exits=4)
     refused.stderr.fnmatch_lines(["ERROR: *: was replayed from a cassette, not measured; *"])
 
 
@@ -241,9 +235,8 @@ def test_a_replay_stays_one_when_it_is_scored_again(workspace: Workspace) -> Non
     assert workspace.run(CONFIG, "--osmosis-record").ret == 0
     assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
-    again = workspace.run("--osmosis-from=latest")
+    again = workspace.run("--osmosis-from=latest", exits=0)
 
-    assert again.ret == 0
     again.stdout.fnmatch_lines(["replayed from cassettes/x.jsonl: no model was asked"])
     assert use(workspace)["mode"] == "replay"
 
@@ -317,9 +310,8 @@ def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None
     for name in ("x", "y"):
         workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})
 
-    result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml")
+    result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", exits=4)
 
-    assert result.ret == 4
     text = "would be written for the cassette of configs/eval/x.toml and for the cassette of configs/eval/y.toml"
     result.stderr.fnmatch_lines([f"ERROR: cassette all.jsonl: {text}; give each a path of its own"])
 
@@ -329,7 +321,6 @@ def test_a_file_of_others_is_no_cassette(workspace: Workspace) -> None:
     workspace.write("notes.jsonl", '{"mine": 1}\n')
 
     for word in ("--osmosis-record", "--osmosis-record=new", "--osmosis-replay"):
-        result = workspace.run(CONFIG, word)
-        assert result.ret == 4
+        result = workspace.run(CONFIG, word, exits=4)
         result.stderr.fnmatch_lines(["ERROR: notes.jsonl:1: is not a cassette: *"])
     assert (workspace.root / "notes.jsonl").read_text(encoding="utf-8") == '{"mine": 1}\n'

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.report.markdown import MARK
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, read_json
+from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, slow
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 NASTY = "bad \x00\x07\x1b[31m\ud800 \ufffe ]]> </failure> & \u202e"
 
 
@@ -46,9 +45,8 @@ def test_durations_cover_rollout_and_scoring(workspace: Workspace) -> None:
 def test_json_report_holds_runs_and_gates(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}], gate={"pass_rate": ">= 0.7"})
 
-    result = workspace.run(CONFIG, "--json-report", "--json-report-file=report.json")
+    workspace.run(CONFIG, "--json-report", "--json-report-file=report.json", exits=1)
 
-    assert result.ret == 1
     report = read_json(workspace.root / "report.json")
     assert report["exitcode"] == 1
     outcomes = {test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]}
@@ -86,9 +84,8 @@ def test_a_markdown_summary_that_cannot_be_written_is_refused_before_anything_ru
     workspace.eval()
     workspace.write("a-file", "")
 
-    result = workspace.run(CONFIG, "--osmosis-markdown=a-file/summary.md")
+    result = workspace.run(CONFIG, "--osmosis-markdown=a-file/summary.md", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: --osmosis-markdown=a-file/summary.md: cannot be written: * is not a folder"])
     assert workspace.run_dirs() == []
 
@@ -103,9 +100,8 @@ def test_a_markdown_summary_that_cannot_be_written_at_the_end_is_an_error(
     workspace.write("rewards.py", rewards + "        Path(name).mkdir(exist_ok=True)\n    return 1.0\n")
     workspace.eval()
 
-    result = workspace.run(CONFIG, "--osmosis-markdown=summary.md")
+    result = workspace.run(CONFIG, "--osmosis-markdown=summary.md", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(
         [

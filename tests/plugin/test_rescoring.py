@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import Shell, Workspace, read_json, wait_until
+from tests.plugin.workspaces import CONFIG, Shell, Workspace, read_json, wait_until
 from tests.servers import Behaviour, ChatServer, Exchange, message, reply, status
 
 LIMIT = "[limits] max_tokens = 30 has no room for another run: 24 tokens used, about 12 tokens a run"
 PENDING = f"no rollout is stored ({LIMIT})"
-NAMED = "--osmosis-config=configs/eval/x.toml"
 FROM = "--osmosis-from=latest"
 ALWAYS = "def score(solution_str, **kwargs):\n    return {}\n"
 BY_TRUTH = "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
@@ -54,7 +53,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workspace.write("rewards.py", COUNTING)
     workspace.write("helpers.py", "given = 1.0\n")
     workspace.eval(rows=2, limits={"max_errors": 2})
-    workspace.run(NAMED, "--osmosis-output=out/results.json").assert_outcomes(passed=2)
+    workspace.run(CONFIG, "--osmosis-output=out/results.json").assert_outcomes(passed=2)
     return workspace.root
 
 
@@ -80,15 +79,14 @@ def score(solution_str, **kwargs):
 @pytest.mark.journey
 def test_a_changed_function_is_applied_without_asking_the_model(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval(rows=4, model={"base_url": server.base_url}, limits={"max_errors": 4})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     (run_dir,) = workspace.run_dirs()
     journal, first = (run_dir / "journal.jsonl").read_bytes(), (run_dir / "results.json").read_bytes()
     asked = len(server.requests)
     workspace.write("rewards.py", BY_TRUTH)
 
-    result = workspace.run(FROM, "--junitxml=junit.xml")
+    result = workspace.run(FROM, "--junitxml=junit.xml", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=3, failed=1)
     assert len(server.requests) == asked
     result.stdout.fnmatch_lines(
@@ -116,7 +114,7 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
 @pytest.mark.slow
 def test_new_thresholds_and_gates_apply_to_stored_scores(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}, {"score": 1.0}])
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
 
     lower = workspace.run(FROM, "--osmosis-pass-threshold=0.5", "--osmosis-gate=pass_rate >= 0.6")
     higher = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6")
@@ -161,9 +159,8 @@ def test_a_function_that_raises_is_an_error_of_the_reward(stored_workspace: Work
     workspace = stored_workspace
     workspace.write("rewards.py", ALWAYS.format("1 / 0"))
 
-    result = workspace.run(FROM)
+    result = workspace.run(FROM, exits=9)
 
-    assert result.ret == 9
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(
         ["reward error: rewards:score: ZeroDivisionError: division by zero", "    return 1 / 0"]
@@ -174,14 +171,13 @@ def test_a_function_that_raises_is_an_error_of_the_reward(stored_workspace: Work
 @pytest.mark.slow
 def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
     workspace.eval(rows=3, gate={"pass_rate": ">= 0.5"})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     (run_dir,) = workspace.run_dirs()
     whole = (run_dir / "results.json").read_bytes()
     workspace.write("rewards.py", ALWAYS.format(0.0))
 
-    result = workspace.run(FROM, "-k", "row1-")
+    result = workspace.run(FROM, "-k", "row1-", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(failed=1, skipped=1)
     assert (run_dir / "results.json").read_bytes() == whole
     partial = read_json(run_dir / "results.partial.json")
@@ -198,7 +194,7 @@ def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatS
         model={"base_url": server.base_url, "max_retries": 0},
         limits={"max_errors": 4},
     )
-    workspace.run(NAMED, "--osmosis-no-probe", "-k", "row0- or row1- or row2-")
+    workspace.run(CONFIG, "--osmosis-no-probe", "-k", "row0- or row1- or row2-")
     asked = len(server.requests)
     workspace.write("rewards.py", ALWAYS.format(1.0))
 
@@ -226,7 +222,7 @@ def pytest_osmosis_gate(eval_id, results):
 def test_without_a_gate_a_rescore_of_an_unfinished_eval_run_is_not_measured(workspace: Workspace) -> None:
     workspace.eval(rows=3, limits={"max_tokens": 30})
     workspace.write("conftest.py", SEEN)
-    workspace.run(NAMED).assert_outcomes(passed=2, skipped=1, errors=1)
+    workspace.run(CONFIG).assert_outcomes(passed=2, skipped=1, errors=1)
 
     result = workspace.run(FROM, "--junitxml=junit.xml")
     part = workspace.run(FROM, "-k", "row0")
@@ -241,22 +237,21 @@ def test_without_a_gate_a_rescore_of_an_unfinished_eval_run_is_not_measured(work
 @pytest.mark.slow
 def test_a_part_of_which_a_run_was_stopped_is_not_measured_either(workspace: Workspace) -> None:
     workspace.eval(rows=4, limits={"max_tokens": 30})
-    assert workspace.run(NAMED, "-k", "not row3").ret == 9
+    assert workspace.run(CONFIG, "-k", "not row3").ret == 9
 
-    result = workspace.run(FROM)
+    result = workspace.run(FROM, exits=9)
 
-    assert result.ret == 9
     result.stdout.fnmatch_lines(["not measured: 1 of 4 runs has no rollout to score; *"])
 
 
 @pytest.mark.slow
 def test_a_replay_that_asked_something_else_fails_when_it_is_rescored(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval(rows=2, model={"base_url": server.base_url}, limits={"max_errors": 2})
-    workspace.run(NAMED, "--osmosis-record=all")
+    workspace.run(CONFIG, "--osmosis-record=all")
     workspace.eval(
         rows=[{}, {"user_prompt": "Something else?"}], model={"base_url": server.base_url}, limits={"max_errors": 2}
     )
-    replay = workspace.run(NAMED, "--osmosis-replay", "--osmosis-gate=pass_rate >= 0.5")
+    replay = workspace.run(CONFIG, "--osmosis-replay", "--osmosis-gate=pass_rate >= 0.5")
 
     result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.5")
 
@@ -271,12 +266,11 @@ def test_a_replay_that_asked_something_else_fails_when_it_is_rescored(workspace:
 def test_a_stopped_eval_run_that_is_rescored_stays_stopped(workspace: Workspace) -> None:
     """The whole plan was selected, and a limit stopped it: no gate is measured without the missing rollouts."""
     workspace.eval(rows=3, limits={"max_tokens": 30})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     stopped = workspace.results()
 
-    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.7")
+    workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.7", exits=9)
 
-    assert result.ret == 9
     (pending,) = workspace.results()["pending"]
     assert (pending["row_index"], pending["run_index"], pending["reason"]) == (2, 0, PENDING)
     assert workspace.results()["gates"][0]["state"] == "not measured"
@@ -305,7 +299,7 @@ def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice
     workspace: Workspace,
 ) -> None:
     workspace.eval(rows=[{"name": name} for name in "abc"])
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     (run_dir,) = workspace.run_dirs()
     whole = (run_dir / "results.json").read_bytes()
     workspace.write("rewards.py", JUDGE)
@@ -335,7 +329,7 @@ def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice
 def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Workspace) -> None:
     workspace.write("rewards.py", BY_TRUTH)
     workspace.eval(rows=[{"ground_truth": "0"}, {}, {}, {}])
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     workspace.eval(rows=[{"ground_truth": "1"}, {"user_prompt": "Something else?"}, {}])
 
     result = workspace.run(FROM, "-rs")
@@ -362,12 +356,11 @@ def test_rescoring_needs_neither_key_nor_server(workspace: Workspace, monkeypatc
             rows=2, model={"base_url": server.base_url, "api_key_env": "A_KEY"}, secrets={"required": ["A_KEY"]}
         )
         monkeypatch.setenv("A_KEY", "a-key-of-some-length")
-        workspace.run(NAMED)
+        workspace.run(CONFIG)
     monkeypatch.delenv("A_KEY")
 
-    result = workspace.run(FROM)
+    result = workspace.run(FROM, exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["  note: A_KEY: not set; that matters only if a reward function reads it"])
 
 
@@ -385,7 +378,7 @@ class Removes(Grader):
 def test_runs_that_a_grader_removed_stay_removed_until_its_code_changes(workspace: Workspace) -> None:
     workspace.write("graders.py", GRADER)
     workspace.eval(rows=[{}, {"grader": "removes"}], scoring={"eval_fns": None, "grader": "graders:Removes"})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
 
     workspace.run(FROM).assert_outcomes(passed=1, skipped=1)
     workspace.write("graders.py", GRADER.replace("removes", "removes nothing"))
@@ -397,7 +390,7 @@ def test_a_change_between_two_inline_sessions_of_a_process_is_seen(workspace: Wo
     workspace.write("rewards.py", COUNTING)
     workspace.write("helpers.py", "given = 1.0\n")
     workspace.eval(rows=1)
-    workspace.run(NAMED, "--osmosis-inline").assert_outcomes(passed=1)
+    workspace.run(CONFIG, "--osmosis-inline").assert_outcomes(passed=1)
 
     workspace.write("helpers.py", "given = 0.5\n")
     workspace.run(FROM, "--osmosis-inline").assert_outcomes(failed=1)
@@ -419,7 +412,7 @@ def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Wor
 def test_a_results_file_names_its_run(stored_workspace: Workspace) -> None:
     workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
-    workspace.run(NAMED, "--osmosis-n=2")
+    workspace.run(CONFIG, "--osmosis-n=2")
 
     result = workspace.run("--osmosis-from=out/results.json")
 
@@ -430,12 +423,11 @@ def test_a_results_file_names_its_run(stored_workspace: Workspace) -> None:
 @pytest.mark.slow
 def test_another_config_applies_its_own_gates(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {}])
-    workspace.run(NAMED, "--osmosis-n=2")
+    workspace.run(CONFIG, "--osmosis-n=2")
     workspace.eval("y", rows=[{"score": 0.25}, {}], gate={"pass_at_2": ">= 0.9"})
 
-    result = workspace.run("--osmosis-config=configs/eval/y.toml", FROM)
+    result = workspace.run("--osmosis-config=configs/eval/y.toml", FROM, exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=2, xfailed=2, failed=1)
     result.stdout.fnmatch_lines(["FAILED configs/eval/y.toml::y?gate pass_at_2 >= 0.9?*"])
 
@@ -449,7 +441,7 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
 
     unknown = workspace.run(f"--osmosis-from={almost}")
     contradicted = workspace.run(FROM, "--osmosis-max-turns=3", "--osmosis-set=model.max_retries=1", "--osmosis-smoke")
-    alone = workspace.run(NAMED, "--osmosis-rescore")
+    alone = workspace.run(CONFIG, "--osmosis-rescore")
     workspace.eval(rows=[{"user_prompt": "Another?"}, {"user_prompt": "And another?"}])
     another = workspace.run(FROM)
     workspace.write("rewards.py", "def score(:")
@@ -485,9 +477,8 @@ def test_every_problem_of_a_rescoring_is_reported(stored_workspace: Workspace) -
     (run_dir / "results.json").write_text("{}")
     workspace.write("data/x.jsonl", '{"user_prompt": 5}\n')
 
-    result = workspace.run(FROM, "--osmosis-set=limits.max_errors=x", "--osmosis-secrets-file=missing.env")
+    result = workspace.run(FROM, "--osmosis-set=limits.max_errors=x", "--osmosis-secrets-file=missing.env", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines_random(
         [
             f"ERROR: run {run_dir.name}: *journal.jsonl*",
@@ -503,9 +494,9 @@ def test_every_problem_of_a_rescoring_is_reported(stored_workspace: Workspace) -
 def test_a_run_of_the_last_failures_is_rescored_as_a_part_of_the_plan(workspace: Workspace) -> None:
     """Neither its gate nor the exit status is about the rows that were never rolled out."""
     workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"}, evaluation={"batch_size": 4})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     (whole,) = workspace.run_dirs()
-    workspace.run(NAMED, "--lf")
+    workspace.run(CONFIG, "--lf")
     workspace.write("rewards.py", "def score(solution_str, ground_truth, extra_info=None):\n    return 1.0\n")
 
     result = workspace.run(FROM)
@@ -545,11 +536,10 @@ def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:
 @pytest.mark.slow
 def test_the_session_does_not_wait_for_a_run_without_a_rollout(workspace: Workspace) -> None:
     workspace.eval(rows=3, limits={"max_tokens": 30})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
 
-    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6", "--osmosis-stop-when-decided")
+    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6", "--osmosis-stop-when-decided", exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines([f"1 run never ran: {PENDING}"])
     assert workspace.results()["status"] == "stopped", "as before"
 
@@ -562,11 +552,11 @@ def test_an_answer_in_the_prompt_is_not_scored_again_either(workspace: Workspace
     with ChatServer(message(content=None)) as server:
         workspace.eval(model={"base_url": server.base_url})
         workspace.write("data/x.jsonl", json.dumps(row) + "\n")
-        workspace.run(NAMED).assert_outcomes(failed=1)
+        workspace.run(CONFIG).assert_outcomes(failed=1)
     workspace.write(
         "rewards.py", "def score(solution_str, ground_truth):\n    return float(solution_str == ground_truth)\n"
     )
-    result = workspace.run(NAMED, FROM)
+    result = workspace.run(CONFIG, FROM)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*score 0 < 1 (the answer is empty)*"])
 
@@ -582,16 +572,15 @@ def test_scores_of_code_that_was_saved_while_the_eval_ran_count_nowhere(workspac
     gate = {"pass_rate": ">= 0.5"} if gated else {}
     workspace.eval(rows=4, agent={"agent": "agent:rollout"}, gate=gate)
 
-    result = workspace.run(NAMED)
+    result = workspace.run(CONFIG, exits=9)
 
-    assert result.ret == 9
     result.stdout.fnmatch_lines(["*rewards.py has changed since the eval loaded it; start the eval again*"])
     assert not [event for event in workspace.events("score") if event["scores"]]
     if gated:
-        workspace.run(NAMED, "--osmosis-resume").assert_outcomes(passed=5)  # by the present code
+        workspace.run(CONFIG, "--osmosis-resume").assert_outcomes(passed=5)  # by the present code
     else:
         workspace.write("rewards.py", code)
-        workspace.run(NAMED, FROM)
+        workspace.run(CONFIG, FROM)
         assert {score for event in workspace.events("score") for score in event["scores"].values()} <= {0.0}
 
 
@@ -604,7 +593,7 @@ def test_a_huge_score_ends_neither_a_session_nor_a_rescore(workspace: Workspace,
     workspace.eval("y", rows=1)
 
     first = workspace.run("--osmosis-config=configs/eval", "--junitxml=junit.xml", "--osmosis-markdown=page.md", "-v")
-    again = workspace.run("--osmosis-from=latest", NAMED, "-v")
+    again = workspace.run("--osmosis-from=latest", CONFIG, "-v")
 
     for session in (first, again):
         session.stdout.no_fnmatch_line("*INTERNALERROR*")
@@ -622,9 +611,9 @@ def test_a_score_outside_its_declared_range_is_a_reward_error_and_so_in_a_rescor
     ranges = {"rewards:score": [-1, 1]}
     workspace.eval(rows=rows, limits=limits, gate=gate, scoring={**functions, "score_ranges": ranges})
 
-    first = workspace.run(NAMED)
+    first = workspace.run(CONFIG)
     found = workspace.results()
-    again = workspace.run("--osmosis-from=latest", NAMED)
+    again = workspace.run("--osmosis-from=latest", CONFIG)
 
     assert (first.ret, again.ret) == (0, 0)  # -0.5 if the third had scored -1
     for results in (found, workspace.results()):

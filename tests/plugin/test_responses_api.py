@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, by_api, completion, data, responses_reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 CHOSEN = "--osmosis-api-client-type=openai_responses"
 OPENAI = "--osmosis-model=openai/gpt-x"
 KEY = "OPENAI_API_KEY"
@@ -66,8 +65,7 @@ def test_the_header_names_the_api(
 ) -> None:
     monkeypatch.setenv(KEY, "sk-a-key-of-some-length")
     workspace.eval(rows=1)
-    result = workspace.run(CONFIG, OPENAI, *words, "--osmosis-dry-run")
-    assert result.ret == 0
+    result = workspace.run(CONFIG, OPENAI, *words, "--osmosis-dry-run", exits=0)
     assert f"  model: {shown}" in result.outlines
 
 
@@ -76,8 +74,7 @@ def test_a_sweep_of_prime_keeps_chat_completions(workspace: Workspace, monkeypat
     workspace.eval(rows=1)
     text = (workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8")
     workspace.write("configs/eval/x.toml", f'{text}\n[[eval]]\nname = "one"\nmodel = "openai/gpt-x"\n')
-    result = workspace.run(CONFIG, "--osmosis-dry-run")
-    assert result.ret == 0
+    result = workspace.run(CONFIG, "--osmosis-dry-run", exits=0)
     assert "  model: openai/gpt-x; sampling: the model's defaults" in result.outlines
 
 
@@ -86,8 +83,7 @@ def test_keys_that_contradict_the_choice_are_named(workspace: Workspace) -> None
         rows=1,
         model={"base_url": "http://localhost:1/v1", "client": "anthropic", "api_client_type": "openai_responses"},
     )
-    result = workspace.run(CONFIG, "--osmosis-dry-run")
-    assert result.ret == 4
+    result = workspace.run(CONFIG, "--osmosis-dry-run", exits=4)
     result.stderr.fnmatch_lines(["*[[]model] api_client_type: cannot be used with client; keep one of them"])
 
     workspace.eval(
@@ -95,8 +91,7 @@ def test_keys_that_contradict_the_choice_are_named(workspace: Workspace) -> None
         model={"base_url": "http://localhost:1/v1", "client": "light", "api_client_type": "openai_responses"},
         sampling={"stop": ["."], "extra_body": {"logit_bias": {"1": 2}, "service_tier": "flex"}},
     )
-    result = workspace.run(CONFIG, "--osmosis-dry-run")
-    assert result.ret == 4
+    result = workspace.run(CONFIG, "--osmosis-dry-run", exits=4)
     have = "OpenAI's Responses API has none: leave it out, or set [[]model] api_client_type = *"
     result.stderr.fnmatch_lines([f"*[[]sampling] stop: {have}", f"*[[]sampling.extra_body] logit_bias: {have}"])
 

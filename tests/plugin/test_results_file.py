@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, constants, read_json
+from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, constants, read_json
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 TIMES = ("duration_ms", "scoring_ms", "total_duration_ms", "provenance", "last_run")
 PATIENT = constants({"git.command.PATIENCE_S": 60.0})
 """The end of an eval waits for git as long as it takes on a loaded machine."""
@@ -157,9 +156,8 @@ def test_results_that_cannot_be_written_at_the_end_are_an_error(workspace: Works
     workspace.write("rewards.py", IN_THE_WAY)
     workspace.eval(gate={"pass_rate": ">= 0.1"})
 
-    result = workspace.run(CONFIG, "--osmosis-output=out.json", "-rE")
+    result = workspace.run(CONFIG, "--osmosis-output=out.json", "-rE", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=4, errors=1)
     result.stdout.fnmatch_lines(
         [
@@ -175,9 +173,8 @@ def test_results_only_ever_replace_an_ordinary_file(workspace: Workspace) -> Non
     workspace.eval()
     os.mkfifo(workspace.root / "pipe")
 
-    result = workspace.run(CONFIG, "--osmosis-output=pipe")
+    result = workspace.run(CONFIG, "--osmosis-output=pipe", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["*results file *pipe: cannot be written: it is not a regular file"])
     assert not workspace.run_dirs()
 

@@ -190,9 +190,8 @@ short = osmosis_reward(lambda messages, ground_truth: 1.0)
 def test_decorated_functions_that_would_not_be_tested_are_collection_errors(workspace: Workspace) -> None:
     workspace.write("rewards.py", HIDDEN)
 
-    result = workspace.run("rewards.py")
+    result = workspace.run("rewards.py", exits=pytest.ExitCode.INTERRUPTED)
 
-    assert result.ret == pytest.ExitCode.INTERRUPTED
     fix = "is decorated with @osmosis_reward and would not be tested: a reward function needs a name of its own*"
     result.stdout.fnmatch_lines_random(
         [
@@ -265,9 +264,8 @@ def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
     workspace.write("folder/rewards.py", PLAIN)
     workspace.write("notes.txt", "")
 
-    result = workspace.run(*arguments)
+    result = workspace.run(*arguments, exits=4)
 
-    assert result.ret == 4
     root, fix = workspace.root, "name Python files, or patterns like reward_fn/[*].py, from the rootdir"
     result.stderr.fnmatch_lines(
         [
@@ -310,9 +308,8 @@ def test_invalid_cases_are_errors_with_their_lines(workspace: Workspace) -> None
     workspace.write("rewards.py", REWARDS)
     workspace.write("rewards.cases.toml", CASES.replace("1.0", '"1.0"'))
 
-    result = workspace.run("rewards.py")
+    result = workspace.run("rewards.py", exits=pytest.ExitCode.INTERRUPTED)
 
-    assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["rewards.cases.toml:6: exact: expect: must be a finite number or a range*"])
 
 
@@ -376,9 +373,8 @@ def test_a_budget_that_makes_no_sense_is_a_usage_error(
 ) -> None:
     workspace.write("rewards.py", LEAKY)
 
-    result = workspace.run("rewards.py", *arguments)
+    result = workspace.run("rewards.py", *arguments, exits=pytest.ExitCode.USAGE_ERROR)
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {message}*"])
 
 
@@ -422,9 +418,8 @@ def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace
     workspace.write("conftest.py", "import sys\nfor each in ('hypothesis', 'psutil'): sys.modules[each] = None\n")
     lab = ["--osmosis-lab"] if origin == "--osmosis-lab" else ["-o", "osmosis_lab=true"]
 
-    result = workspace.run("rewards.py", *lab)
+    result = workspace.run("rewards.py", *lab, exits=pytest.ExitCode.USAGE_ERROR)
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     hint = f'{origin}: needs hypothesis, psutil: pip install "pytest-osmosis[lab]"'
     assert hint in result.stderr.str()
     workspace.run("rewards.py").assert_outcomes(passed=1)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
+from tests.plugin.workspaces import CONFIG, Workspace
 
 
 def ran(workspace: Workspace) -> list[int]:
@@ -41,12 +39,10 @@ def test_options_that_change_only_the_order_leave_the_gate_its_decision(workspac
     workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"})
 
     for words in (["--nf"], ["--ff"], ["--sw"], ["--sw"], ["-m", "osmosis"]):
-        whole = workspace.run(CONFIG, *words)
-        assert whole.ret == 1
+        whole = workspace.run(CONFIG, *words, exits=1)
         whole.assert_outcomes(passed=2, xfailed=1, failed=1)
 
-    part = workspace.run(CONFIG, "--lf")
-    assert part.ret == 1
+    part = workspace.run(CONFIG, "--lf", exits=1)
     part.assert_outcomes(failed=1, skipped=1, deselected=2)
 
 
@@ -84,9 +80,8 @@ def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace)
 def test_nothing_selected_is_exit_5_and_runs_nothing(workspace: Workspace) -> None:
     workspace.eval(gate={"pass_rate": ">= 0.5"})
 
-    result = workspace.run(CONFIG, "-k", "row99")
+    workspace.run(CONFIG, "-k", "row99", exits=5)
 
-    assert result.ret == 5
     assert not (workspace.root / ".osmosis").exists()
 
 
@@ -99,9 +94,8 @@ def test_collect_only_starts_nothing(workspace: Workspace, monkeypatch: pytest.M
     )
     workspace.write("rewards.py", "raise SystemExit('a host was started')\n")
 
-    result = workspace.run(CONFIG, "--co", "-q")
+    result = workspace.run(CONFIG, "--co", "-q", exits=0)
 
-    assert result.ret == 0
     assert [line for line in result.outlines if "::" in line] == [
         f"configs/eval/x.toml::x[row{row}-run0]" for row in range(3)
     ]

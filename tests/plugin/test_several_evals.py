@@ -359,9 +359,8 @@ def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
     for place in ("reports.page", "terminal.overview_lines"):
         monkeypatch.setattr(f"pytest_osmosis.plugin.output.{place}", overflows)
 
-    result = workspace.run(CONFIGS, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
+    result = workspace.run(CONFIGS, "--osmosis-markdown=page.md", "--junitxml=junit.xml", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=2, xfailed=1, failed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
@@ -373,7 +372,6 @@ def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
     assert len(junit_cases(workspace.root / "junit.xml")) == 5
 
     monkeypatch.setattr("pytest_osmosis.plugin.gate_reports._kind", overflows)
-    result = workspace.run(CONFIGS)
+    result = workspace.run(CONFIGS, exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=1, xfailed=1, errors=2)

@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 
 from tests.plugin.test_baseline_model import Models, eval_of
-from tests.plugin.workspaces import Row, Workspace, read_json
+from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, Row, Workspace, read_json
 from tests.servers import ChatServer
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
-FAIL: Row = {"score": 0.0}
-BROKEN: Row = {"reward": "raises"}
 GATE = {"pass_rate": ">= 0.9"}
 
 
@@ -29,9 +26,8 @@ def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: 
         output={"results": "out.json"},
     )
 
-    result = workspace.run(CONFIG, "--osmosis-shard=2/3", "-rs")
+    result = workspace.run(CONFIG, "--osmosis-shard=2/3", "-rs", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(xfailed=6, skipped=1)
     result.stdout.fnmatch_lines(
         [
@@ -56,9 +52,8 @@ def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: 
 def test_a_shard_without_rows_succeeds_with_empty_results(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {}], gate=GATE, output={"results": "out.json"})
 
-    result = workspace.run(CONFIG, "--osmosis-shard=3/3", "-rs")
+    result = workspace.run(CONFIG, "--osmosis-shard=3/3", "-rs", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(skipped=2)
     result.stdout.fnmatch_lines(["*shard 3 of 3 has none of the selected rows"])
     published = read_json(workspace.root / "out.json")
@@ -120,16 +115,14 @@ def test_what_is_no_shard_or_contradicts_one_is_refused(workspace: Workspace, mo
     form = 'must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most 10000), got "{}"'
 
     for text in ("0/8", "9/8", "x", "1/2/3", "1/20000"):
-        result = workspace.run(CONFIG, f"--osmosis-shard={text}")
-        assert result.ret == 4
+        result = workspace.run(CONFIG, f"--osmosis-shard={text}", exits=4)
         assert f"--osmosis-shard: {form.format(text)}" in result.stderr.str()
     contradicting = ["--osmosis-smoke", "--osmosis-stop-when-decided", "--osmosis-update-baseline"]
     monkeypatch.setenv("PYTEST_OSMOSIS_SHARD", "1/2")
     for flag in contradicting:
         result = workspace.run(CONFIG, flag)
         assert (result.ret, f"{flag}: contradicts PYTEST_OSMOSIS_SHARD=1/2" in result.stderr.str()) == (4, True)
-    result = workspace.run("configs/eval/x.toml::x[row1-run0]")
-    assert result.ret == 4
+    result = workspace.run("configs/eval/x.toml::x[row1-run0]", exits=4)
     result.stderr.fnmatch_lines(["*row1 is not among the rows of shard 1 of 2*"])
 
 

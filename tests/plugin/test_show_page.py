@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, Exchange, reply, status
-
-NAMED = "--osmosis-config=configs/eval/x.toml"
 
 
 def shown(workspace: Workspace, *arguments: str) -> str:
@@ -27,7 +25,7 @@ def passing(*rows: float) -> list[dict[str, Any]]:
 @pytest.mark.journey
 def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, 0, 1, 0.25), evaluation={"n": 2}, gate={"pass_rate": ">= 0.7"})
-    screen = workspace.run(NAMED).outlines
+    screen = workspace.run(CONFIG).outlines
     (run,) = workspace.run_dirs()
 
     page = shown(workspace).splitlines()
@@ -52,7 +50,7 @@ def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
 
 def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, *[0] * 25), gate={"pass_rate": ">= 0"})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     (run,) = workspace.run_dirs()
 
     page, failed, every = (shown(workspace, *options) for options in ([], ["--failed"], ["--all"]))
@@ -73,7 +71,7 @@ def test_causes_and_boundaries_are_on_the_page(workspace: Workspace) -> None:
 
     with ChatServer(failing) as server:
         workspace.eval(rows=4, model={"base_url": server.base_url, "max_retries": 0}, limits={"max_errors": 9})
-        workspace.run(NAMED, "--osmosis-no-probe")
+        workspace.run(CONFIG, "--osmosis-no-probe")
     page = shown(workspace)
 
     assert "1 run not measured: 503" in page
@@ -84,19 +82,19 @@ def test_causes_and_boundaries_are_on_the_page(workspace: Workspace) -> None:
 
 def test_a_part_of_the_plan_is_called_one(workspace: Workspace) -> None:
     workspace.eval(rows=4, gate={"pass_rate": ">= 0.7"})
-    workspace.run(NAMED, "-k", "row1-")
+    workspace.run(CONFIG, "-k", "row1-")
     assert ": finished, a part of the plan\n" in shown(workspace)
 
 
 def test_a_smoke_test_is_called_one(workspace: Workspace) -> None:
     workspace.eval(rows=passing(0, 1, 1))
-    workspace.run(NAMED, "--osmosis-smoke", "--osmosis-smoke-rows=2")
+    workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-smoke-rows=2")
     assert "smoke: 2 of 3 runs, scores did not decide\n" in shown(workspace)
 
 
 def test_an_eval_that_stopped_says_why(workspace: Workspace) -> None:
     workspace.eval(rows=[{"reward": "raises"}] * 8, limits={"max_errors": 1})
-    screen = workspace.run(NAMED)
+    screen = workspace.run(CONFIG)
     page = shown(workspace).splitlines()
     assert page[0].endswith(": failed")
     (reason,) = (line for line in page if line.startswith("stopped: "))
@@ -105,7 +103,7 @@ def test_an_eval_that_stopped_says_why(workspace: Workspace) -> None:
 
 def test_a_baseline_model_has_its_runs_in_the_list_of_all(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     page = shown(workspace, "--all")
     assert "model demo/arithmetic, baseline demo/arithmetic, rollout chat," in page
     assert "baseline demo/arithmetic: pass rate 0.500: 1 of 2 runs passed" in page
@@ -119,7 +117,7 @@ def test_a_baseline_model_has_its_runs_in_the_list_of_all(workspace: Workspace) 
 @pytest.mark.slow
 def test_rescored_rollouts_are_compared_with_the_verdicts_before(workspace: Workspace) -> None:
     workspace.eval(rows=3)
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n")
     screen = workspace.run("--osmosis-from=latest").outlines
     page = shown(workspace).splitlines()
@@ -133,9 +131,9 @@ def test_rescored_rollouts_are_compared_with_the_verdicts_before(workspace: Work
 @pytest.mark.slow
 def test_rows_that_changed_since_the_last_run_are_named(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, 1, 1))
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n")
-    screen = workspace.run(NAMED).outlines
+    screen = workspace.run(CONFIG).outlines
     page = shown(workspace).splitlines()
     at = page.index("  worse: row1")
     begin = screen.index(page[at - 1])
@@ -158,7 +156,7 @@ def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
 
 def test_a_gate_that_was_decided_early_leaves_runs_that_were_not_needed(workspace: Workspace) -> None:
     workspace.eval(rows=passing(*[1] * 40), gate={"pass_rate": ">= 0.1"})
-    screen = workspace.run(NAMED, "--osmosis-stop-when-decided").outlines
+    screen = workspace.run(CONFIG, "--osmosis-stop-when-decided").outlines
     page = shown(workspace).splitlines()
     assert page[0].endswith(": finished early")
     (line,) = (line for line in page if "not needed" in line)
@@ -168,7 +166,7 @@ def test_a_gate_that_was_decided_early_leaves_runs_that_were_not_needed(workspac
 @pytest.mark.slow
 def test_a_killed_session_is_shown_with_its_thresholds(workspace: Workspace) -> None:
     workspace.eval(rows=passing(0.25, 0.75), evaluation={"pass_threshold": 0.5, "n": 2}, gate={"pass_rate": ">= 0.9"})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     whole = shown(workspace)
     (run,) = workspace.run_dirs()
     (run / "results.json").unlink()
@@ -203,7 +201,7 @@ def test_a_killed_session_is_shown_with_its_thresholds(workspace: Workspace) -> 
 @pytest.mark.slow
 def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspace) -> None:
     workspace.eval(rows=2, evaluation={"n": 2})
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     said = shown(workspace, "row1-run1")
     assert "  dataset row: data/x.jsonl:2\n" in said
     command = "pytest 'configs/eval/x.toml::x[row1-run1]'"
@@ -216,7 +214,7 @@ def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspac
 @pytest.mark.parametrize("arguments", [[], ["row0-run0"]])
 def test_json_has_the_shape_that_the_guide_describes(workspace: Workspace, arguments: list[str]) -> None:
     workspace.eval(rows=passing(1, 0))
-    workspace.run(NAMED)
+    workspace.run(CONFIG)
     page = json.loads(shown(workspace, "--json", *arguments))
     assert page["status"] == "finished"
     assert page["results"]["summary"]["pass_rate"] == 0.5

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Row, Workspace, read_json
+from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, Row, Workspace, read_json
 from tests.servers import ChatServer, status
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
-FAIL: Row = {"score": 0.0}
-BROKEN: Row = {"reward": "raises"}
 GATE = {"pass_rate": ">= 0.9"}
 
 
@@ -21,9 +18,8 @@ def ids(*rows: int) -> set[str]:
 def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, *[{}] * 7], evaluation={"n": 3}, gate=GATE, output={"results": "out.json"})
 
-    result = workspace.run(CONFIG, "--osmosis-smoke", "-rPs")
+    result = workspace.run(CONFIG, "--osmosis-smoke", "-rPs", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(passed=5, skipped=1)
     result.stdout.fnmatch_lines(
         [
@@ -50,9 +46,8 @@ def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Work
 def test_an_error_fails_a_smoke_run_whatever_max_errors_allows(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, BROKEN, FAIL, {}, {}], limits={"max_errors": 0})
 
-    result = workspace.run(CONFIG, "--osmosis-smoke")
+    result = workspace.run(CONFIG, "--osmosis-smoke", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=4, errors=1)
     result.stdout.fnmatch_lines(["run it again: pytest *row1-run0* --osmosis-smoke"])
 
@@ -61,9 +56,8 @@ def test_a_failed_probe_is_not_measured(workspace: Workspace) -> None:
     with ChatServer(status(401)) as server:
         workspace.eval(rows=3, model={"base_url": server.base_url})
 
-        result = workspace.run(CONFIG, "--osmosis-smoke")
+        workspace.run(CONFIG, "--osmosis-smoke", exits=9)
 
-        assert result.ret == 9
         assert len(server.requests) == 1
 
 
@@ -85,9 +79,8 @@ def test_a_smoke_run_needs_no_toml(workspace: Workspace) -> None:
     dataset = ("--osmosis-agent=chat", "--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score")
     named = (*dataset, "--osmosis-model=demo/arithmetic")
 
-    result = workspace.run(*named, "--osmosis-smoke", "--osmosis-smoke-rows=2")
+    result = workspace.run(*named, "--osmosis-smoke", "--osmosis-smoke-rows=2", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(passed=2)
 
 
@@ -109,9 +102,8 @@ def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(worksp
 def test_a_row_named_by_a_node_id_is_run_too(workspace: Workspace) -> None:
     workspace.eval(rows=[*[{}] * 7, FAIL])
 
-    result = workspace.run("configs/eval/x.toml::x[row7-run0]", "--osmosis-smoke")
+    result = workspace.run("configs/eval/x.toml::x[row7-run0]", "--osmosis-smoke", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(passed=1)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 EARLY = "--osmosis-stop-when-decided"
 ROWS = [{"score": float(index % 4 > 0)} for index in range(40)]
 """30 of 40 pass."""
@@ -57,9 +56,8 @@ def test_an_eval_without_a_gate_is_refused(workspace: Workspace, monkeypatch: py
     workspace.eval("y", rows=2)
     monkeypatch.setenv("PYTEST_OSMOSIS_STOP_WHEN_DECIDED", "1")
 
-    result = workspace.run("--osmosis-config=configs/eval")
+    result = workspace.run("--osmosis-config=configs/eval", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_STOP_WHEN_DECIDED: the eval y has no gate, *--osmosis-gate=*"])
     assert "the eval x" not in result.stderr.str()
 
@@ -78,9 +76,8 @@ def test_a_partial_selection_runs_to_its_end(workspace: Workspace) -> None:
 def test_a_gate_that_needs_every_run_is_never_decided_early(workspace: Workspace) -> None:
     workspace.eval(rows=6, gate={"pass_rate": ">= 0.1", "mean": ">= 0.1"})
 
-    result = workspace.run(CONFIG, EARLY)
+    result = workspace.run(CONFIG, EARLY, exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(
         ["  does not stop early: gate mean >= 0.1 needs every run (its scores have no known bounds)*"]
     )
@@ -91,8 +88,7 @@ def test_a_gate_that_needs_every_run_is_never_decided_early(workspace: Workspace
 def test_an_inline_eval_ends_early_too(workspace: Workspace) -> None:
     workspace.eval(rows=10, gate={"pass_rate": ">= 0.5"})
 
-    result = workspace.run(CONFIG, EARLY, "--osmosis-inline")
+    result = workspace.run(CONFIG, EARLY, "--osmosis-inline", exits=0)
 
-    assert result.ret == 0
     assert workspace.results()["summary"]["total_runs"] == 5
     result.stdout.fnmatch_lines(["5 of 10 runs not needed: gate pass_rate >= 0.5 holds whatever*"])

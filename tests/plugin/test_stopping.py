@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, hosts_under
+from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, hosts_under
 from tests.servers import ChatServer, by_row, held, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 RECORDS_LOW_LATENCY = """
 from pathlib import Path
 
@@ -91,9 +90,8 @@ def test_an_internal_error_of_another_plugin_keeps_its_status_and_prints_what_ra
     workspace.write("test_python.py", "def test_python(): pass\n")
     workspace.write("conftest.py", "def pytest_runtest_logfinish(): raise KeyError('another plugin')\n")
 
-    result = workspace.run(CONFIG, "test_python.py")
+    result = workspace.run(CONFIG, "test_python.py", exits=pytest.ExitCode.INTERNAL_ERROR)
 
-    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
 
 

@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.record.journal import replay
-from tests.plugin.workspaces import Session, Workspace, hosts_under, junit_cases, read_json, wait_until
+from tests.plugin.workspaces import CONFIG, Session, Workspace, hosts_under, junit_cases, read_json, wait_until
 from tests.servers import ChatServer
 from tests.weather import AGENT, Weather, check_requests
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 ROWS, N, BATCH, RETRIES = 12, 2, 4, 6
 ALL = ROWS * N
 MARK = "OSMOSIS_TEST_MARK"

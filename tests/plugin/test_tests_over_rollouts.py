@@ -78,18 +78,16 @@ def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_onc
     with ChatServer(answered(product)) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.99"}, secrets={"required": ["NOT_SET"]})
 
-        offline = workspace.run("tests", "-rA")
+        offline = workspace.run("tests", "-rA", exits=0)
 
-        assert offline.ret == 0
         assert sorted(outcomes(offline)) == sorted(IDS)
         offline.assert_outcomes(passed=11)
         assert "osmosis" not in offline.stdout.str().replace("osmosis-0.1.0", "")
         assert (len(server.requests), workspace.run_dirs("x-tests")) == (0, [])
 
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.99"})
-        online = workspace.run("tests", MODEL, "-rA")
+        online = workspace.run("tests", MODEL, "-rA", exits=0)
 
-        assert online.ret == 0
         assert outcomes(online) == outcomes(offline)
         assert len(server.requests) == 7 + 1  # 3 rows x 2 runs, the first run of a fourth, and the probe
     online.stdout.fnmatch_lines(
@@ -107,9 +105,8 @@ def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(worksp
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server))
 
-        result = workspace.run("tests", MODEL, "-rA", "-k", "row1-run0")
+        result = workspace.run("tests", MODEL, "-rA", "-k", "row1-run0", exits=1)
 
-        assert result.ret == 1
         assert outcomes(result) == {"test_answer[row1-run0]": "FAILED", "test_scores[row1-run0]": "PASSED"}
         assert len(server.requests) == 1 + 1
     result.stdout.fnmatch_lines(
@@ -247,16 +244,15 @@ def test_listing_and_dry_runs_ask_no_model_and_load_no_code(
 def test_secrets_on_standard_input_are_those_of_named_evals_and_of_test_evals(workspace: Workspace) -> None:
     make(workspace, secrets={"required": ["ON_STDIN"]})
 
-    dry = workspace.run(
+    workspace.run(
         "tests",
         "configs/eval/x.toml",
         MODEL,
         "--osmosis-dry-run",
         "--osmosis-secrets-file=-",
         stdin=b"ON_STDIN=s3cr3t-0123456789\n",
+        exits=0,
     )
-
-    assert dry.ret == 0, dry.stderr.str()
 
 
 # -- the marker -------------------------------------------------------------------------------------------
@@ -320,9 +316,8 @@ def test_a_mistake_in_a_marker_is_an_error_at_its_test(workspace: Workspace) -> 
     for number, (tests, _) in enumerate(MISTAKES):
         workspace.write(f"tests/test_{number}.py", f"import pytest\n\n{tests}\n")
 
-    result = workspace.run("tests")
+    result = workspace.run("tests", exits=2)
 
-    assert result.ret == 2
     result.assert_outcomes(errors=len(MISTAKES))
     for number, (_, message) in enumerate(MISTAKES):
         result.stdout.fnmatch_lines([f"tests/test_{number}.py:3: test_x: osmosis_eval*{message}"])
@@ -383,9 +378,8 @@ def test_none(rollout):
 """
     make(workspace, tests, rows=[{"solution_str": "0"}, {"solution_str": " "}, {}])
 
-    result = workspace.run("tests", "-rs")
+    result = workspace.run("tests", "-rs", exits=1)
 
-    assert result.ret == 1
     result.assert_outcomes(passed=1, skipped=1, errors=2)
     result.stdout.fnmatch_lines(
         [
@@ -399,9 +393,8 @@ def test_a_failed_rollout_is_an_error_of_its_tests_with_the_boundary(workspace: 
     with ChatServer(status(400), reply("0"), reply("0")) as server:
         make(workspace, f"import pytest\n{MARK}, limit=3)\ndef test_x(rollout): ...", model=at(server))
 
-        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "-rA")
+        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "-rA", exits=1)
 
-        assert result.ret == 1
         assert sorted(outcomes(result).values()) == ["ERROR", "PASSED", "PASSED"]
         result.stdout.fnmatch_lines(["model: *400*", f"run it again: pytest *{MODEL}*"])
 
@@ -410,9 +403,8 @@ def test_tests_of_a_stopped_eval_are_skipped_and_exit_with_9(workspace: Workspac
     with ChatServer(status(401)) as server:
         make(workspace, model=at(server))
 
-        result = workspace.run("tests", MODEL, "-rsE")
+        result = workspace.run("tests", MODEL, "-rsE", exits=9)
 
-        assert result.ret == 9
         result.assert_outcomes(passed=1, skipped=10, errors=1)
         result.stdout.fnmatch_lines(
             ["SKIPPED*the test request (probe) failed*", "ERROR configs/eval/x.toml::x-tests?probe?*"]
@@ -448,9 +440,8 @@ def test_looks_elsewhere(rollout):
     make(workspace, tests, rows=with_references({"reward": "raises"}, {}, n=2))
 
     for source in ("--osmosis-source=reference", MODEL):
-        result = workspace.run("tests", source, "-rA")
+        result = workspace.run("tests", source, "-rA", exits=1)
 
-        assert result.ret == 1
         result.assert_outcomes(passed=3, failed=1)
         assert outcomes(result)["test_looks[row0-run0]"] == "FAILED"
         result.stdout.fnmatch_lines(["E*ZeroDivisionError: the reward function broke"])
@@ -578,9 +569,8 @@ def test_options_that_do_not_apply_to_tests_are_usage_errors(
 ) -> None:
     make(workspace)
 
-    result = workspace.run("tests", *args)
+    result = workspace.run("tests", *args, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([message])
 
 

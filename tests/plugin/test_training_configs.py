@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 from tests.servers import ChatServer, refusal, reply
 
 FILE = "configs/training/x.toml"
@@ -56,9 +56,8 @@ def training(
 def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspace: Workspace) -> None:
     training(workspace)
 
-    result = workspace.run(CONFIG, "-rA")
+    result = workspace.run(CONFIG, "-rA", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(skipped=5)
     result.stdout.fnmatch_lines(
         [
@@ -98,9 +97,8 @@ def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
     ]
     training(workspace, rows, secrets='"FIRST_TOKEN"')
 
-    result = workspace.run(CONFIG, DEMO)
+    result = workspace.run(CONFIG, DEMO, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         [
             'ERROR: data/x.jsonl:2: row 1: column "user_prompt": must be a non-blank string*',
@@ -115,9 +113,8 @@ def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
 def test_code_that_does_not_load_is_a_usage_error(workspace: Workspace, options: tuple[str, ...]) -> None:
     training(workspace, main="import missing_module\n")
 
-    result = workspace.run(CONFIG, *options)
+    result = workspace.run(CONFIG, *options, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: x: *main.py: does not load: ModuleNotFoundError: No module named*"])
     assert workspace.run_dirs() == []
 
@@ -125,9 +122,8 @@ def test_code_that_does_not_load_is_a_usage_error(workspace: Workspace, options:
 def test_prompts_that_may_be_too_long_are_noted(workspace: Workspace) -> None:
     training(workspace, [{"user_prompt": "What is 1 * 4? " * times, "ground_truth": "4"} for times in (1, 9)])
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=0)
 
-    assert result.ret == 0
     note = "1 prompt may be longer than ?training? max_prompt_length = 20: the longest, row 1, has about 34 tokens"
     result.stdout.fnmatch_lines([f"  note: {note}, estimated as 4 characters each"])
 
@@ -140,7 +136,6 @@ def test_a_secrets_file_has_the_secrets_of_a_training_config(workspace: Workspac
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 def test_rows_are_selected_like_any_test(workspace: Workspace) -> None:
     training(workspace)
 
@@ -158,9 +153,8 @@ def test_rows_are_selected_like_any_test(workspace: Workspace) -> None:
 def test_a_preflight_that_could_not_be_measured_ends_with_9(workspace: Workspace) -> None:
     training(workspace)
 
-    result = workspace.run(CONFIG, "--osmosis-base-url=http://127.0.0.1:9/v1")
+    result = workspace.run(CONFIG, "--osmosis-base-url=http://127.0.0.1:9/v1", exits=9)
 
-    assert result.ret == 9
     result.assert_outcomes(skipped=5, errors=1)
 
 
@@ -178,9 +172,8 @@ def test_a_broken_training_config_is_a_usage_error(workspace: Workspace) -> None
     training(workspace)
     workspace.write(FILE, "[experiment]\nrollout = 'mine'\n[training]\nlr = 0\n")
 
-    result = workspace.run(FILE, "--osmosis-n=2")
+    result = workspace.run(FILE, "--osmosis-n=2", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         [
             f"ERROR: {FILE}:1: ?experiment? entrypoint: missing; *",
@@ -194,9 +187,8 @@ def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> Non
     training(workspace)
     workspace.eval("y", rows=2)
 
-    result = workspace.run(FILE, "configs/eval/y.toml", "--junitxml=junit.xml")
+    result = workspace.run(FILE, "configs/eval/y.toml", "--junitxml=junit.xml", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(passed=2, skipped=5)
     result.stdout.fnmatch_lines(["  x: preflight of a training config, no model to ask", "  y: demo/arithmetic*"])
     names = {case for case in (workspace.root / "junit.xml").read_text().split('"') if case.startswith("x[")}
@@ -207,18 +199,16 @@ def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> Non
 def test_a_preflight_says_that_the_sdk_was_stood_in_for(workspace: Workspace) -> None:
     training(workspace, main=MAIN.replace("pytest_osmosis", "osmosis_ai.rollout"))
 
-    result = workspace.run(CONFIG)
+    result = workspace.run(CONFIG, exits=0)
 
-    assert result.ret == 0
     result.stdout.fnmatch_lines(["osmosis: osmosis_ai is not installed: pytest-osmosis stands in for it*"])
 
 
 def test_a_preflight_runs_inline_too(workspace: Workspace) -> None:
     training(workspace)
 
-    result = workspace.run(CONFIG, DEMO, "--osmosis-inline")
+    result = workspace.run(CONFIG, DEMO, "--osmosis-inline", exits=0)
 
-    assert result.ret == 0
     result.assert_outcomes(passed=5)
 
 

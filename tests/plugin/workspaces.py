@@ -72,6 +72,10 @@ HURRY = {
 }
 Tables = Mapping[str, Mapping[str, Any]]
 Row = Mapping[str, Any]
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+PASS: Row = {}
+FAIL: Row = {"score": 0.0}
+BROKEN: Row = {"reward": "raises"}
 
 
 class Shell:
@@ -147,17 +151,21 @@ class Workspace:
         self.write(f"{folder}/data/{name}.jsonl", "\n".join(lines) + "\n")
         self.write(f"{folder}/configs/eval/{name}.toml", toml(name, tables))
 
-    def run(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
-        """Run `pytest <arguments of the fixture> <args>` in the root, and in this process if that is possible.
+    def run(self, *args: str, stdin: bytes | None = None, exits: int | None = None) -> pytest.RunResult:
+        """Run `pytest <arguments of the fixture> <args>` in the root, and check its exit status if `exits` names one.
 
-        Journeys, and sessions with xdist, have a process of their own; with `--runpytest=subprocess` all have. So have
-        sessions in the folder of `pytester`, which forgets the modules that they import.
+        It runs in this process. Journeys, and sessions with xdist, have a process of their own; with
+        `--runpytest=subprocess` all have. So have sessions in the folder of `pytester`, which forgets the modules that
+        they import.
         """
         words = [*self.plugins, *self.arguments, *args]
         xdist = any(XDIST.fullmatch(word) for word in words)
         if xdist or RUNNING.wants_processes or not isinstance(self.pytester, Shell):
-            return self.run_process(*args, stdin=stdin)
-        return run_pytest(folder_in(self.root), [*WITHOUT_OTHERS, *words], stdin)
+            result = self.run_process(*args, stdin=stdin)
+        else:
+            result = run_pytest(folder_in(self.root), [*WITHOUT_OTHERS, *words], stdin)
+        assert exits in (None, result.ret), f"{result.stdout}\n{result.stderr}"
+        return result
 
     def run_process(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
         """Run the same command in a process of its own.
