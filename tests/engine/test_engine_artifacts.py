@@ -286,20 +286,6 @@ def test_what_user_code_sends_itself_stays_in_the_folder_of_its_run(writing: Wri
     live = writing(
         """
         import gc
-<<<<<<< HEAD
-        from pytest_osmosis.host.server import EventWriter
-
-        async def rollout(ctx):
-            [writer] = [each for each in gc.get_objects() if isinstance(each, EventWriter)]
-            run = {"ev": "artifact", "row": ctx.row_index, "run": 0, "attempt": 1}
-            data = {"data": "aGk=", "offset": 0, "last": True}
-            for path in ("../escaped", "/etc/../escaped", "a/../../escaped", "", ".", "..", "a//escaped", "escaped\\0"):
-                writer.send_artifact({**run, **data, "path": path})
-            writer.send_artifact({**run, **data, "attempt": 7, "path": "escaped"})
-            writer.send_artifact({**run, **data, "row": 99, "path": "escaped"})
-            writer.send_artifact({**run, **data, "path": "kept"})
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-=======
         from pytest_osmosis.host.server import EventWriter
         [writer] = [each for each in gc.get_objects() if isinstance(each, EventWriter)]
         run = {"ev": "artifact", "row": ctx.row_index, "run": 0, "attempt": 1}
@@ -309,7 +295,6 @@ def test_what_user_code_sends_itself_stays_in_the_folder_of_its_run(writing: Wri
         writer.send_artifact({**run, **data, "attempt": 7, "path": "escaped"})
         writer.send_artifact({**run, **data, "row": 99, "path": "escaped"})
         writer.send_artifact({**run, **data, "path": "kept"})
->>>>>>> eng
         """
     )
     assert _files(_artifacts(live)) == {f"row{row}-run0/kept".encode(): b"hi" for row in range(4)}

@@ -14,7 +14,6 @@ import pytest
 from pytest_osmosis import Grader, GraderContext
 from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
 from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
-from pytest_osmosis.addons.verifiers.state import STATE
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.graders import GraderCode, eval_function
