@@ -23,8 +23,7 @@ from pytest_osmosis.record.find_run import find_run, is_run
 from pytest_osmosis.report.style import bold, dim, joined, warning
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import absolute, shown
-from pytest_osmosis.viewer.dashboard import Dashboard
-from pytest_osmosis.viewer.server import Access, DashboardServer
+from pytest_osmosis.viewer.server import Access, Dashboard, DashboardServer
 
 MOST_PORT = 65535
 _RUN_HELP = (

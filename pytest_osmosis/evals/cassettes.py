@@ -31,7 +31,7 @@ from pytest_osmosis.models.targets import ModelTarget, asks_responses
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.cassette_use import CassetteMode
+from pytest_osmosis.results.totals import CassetteMode
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 

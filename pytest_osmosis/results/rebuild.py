@@ -28,18 +28,21 @@ from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.record.run_record import RunRecord, left_out
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
-from pytest_osmosis.results.baseline_results import differing_settings
-from pytest_osmosis.results.calibration import HumanScores
-from pytest_osmosis.results.cassette_use import CassetteUse
-from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous, stop_of
+from pytest_osmosis.results.conclude import (
+    Rules,
+    compared_with_baseline,
+    differing_settings,
+    judged,
+    since_previous,
+    stop_of,
+)
 from pytest_osmosis.results.entry_table import EntryPlace
-from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.publish import published, published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults, changed_rows_of, read_head, read_results
-from pytest_osmosis.results.read_back import cassette_of, price_of, price_of_judge, rescored_of, verdict_of
-from pytest_osmosis.results.results import EvalDescription, ModelResults, Rescored, Results, Throttling
-from pytest_osmosis.results.shards import ShardFacts
+from pytest_osmosis.results.read_back import cassette_of, price_of_judge, rescored_of, verdict_of
+from pytest_osmosis.results.results import EvalDescription, ModelResults, Rescored, Results, ShardFacts, Throttling
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
+from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, price_of, shown_name
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import verdict_without_value

@@ -19,8 +19,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.viewer.comparing import ComparedRun
-from pytest_osmosis.viewer.dataset_rows import DatasetRows, dataset_rows
-from pytest_osmosis.viewer.journal_index import JournalIndex
+from pytest_osmosis.viewer.journal_index import DatasetRows, JournalIndex, dataset_rows
 from pytest_osmosis.viewer.report_file import encoded
 from pytest_osmosis.viewer.run_list import RunVersion, row_of, run_version
 from pytest_osmosis.viewer.run_page import run_page, runs_of

@@ -28,7 +28,7 @@ from pytest_osmosis.stats import RunScore, Summary, gaffke
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.pass_rule import PassRule
-from pytest_osmosis.viewer.dataset_rows import MOST_VALUES, DatasetRows
+from pytest_osmosis.viewer.journal_index import MOST_VALUES, DatasetRows
 from pytest_osmosis.viewer.run_list import row_of
 from pytest_osmosis.viewer.shapes import (
     FunctionShape,

@@ -17,9 +17,9 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.viewer.dashboard import Dashboard
 from pytest_osmosis.viewer.report import report
 from pytest_osmosis.viewer.report_file import END
+from pytest_osmosis.viewer.server import Dashboard
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines
 from tests.hostile.test_fuzz_read_back import EVENTS, RESULTS, TOML

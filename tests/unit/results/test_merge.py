@@ -21,13 +21,11 @@ from pytest_osmosis.record.run_notes import NO_NOTES
 from pytest_osmosis.record.run_record import JudgeUse, RewardError, RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
-from pytest_osmosis.results.calibration import HumanScores
-from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
-from pytest_osmosis.results.results import ModelResults, Results, Throttling
-from pytest_osmosis.results.shards import ShardFacts
+from pytest_osmosis.results.results import ModelResults, Results, ShardFacts, Throttling
+from pytest_osmosis.results.totals import CassetteUse, HumanScores
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import Verdict, title_of

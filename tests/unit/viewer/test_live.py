@@ -12,8 +12,8 @@ import pytest
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import event_at
-from pytest_osmosis.viewer.dashboard import Dashboard, NoPageError
 from pytest_osmosis.viewer.open_run import LiveRun, OpenRun
+from pytest_osmosis.viewer.server import Dashboard, NoPageError
 from pytest_osmosis.viewer.shapes import RunPage
 
 RUN = SyntheticRun("support-live", rows=4, n=2)
