@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from pytest_osmosis.evals.run import EvalRun, decided_by_gates, planned_rules, p
 from pytest_osmosis.evals.run_directory import add_facts_at_end, utc_text
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import stored
-from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import publish, results
 from pytest_osmosis.results.conclude import (
@@ -40,9 +40,8 @@ from pytest_osmosis.results.entry_table import EntryPlace, entry_table
 from pytest_osmosis.results.prime_files import folder_of, write_prime_files
 from pytest_osmosis.results.publish import facts_at_end, published_config, published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
-from pytest_osmosis.results.results import ModelResults, Results, ShardFacts, Throttling
+from pytest_osmosis.results.results import Results, ShardFacts, Throttling
 from pytest_osmosis.results.totals import CassetteUse
-from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural, score
 from pytest_osmosis.verdicts.comparison import RowComparison
@@ -304,27 +303,30 @@ class Conclusion:
     def _measure(self) -> Results:
         """Return the results as far as they follow from the records alone."""
         prepared, selected, engine = self._prepared, self._selected, self._engine
-        records, by_function, overall = self._summarize(selected.own)
+        other = prepared.models.baseline
+        made = results.of_records(
+            prepared.description,
+            engine.pass_rule,
+            results.records_of(selected.runs, engine.ledger.records),
+            prepared.prices[ModelTag.PRIMARY],
+            other.name if other is not None and selected.of_baseline else None,
+            prepared.prices.get(ModelTag.BASELINE),
+        )
         throttle, asks_models, limit = engine.throttle, prepared.source.asks_models, engine.job.bounds.max_errors_text
-        stop = stop_of(engine.stopped, records, engine.pass_rule, limit, asks_models=asks_models)
+        stop = stop_of(engine.stopped, made.records, engine.pass_rule, limit, asks_models=asks_models)
         lost = {"lost_in_flight": engine.ledger.most_lost} if asks_models else {}
-        return Results(
-            description=prepared.description,
-            pass_rule=engine.pass_rule,
-            records=records,
+        return replace(
+            made,
             partial=selected.partial,
-            stopped=self._lacking_text(records) if stop is None else stop.text,
+            stopped=self._lacking_text(made.records) if stop is None else stop.text,
             stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
             duration_ms=round(prepared.source.rollouts_took_ms(self._run.duration_ms), 3),  # as it is published
-            by_function=by_function,
-            overall=overall,
             provenance={
                 **self._run.provenance,
                 **lost,
                 **({"shutdown_dates": dict(engine.shutdown_dates)} if engine.shutdown_dates else {}),
                 "finished_at": utc_text(self._run.ended_at or datetime.now(UTC)),
             },
-            price=prepared.prices[ModelTag.PRIMARY],
             judge_price=prepared.judge_price,
             row_digests=prepared.rows.digests,
             human=prepared.human,
@@ -334,7 +336,6 @@ class Conclusion:
             shard=self._shard(),
             cassette=self._cassette_use(),
             throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
-            baseline=self._baseline_model(),
         )
 
     def _cassette_use(self) -> CassetteUse | None:
@@ -372,20 +373,6 @@ class Conclusion:
         why = f"; that eval run {before['status']}: {before['reason']}" if before and before["reason"] else ""
         have = "has" if len(lacking) == 1 else "have"
         return f"{count(len(lacking))} of {plural(len(records), 'run')} {have} no rollout to score{why}"
-
-    def _baseline_model(self) -> ModelResults | None:
-        """Return the results of the baseline's model, None if no run of it was selected."""
-        other = self._prepared.models.baseline
-        if other is None or not self._selected.of_baseline:
-            return None
-        return ModelResults(
-            other.name, *self._summarize(self._selected.of_baseline), self._prepared.prices[ModelTag.BASELINE]
-        )
-
-    def _summarize(self, runs: Sequence[RunId]) -> tuple[Sequence[RunRecord], Mapping[str, Summary], Summary]:
-        """Return the records of runs, the statistics of each function, and those of the runs as a whole."""
-        records = results.records_of(runs, self._engine.ledger.records)
-        return records, *results.summarize(records, self._engine.pass_rule, self._prepared.config.evaluation.n)
 
     def _since_previous(self) -> RowComparison | None:
         try:

@@ -37,7 +37,6 @@ from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.read_back import results_of
 from pytest_osmosis.results.results import (
     BaselineFile,
-    ModelResults,
     Results,
     ShardFacts,
     Throttling,
@@ -203,24 +202,23 @@ class _MeasuredEval(NamedTuple):
 def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], missing: Sequence[int]) -> Results:
     parts = [results_of(each) for each in files]
     first = parts[0]
-    own = sorted(chain.from_iterable(part.records for part in parts), key=lambda record: plan_order(record.run))
-    by_function, overall = results.summarize(own, first.pass_rule, first.description.n)
+    records = sorted(chain.from_iterable(part.all_records for part in parts), key=lambda record: plan_order(record.run))
+    other = next((part.baseline for part in parts if part.baseline is not None), None)
     measured = replace(
-        first,
-        records=own,
-        by_function=by_function,
-        overall=overall,
+        results.of_records(
+            first.description,
+            first.pass_rule,
+            records,
+            first.price,
+            None if other is None else other.model,
+            None if other is None else other.price,
+        ),
+        smoke_of=first.smoke_of,
         partial=bool(missing) or not all(each.whole for each in facts),
-        rescored=None,
-        shard=None,
         n_planned=facts[0].planned_runs,
-        stopped=None,
-        stop_reason=None,
         duration_ms=max(part.duration_ms for part in parts),
-        verdicts=(),
         row_digests={row: digest for part in parts for row, digest in part.row_digests.items()},
         human=_human(parts),
-        baseline=_baseline(parts, first.description.n),
         among=max(
             (each for part in parts if (each := part.among)),
             key=lambda each: each.table.duration_ms or 0.0,
@@ -239,16 +237,6 @@ def _human(parts: Sequence[Results]) -> HumanScores | None:
     if not human:
         return None
     return replace(human[0], by_row={row: score for each in human for row, score in each.by_row.items()})
-
-
-def _baseline(parts: Sequence[Results], n: int) -> ModelResults | None:
-    baselines = [part.baseline for part in parts if part.baseline is not None]
-    if not baselines:
-        return None
-    records = sorted(chain.from_iterable(each.records for each in baselines), key=lambda record: plan_order(record.run))
-    return ModelResults(
-        baselines[0].model, records, *results.summarize(records, parts[0].pass_rule, n), baselines[0].price
-    )
 
 
 def _throttling(parts: Sequence[Throttling], n_rollouts: int) -> Throttling:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from pytest_osmosis.config.tables import GateRule
@@ -18,12 +18,11 @@ from pytest_osmosis.record.run_record import Imported, RewardError, RunRecord, j
 from pytest_osmosis.results import results
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.read import PublishedResults
-from pytest_osmosis.results.results import EvalDescription, ModelResults, Rescored, Results, ShardFacts, Throttling
+from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling
 from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, price_of, shown_name
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.verdicts.comparison import ChangedRow, Matched, Pair, RowComparison
 from pytest_osmosis.verdicts.gates import Power, Verdict
-from pytest_osmosis.verdicts.pass_rule import PassRule
 
 _METRIC = re.compile(r"(?P<metric>[a-z_]+?)(?:_(?P<k>[0-9]+))?")
 _NO_PAIR = Pair(0, 0, (), ())
@@ -192,7 +191,7 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
     """
     data, config, pass_rule = read.document, read.config, read.pass_rule
     records = list(_records(data, known))
-    own = [record for record in records if not record.run.is_baseline]
+    other = next((each for each in data.get("model_summaries", ()) if each["model_tag"] == ModelTag.BASELINE), None)
     throttling = data["summary"]["throttling"]
     shard = None if read.shard is None else ShardFacts.from_json(data["shard"])
     previous, compared, rescored = data["last_run"], data["baseline"], data["rescored"]
@@ -200,24 +199,26 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
     n_rows = len({record.run.row for record in records})
     verdicts = [verdict_of(gate) for gate in data["gates"]]
     allowed = [-rule.minimum for verdict in verdicts if (rule := verdict.rule) is not None and rule.is_regression]
-    by_function, overall = results.summarize(own, pass_rule, config["n_runs"])
-    return Results(
-        description=EvalDescription(
+    made = results.of_records(
+        EvalDescription(
             config["name"],
             config["model"],
             config["n_runs"],
             {key: value for key, value in config.items() if key not in _OWN_CONFIG},
         ),
-        pass_rule=pass_rule,
-        records=own,
+        pass_rule,
+        records,
+        price_of(config["price"]),
+        other and other["model"],
+        other and price_of(other["price"]),
+    )
+    return replace(
+        made,
         partial=read.partial,
         stopped=read.stop_reason,
         duration_ms=round(read.duration_s * 1000, 3),
-        by_function=by_function,
-        overall=overall,
         verdicts=verdicts,
         provenance={key: value for key, value in data["provenance"].items() if key != "cassette"},
-        price=price_of(config["price"]),
         row_digests={
             row["row_index"]: row["row_digest"] for row in (*data["pending"], *data["rows"]) if "row_digest" in row
         },
@@ -227,10 +228,9 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         if compared is None
         else comparison_of(compared, n_rows, changed.get("baseline", ()), next(iter(allowed), 0.0)),
         rescored=None if rescored is None else rescored_of(rescored, n_rows, changed.get("rescored", ())),
-        baseline=_baseline(data, records, pass_rule),
         smoke_of=data["smoke_of"],
         stop_reason=data["stopped_by"],
-        n_planned=len(own) if shard is None else shard.planned_runs,
+        n_planned=len(made.records) if shard is None else shard.planned_runs,
         shard=shard,
         throttling=Throttling(
             throttling["pauses"],
@@ -249,16 +249,6 @@ def _judge_price(judges: Mapping[str, Any] | None) -> PriceOf:
     """Return the prices of judges that results contain."""
     prices = {name: price_of(sums["price"]) for name, sums in judges["models"].items()} if judges is not None else {}
     return lambda use: prices.get(shown_name(use))
-
-
-def _baseline(data: Mapping[str, Any], records: Sequence[RunRecord], pass_rule: PassRule) -> ModelResults | None:
-    of_baseline = [record for record in records if record.run.is_baseline]
-    models = {summary["model_tag"]: summary for summary in data.get("model_summaries", ())}
-    if ModelTag.BASELINE not in models:
-        return None
-    model = models[ModelTag.BASELINE]
-    summaries = results.summarize(of_baseline, pass_rule, data["config"]["n_runs"])
-    return ModelResults(model["model"], of_baseline, *summaries, price_of(model["price"]))
 
 
 def _records(data: Mapping[str, Any], known: Mapping[RunId, RunRecord]) -> Iterator[RunRecord]:

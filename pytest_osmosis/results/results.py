@@ -430,6 +430,35 @@ def summarize(
     return by_function, stats.summarize(decided, n)
 
 
+def of_records(
+    description: EvalDescription,
+    pass_rule: PassRule,
+    records: Iterable[RunRecord],
+    price: Price | None,
+    baseline: str | None = None,
+    baseline_price: Price | None = None,
+) -> Results:
+    """Return the results that follow from records alone; `baseline` is the name of the other model, if it has runs."""
+    own, others = list[RunRecord](), list[RunRecord]()
+    for record in records:
+        (others if record.run.is_baseline else own).append(record)
+    by_function, overall = summarize(own, pass_rule, description.n)
+    return Results(
+        description=description,
+        pass_rule=pass_rule,
+        records=own,
+        partial=False,
+        stopped=None,
+        duration_ms=0.0,
+        by_function=by_function,
+        overall=overall,
+        price=price,
+        baseline=None
+        if baseline is None
+        else ModelResults(baseline, others, *summarize(others, pass_rule, description.n), baseline_price),
+    )
+
+
 def decided_scores(records: Iterable[RunRecord], pass_rule: PassRule) -> Iterator[tuple[RunRecord, stats.RunScore]]:
     """Yield each run that is in a denominator, with its score by `decide`."""
     for record in records:

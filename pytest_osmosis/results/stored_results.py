@@ -24,7 +24,7 @@ from pytest_osmosis.results import results
 from pytest_osmosis.results.publish import MANY, published, published_head
 from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_settings
 from pytest_osmosis.results.read_back import price_of_judge, results_of
-from pytest_osmosis.results.results import EvalDescription, ModelResults, Results
+from pytest_osmosis.results.results import EvalDescription, Results
 from pytest_osmosis.results.totals import CassetteUse, price_of
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.names import shown
@@ -214,36 +214,26 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Repla
     """Return the results of the runs that ended. Its gates are not decided, for the reason `why`."""
     manifest = run.manifest
     pass_rule = pass_rule_of(run, None, found.ledger.scorers)
-    own, of_baseline = ([record for record in ended if record.run.is_baseline == is_one] for is_one in (False, True))
-    by_function, overall = results.summarize(own, pass_rule, manifest.subject.n)
-    other = manifest.baseline
-    return Results(
-        description=description_of(run),
-        pass_rule=pass_rule,
-        records=own,
+    return replace(
+        results.of_records(
+            description_of(run),
+            pass_rule,
+            ended,
+            _price(run, ModelTag.PRIMARY),
+            None if manifest.baseline is None else manifest.baseline.model,
+            _price(run, ModelTag.BASELINE),
+        ),
         partial=True,
-        stopped=None,
         duration_ms=sum(found.session_ms),
-        by_function=by_function,
-        overall=overall,
         verdicts=[Verdict(title, "not decided", why) for title in manifest.gates],
         provenance={"run_dir": shown(run.directory.path), "started_at": manifest.started_at},
         cassette=None
         if manifest.cassette is None
         else CassetteUse(manifest.cassette["mode"], manifest.cassette["path"]),
-        price=_price(run, ModelTag.PRIMARY),
         row_digests=_digests_of(run, ended, found),
         judge_price=price_of_judge(manifest.subject.extra, manifest.prices),
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
         n_planned=manifest.plan.n_runs,
-        baseline=None
-        if other is None
-        else ModelResults(
-            other.model,
-            of_baseline,
-            *results.summarize(of_baseline, pass_rule, manifest.subject.n),
-            _price(run, ModelTag.BASELINE),
-        ),
     )
 
 
