@@ -22,17 +22,15 @@ from typing import Any
 from benchmarks.viewer_conversations import Conversation, Question, conversation, questions
 from pytest_osmosis.engine.actor import LoadedCode
 from pytest_osmosis.evals.prepare import prices_of
-from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.result_facts import facts_at_begin
+from pytest_osmosis.evals.prepared import Prepared, SelectedRuns
+from pytest_osmosis.evals.run import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, new_run_directory, provenance_of, utc_text
-from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.command import GitState
 from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.files import write
-from pytest_osmosis.results.publish import text_of
+from pytest_osmosis.results.publish import text_of, write
 from pytest_osmosis.results.rebuild import rebuild
 from tests.preparing import prepare
 

@@ -11,8 +11,7 @@ from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.report.comparison import comparison_json, comparison_lines
 from pytest_osmosis.report.overview import overview_lines
-from pytest_osmosis.results.compared_runs import compare_runs, read_side
-from pytest_osmosis.results.several_runs import compared_with_first, entries_of
+from pytest_osmosis.results.compared_runs import compare_runs, compared_with_first, entries_of, read_side
 from pytest_osmosis.text.arguments import filled
 
 DESCRIPTION = """\

@@ -13,13 +13,12 @@ from pytest_osmosis.errors import OsmosisError, ResultsError, writing
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
-from pytest_osmosis.results import files
-from pytest_osmosis.results.files import why_not_writable
+from pytest_osmosis.results import publish
 from pytest_osmosis.results.prime_files import METADATA, RESULTS, eval_run_of, write_prime_files
-from pytest_osmosis.results.publish import redacted, text_of
+from pytest_osmosis.results.publish import redacted, text_of, why_not_writable
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.rebuild import differences, rebuild
-from pytest_osmosis.results.run_lines import read_run_lines
+from pytest_osmosis.results.stored_results import read_run_lines
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -77,7 +76,7 @@ def export_runs(folder: Path, name: str, to: str | None, output: CommandOutput) 
         output.data(text)
         return
     with writing(to):
-        files.write(path, text)
+        publish.write(path, text)
     output.lines([f"{shown(path)}: {plural(len(lines), 'run')} of {lines.run.directory.name}"])
 
 
@@ -97,7 +96,7 @@ def export_results(folder: Path, name: str, to: str | None, output: CommandOutpu
         output.json(document)
         return
     with writing(to):
-        files.write(path, text_of(document))
+        publish.write(path, text_of(document))
     output.lines([f"{shown(path)}: the results of {run.directory.name}"])
 
 

@@ -16,7 +16,7 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import NO_RUNS, eval_of, listing_order, runs_above
 from pytest_osmosis.record.lifecycle import Status
 from pytest_osmosis.report.style import STATUSES, Style, StyledText, aligned, bold, dim
-from pytest_osmosis.results.run_entry import RunEntry, run_entry
+from pytest_osmosis.results.heads import RunEntry, run_entry
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import closest, listed, natural_key, shown
 from pytest_osmosis.text.numbers import count, money, plural, score

@@ -17,7 +17,7 @@ from pytest_osmosis.report.overview import distinct_names, overview_lines
 from pytest_osmosis.report.style import bold, dim, joined, warning
 from pytest_osmosis.report.summary import summary_lines
 from pytest_osmosis.report.verdict import verdict_lines
-from pytest_osmosis.results import files
+from pytest_osmosis.results import publish
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.read import is_results
@@ -109,7 +109,7 @@ def _check(sources: Sequence[Path], markdown: Path | None, places: Sequence[Path
     outputs = [(path, is_results) for path in places if path is not None]
     outputs += [] if markdown is None else [(markdown, is_page)]
     for path, is_ours in outputs:
-        reason = files.why_not_writable(path)
+        reason = publish.why_not_writable(path)
         if path.resolve() in read:
             reason = "it is one of the files to merge"
         elif reason is None and path.exists() and path.stat().st_size and not is_ours(path):
@@ -128,7 +128,7 @@ def _text(merged: MergedEval, output: CommandOutput) -> Iterator[str]:
 
 def _write(path: Path, text: Iterator[str] | Sequence[str]) -> None:
     with writing(shown(path)):
-        files.write(path, text)
+        publish.write(path, text)
 
 
 def _document(evals: Sequence[MergedEval]) -> Mapping[str, Any]:
@@ -164,6 +164,6 @@ def _append_to_job_page(evals: Sequence[MergedEval], output: CommandOutput) -> N
     if not name:
         return
     try:
-        files.append(Path(name), output.outlet.text(sections([each.results for each in evals])))
+        publish.append(Path(name), output.outlet.text(sections([each.results for each in evals])))
     except OSError as error:
         output.complain(f"{name}: cannot be written: {error.strerror}")

@@ -15,17 +15,16 @@ from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.engine.limits import Limits
-from pytest_osmosis.evals.early_stop import GateTracker
-from pytest_osmosis.evals.prepared import Models, Prepared, pass_rule
+from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
-from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.command import GitQueries
 from pytest_osmosis.git.commits import Worktree, Worktrees
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, HostCode, Role, RolloutBounds, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.shards import max_errors_text, most_errors
+from pytest_osmosis.results.conclude import GateTracker
+from pytest_osmosis.results.results import max_errors_text, most_errors
 from pytest_osmosis.rollouts.environment import EnvironmentSource
 from pytest_osmosis.verdicts.pass_rule import PassRule
 

@@ -1,4 +1,4 @@
-"""Eval runs that are over: their results, and the files that these are written to."""
+"""Eval runs that are over: their results, with comparisons and verdicts of gates, and the files they are written to."""
 
 from __future__ import annotations
 
@@ -6,25 +6,45 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.evals import hub
-from pytest_osmosis.evals.conclude import Conclusion
-from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
-from pytest_osmosis.evals.run import EvalRun
-from pytest_osmosis.evals.run_directory import add_facts_at_end
+from pytest_osmosis.errors import OsmosisError, ResultsError
+from pytest_osmosis.evals.output_files import (
+    PUSH_FLAG,
+    baseline_path,
+    is_pushed,
+    partial_path,
+    prime_folder,
+    push,
+    results_path,
+    shard_path,
+)
+from pytest_osmosis.evals.run import EvalRun, decided_by_gates, planned_rules, planned_shard
+from pytest_osmosis.evals.run_directory import add_facts_at_end, utc_text
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import stored
-from pytest_osmosis.results import files
-from pytest_osmosis.results.conclude import corrected
+from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results import publish, results
+from pytest_osmosis.results.conclude import (
+    Rules,
+    compared_with_baseline,
+    corrected,
+    differing_settings,
+    judged,
+    since_previous,
+    stop_of,
+)
 from pytest_osmosis.results.entry_table import EntryPlace, entry_table
 from pytest_osmosis.results.prime_files import folder_of, write_prime_files
-from pytest_osmosis.results.publish import facts_at_end, published_text, redacted, text_of
+from pytest_osmosis.results.publish import facts_at_end, published_config, published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
-from pytest_osmosis.results.results import Results
+from pytest_osmosis.results.results import Results, ShardFacts, Throttling
+from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural, score
+from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
 
 
@@ -90,7 +110,7 @@ def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:
     for each in entries:
         table = redacted(table, each.run.prepared.redaction)
     try:
-        files.write(path, text_of(table))
+        publish.write(path, text_of(table))
     except OSError as error:
         return f"{shown(path)} could not be written: {error.strerror}"
     return None
@@ -182,17 +202,17 @@ class FinishedEval:
             self._write(self._place(output))
         if baseline is not None and self.run.updates_baseline and self.not_updated is None:
             self._write_baseline(baseline)
-        if (base := hub.prime_folder(self.run.prepared)) is not None and self.run.began:
+        if (base := prime_folder(self.run.prepared)) is not None and self.run.began:
             self._write_prime_files(base)
         if config.output.save_to_hf_hub:
             self._push()
 
     def _push(self) -> None:
         """Push the files of `prime eval`, and say what became of it."""
-        if not hub.is_pushed(self.run.prepared):
-            self.run.notices.add(f"not pushed to the Hugging Face Hub: only {hub.FLAG} in the command does that")
+        if not is_pushed(self.run.prepared):
+            self.run.notices.add(f"not pushed to the Hugging Face Hub: only {PUSH_FLAG} in the command does that")
         elif self.prime_folder is not None:
-            self.pushed = hub.push(self.run.prepared, self.prime_folder)
+            self.pushed = push(self.run.prepared, self.prime_folder)
             self.run.notices.add(self.pushed)
 
     def _write_prime_files(self, base: Path) -> None:
@@ -233,8 +253,8 @@ class FinishedEval:
         """Write the results. Those in the run directory are private, and rescoring keeps earlier ones there."""
         try:
             if in_run_directory and self.run.engine.rescored:
-                files.keep_earlier(path)
-            self.written.append(files.write(path, self._text(), is_private=in_run_directory))
+                publish.keep_earlier(path)
+            self.written.append(publish.write(path, self._text(), is_private=in_run_directory))
         except OSError as error:
             self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
 
@@ -251,6 +271,129 @@ class FinishedEval:
         was = "" if before is None else f"; it was {score(before.pass_rate)}"
         change = f"pass rate {score(self.results.overall.pass_rate)}{was}"
         try:
-            self.run.notices.add(f"baseline updated: {shown(files.write(path, self._text()))} ({change})")
+            self.run.notices.add(f"baseline updated: {shown(publish.write(path, self._text()))} ({change})")
         except OSError as error:
             self.unwritten.append(f"the baseline {shown(path)} could not be written: {error.strerror}")
+
+
+class Conclusion:
+    """Makes the results of a closed eval run, in two steps: the comparison with its baseline, then all results.
+
+    Between the two, the comparisons of all evals of a session are corrected together.
+    """
+
+    def __init__(self, run: EvalRun) -> None:
+        self._prepared = run.prepared
+        self._selected = run.selected
+        self._engine = run.engine
+        self._run = run
+        self._measured = self._measure()
+        self._rules = rules_of(run, self._measured)
+        self.comparison = compared_with_baseline(self._measured, self._rules)
+
+    def results(self, compared: RowComparison | None) -> Results:
+        """Return the results, with the verdicts of gates and `compared` as the comparison."""
+        measured = self._measured
+        return replace(
+            judged(measured, self._rules, compared),
+            previous=self._since_previous(),
+            rescored=self._prepared.source.rescored(measured, self._run),
+        )
+
+    def _measure(self) -> Results:
+        """Return the results as far as they follow from the records alone."""
+        prepared, selected, engine = self._prepared, self._selected, self._engine
+        other = prepared.models.baseline
+        made = results.of_records(
+            prepared.description,
+            engine.pass_rule,
+            results.records_of(selected.runs, engine.ledger.records),
+            prepared.prices[ModelTag.PRIMARY],
+            other.name if other is not None and selected.of_baseline else None,
+            prepared.prices.get(ModelTag.BASELINE),
+        )
+        throttle, asks_models, limit = engine.throttle, prepared.source.asks_models, engine.job.bounds.max_errors_text
+        stop = stop_of(engine.stopped, made.records, engine.pass_rule, limit, asks_models=asks_models)
+        lost = {"lost_in_flight": engine.ledger.most_lost} if asks_models else {}
+        return replace(
+            made,
+            partial=selected.partial,
+            stopped=self._lacking_text(made.records) if stop is None else stop.text,
+            stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
+            duration_ms=round(prepared.source.rollouts_took_ms(self._run.duration_ms), 3),  # as it is published
+            provenance={
+                **self._run.provenance,
+                **lost,
+                **({"shutdown_dates": dict(engine.shutdown_dates)} if engine.shutdown_dates else {}),
+                "finished_at": utc_text(self._run.ended_at or datetime.now(UTC)),
+            },
+            judge_price=prepared.judge_price,
+            row_digests=prepared.rows.digests,
+            human=prepared.human,
+            smoke_of=prepared.plan.n_runs if selected.smoke else None,
+            n_planned=prepared.plan.n_runs,
+            reasons=self._run.outcomes.reasons,
+            shard=self._shard(),
+            cassette=self._cassette_use(),
+            throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
+        )
+
+    def _cassette_use(self) -> CassetteUse | None:
+        """Return the part of the cassette, or of the cache. Scoring rollouts of a replay again measures nothing new."""
+        prepared, made = self._prepared, self._run.cassette
+        then = prepared.source.cassette_then
+        if prepared.models.cassette is None or made is None:
+            return then
+        cassette, unrecorded = prepared.models.cassette, made.unrecorded
+        if asked := self._run.outcomes.unrecorded:
+            unrecorded = {"provider": len(asked)}
+        elif then is not None:
+            unrecorded = then.unrecorded
+        use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=unrecorded)
+        records = map(self._run.record, self._selected.runs)
+        prices = prepared.prices
+        return use.counting(
+            records, self._engine.n_exchanges, lambda record: prices[record.run.model], prepared.judge_price
+        )
+
+    def _shard(self) -> ShardFacts | None:
+        run, engine = self._run, self._engine
+        code = {**run.prepared.source.rollout_code(engine.code), **engine.code.rewards}
+        planned = planned_shard(run.prepared, run.selected, rules_of(run))
+        return planned and replace(planned, baseline_stopped=engine.baseline_stopped, code=code)
+
+    def _lacking_text(self, records: Sequence[RunRecord]) -> str | None:
+        """Return that stored rollouts are missing, None if each run of the stored part of the plan has one."""
+        if self._prepared.source.asks_models:
+            return None
+        lacking = [each for each in records if each.status == "pending" and each.run not in self._selected.unstored]
+        if not lacking:
+            return None
+        before = self._prepared.source.status_before
+        why = f"; that eval run {before['status']}: {before['reason']}" if before and before["reason"] else ""
+        have = "has" if len(lacking) == 1 else "have"
+        return f"{count(len(lacking))} of {plural(len(records), 'run')} {have} no rollout to score{why}"
+
+    def _since_previous(self) -> RowComparison | None:
+        try:
+            return since_previous(self._measured, self._prepared.last)
+        except ResultsError as error:
+            self._run.notices.add(f"an earlier run is ignored: {error}")
+            return None
+
+
+def rules_of(run: EvalRun, measured: Results | None = None) -> Rules:
+    """Return the rules of an eval run. Those that compare settings with the baseline's need what was `measured`."""
+    prepared, stored = run.prepared, run.prepared.models.baseline_results
+    return replace(
+        planned_rules(prepared, run.selected, updates_baseline=run.updates_baseline),
+        differs=()
+        if stored is None or measured is None
+        else differing_settings(stored, published_config(measured.description, measured.pass_rule), prepared.redaction),
+        baseline_stopped=run.engine.baseline_stopped,
+    )
+
+
+def gates_decide(run: EvalRun) -> bool:
+    """Return True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
+    return decided_by_gates(run.selected, rules_of(run))

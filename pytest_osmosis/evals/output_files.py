@@ -7,23 +7,33 @@ file, because on macOS and Windows they are.
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import subprocess
+import sys
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals.cassettes import is_cassette
-from pytest_osmosis.evals.hub import prime_folder
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import is_run
-from pytest_osmosis.results.files import why_not_writable
-from pytest_osmosis.results.prime_files import RESULTS
+from pytest_osmosis.record.plan import Shard
+from pytest_osmosis.results.prime_files import METADATA, RESULTS
+from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.results.read import is_results
 from pytest_osmosis.text.names import absolute, shown
+
+if TYPE_CHECKING:
+    from pytest_osmosis.evals.prepared import Prepared
+
 
 OVERWRITE = "--osmosis-overwrite"
 CODE = ".py"
@@ -178,3 +188,158 @@ def _identity(path: Path) -> str:
 
 def _name(prepared: Prepared) -> str:
     return f"{prepared.config.name} ({shown(prepared.config.path)})"
+
+
+# -- the paths of results ----------------------------------------------------------------------------------
+
+
+def baseline_path(config: EvalConfig) -> Path | None:
+    """Return the path of the baseline's results, None if the config names none."""
+    return None if config.baseline.results is None else config.workspace / config.baseline.results
+
+
+def results_path(config: EvalConfig) -> Path | None:
+    """Return the path that the results are also written to, None if the config names none."""
+    return None if config.output.results is None else config.workspace / config.output.results
+
+
+def html_path(config: EvalConfig) -> Path | None:
+    """Return the path of the HTML report on the evals of the config, None if it names none."""
+    html = config.output.html
+    return None if html is None else config.workspace / html.replace("{name}", config.name)
+
+
+def partial_path(path: Path) -> Path:
+    """Return the path of partial results, which never replace whole ones: x.partial.json for x.json."""
+    return path.with_name(f"{path.stem}.partial{path.suffix}")
+
+
+def shard_path(path: Path, shard: Shard) -> Path:
+    """Return the path of a shard's results next to those of others: x.shard-2-of-8.json for x.json."""
+    return path.with_name(f"{path.stem}.shard-{shard.index}-of-{shard.of}{path.suffix}")
+
+
+def comparison_path(entries: Sequence[EvalConfig], *, alone: bool) -> Path | None:
+    """Return the path of the table that compares the entries of a config, None if no results are written elsewhere.
+
+    It lies in the folder of all their results; `alone` is False if other configs have such a table too.
+    """
+    folders = [str(path.parent) for config in entries if (path := results_path(config)) is not None]
+    name = "comparison.json" if alone else f"{entries[0].path.stem}.comparison.json"
+    if folders:
+        return Path(os.path.commonpath(folders)) / name
+    saving = next((config for config in entries if config.output.save_results), None)
+    return None if saving is None else saving.workspace / saving.output.output_dir / "evals" / name
+
+
+# -- the push to the Hugging Face Hub: whatever happens to it, the eval run stays as it is -----------------
+
+PUSH_FLAG = "--osmosis-save-to-hf-hub"
+LIBRARY = "huggingface_hub"
+PUSH_TIMEOUT_S = 600.0
+MOST_NAME_CHARS = 96
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+|\.\.+|--+")
+
+
+def is_pushed(prepared: Prepared) -> bool:
+    """Return True if the command asks for a push: a config alone cannot publish results."""
+    asked = any((each.table, each.key) == ("output", "save_to_hf_hub") for each in prepared.typed)
+    return asked and prepared.config.output.save_to_hf_hub
+
+
+def prime_folder(prepared: Prepared) -> Path | None:
+    """Return the folder for the files of `prime eval`, None if none are requested."""
+    config = prepared.config
+    requested = config.output.save_results or is_pushed(prepared)
+    return config.workspace / config.output.output_dir if requested else None
+
+
+def problems_of_push(prepared: Prepared) -> list[Problem]:
+    """Return why nothing can be pushed, before anything is paid for."""
+    if not is_pushed(prepared) or find_spec(LIBRARY) is not None:
+        return []
+    return [Problem(PUSH_FLAG, f'needs {LIBRARY}: pip install "pytest-osmosis[hub]"')]
+
+
+def default_name(env_id: str, model: str, n_examples: int, runs_per_example: int) -> str:
+    """Return the name of the dataset, made as `prime eval` makes it, of the characters that the Hub takes.
+
+    >>> default_name("math-python", "openai/gpt-5.4-mini", 5, 3)
+    'math-python_openai_gpt-5.4-mini_n5_r3'
+    """
+    name = f"{env_id.rpartition('/')[2]}_{model.replace('/', '_')}"
+    size = f"_n{n_examples}_r{runs_per_example}"
+    return f"{_UNFIT.sub('-', name)[: MOST_NAME_CHARS - len(size)].strip('-.')}{size}"
+
+
+def push(prepared: Prepared, folder: Path) -> str:
+    """Push the files in a folder, and return in a line what became of it."""
+    metadata = json.loads((folder / METADATA).read_text(encoding="utf-8"))
+    name = prepared.config.output.hf_hub_dataset_name or default_name(
+        metadata["env_id"], metadata["model"], metadata["num_examples"], metadata["rollouts_per_example"]
+    )
+    program = [sys.executable, "-P", "-c", f"from {__name__} import push_as_process; push_as_process()"]
+    try:
+        done = subprocess.run(
+            [*program, str(folder), name, RESULTS, METADATA],
+            env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PUSH_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _not_pushed(name, f"it took longer than {PUSH_TIMEOUT_S:g} s")
+    except OSError as error:
+        return _not_pushed(name, str(error))
+    try:
+        said = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        last = done.stderr.splitlines()[-1:]
+        return _not_pushed(name, last[0] if last else f"its process ended with {done.returncode}")
+    return f"pushed to {said['url']}" if "url" in said else _not_pushed(name, said["error"])
+
+
+def _not_pushed(name: str, why: str) -> str:
+    return f"not pushed to the Hugging Face Hub ({name}): {why}"
+
+
+CARD = """---
+configs:
+- config_name: default
+  data_files: {results}
+---
+
+Results of an evaluation, in the format of `prime eval`: a line for each rollout in `{results}`, settings and averages
+in `{metadata}`. Written by pytest-osmosis.
+"""
+
+
+def push_files(folder: Path, name: str, results: str, metadata: str) -> str:
+    """Push both files to a dataset, which is made, private, if there is none. Return its address."""
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    api = HfApi(library_name="pytest-osmosis")
+    repo = api.create_repo(name, repo_type="dataset", private=True, exist_ok=True)
+    files = [CommitOperationAdd(each, str(folder / each)) for each in (results, metadata)]
+    if not api.file_exists(repo.repo_id, "README.md", repo_type="dataset"):
+        card = CARD.format(results=results, metadata=metadata)  # without it both files would be read as rows
+        files.append(CommitOperationAdd("README.md", card.encode()))
+    api.create_commit(repo.repo_id, files, commit_message=f"Results of {folder.name}", repo_type="dataset")
+    return repo.url
+
+
+def push_as_process() -> None:
+    """Push what the arguments name, and print one line of JSON: the `url` of the dataset, or the `error`.
+
+    It runs in a process of its own, so that neither the library nor a hang of the network touches pytest. The token is
+    the one that the library finds: HF_TOKEN, or a login.
+    """
+    warnings.simplefilter("ignore")
+    folder, name, results, metadata = sys.argv[1:]
+    try:
+        said = {"url": push_files(Path(folder), name, results, metadata)}
+    except Exception as error:
+        said = {"error": f"{type(error).__name__}: {error}".partition("\n")[0]}
+    sys.stdout.write(json.dumps(said) + "\n")

@@ -28,22 +28,26 @@ from pytest_osmosis.config.rules import PRIME_MODEL
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, ModelTable
 from pytest_osmosis.datasets import Checked, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
-from pytest_osmosis.evals.baseline import BaselineModel, baseline_model, read_baseline
 from pytest_osmosis.evals.cassettes import eval_cassette, other_api
-from pytest_osmosis.evals.checks import Checks, SharedChecks
+from pytest_osmosis.evals.checks import Checks, SharedChecks, check_training_rows
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.engine_job import host_code
 from pytest_osmosis.evals.environments import rows_of
-from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
-from pytest_osmosis.evals.preflight import check_training_rows
-from pytest_osmosis.evals.prepared import Models, Prepared, identity
-from pytest_osmosis.evals.request import EvalRequest, Surroundings
-from pytest_osmosis.evals.request_settings import lacking_keys
-from pytest_osmosis.evals.result_paths import baseline_path
+from pytest_osmosis.evals.other_models import (
+    BaselineModel,
+    EvalJudge,
+    baseline_model,
+    eval_judge,
+    judge_prices,
+    problems_of_judge,
+    read_baseline,
+)
+from pytest_osmosis.evals.output_files import baseline_path
+from pytest_osmosis.evals.prepared import EvalRequest, Models, Prepared, Surroundings, identity
+from pytest_osmosis.evals.request_settings import lacking_keys, system_prompt
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
 from pytest_osmosis.evals.run_directory import runs_folder
-from pytest_osmosis.evals.texts import system_prompt
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.git.commits import Commit
 from pytest_osmosis.models.endpoint_targets import PRIME_KEY, PRIME_URL, is_at_prime, resolve_model
@@ -51,7 +55,7 @@ from pytest_osmosis.models.prices import Price, price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
-from pytest_osmosis.results.previous_run import plan_digest, previous_run
+from pytest_osmosis.results.heads import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.names import shown

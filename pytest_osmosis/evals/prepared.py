@@ -1,38 +1,98 @@
-"""An eval that may start: everything that `prepare` checked and planned."""
+"""The request of a command for an eval, and an eval that may start: all that `prepare` checked and planned."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_osmosis.config import EvalConfig, Override
+from pytest_osmosis import seams
+from pytest_osmosis.config import EvalConfig, Override, SecretsSource
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.rules import GRADER_SCORE, RUBRIC_SCORE
 from pytest_osmosis.datasets import Checked, Dataset
-from pytest_osmosis.evals import early_stop
-from pytest_osmosis.evals.baseline import BaselineModel
-from pytest_osmosis.evals.cassettes import EvalCassette
-from pytest_osmosis.evals.judge import EvalJudge
+from pytest_osmosis.evals.cassettes import AnswerStore, EvalCassette
+from pytest_osmosis.evals.checks import SharedChecks
+from pytest_osmosis.evals.other_models import BaselineModel, EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
 from pytest_osmosis.git.commits import Commit
 from pytest_osmosis.host.protocol import RUBRIC, judge_digest
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan, Shard
-from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, plan_order
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord
-from pytest_osmosis.results.baseline_results import differing_settings
-from pytest_osmosis.results.calibration import HumanScores
-from pytest_osmosis.results.judge_totals import PriceOf, cost_of_judges
+from pytest_osmosis.results.conclude import differing_settings, why_impossible
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
+from pytest_osmosis.results.totals import HumanScores, PriceOf, cost_of_judges
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
-from pytest_osmosis.text.redaction import Redaction, is_too_short
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.redaction import Outlet, Redaction, is_too_short
 from pytest_osmosis.verdicts.gates import NORMAL_RANGE
 from pytest_osmosis.verdicts.pass_rule import PassRule
+
+
+class InFlightLimit(NamedTuple):
+    """The largest number of rollouts in flight, and the option or variable that set it."""
+
+    n: int
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRequest:
+    """The request of a command for one eval.
+
+    - `path`: its config, None for the eval that `overrides` describe; `entry` is its name in a config with several
+    - `named_rows`: rows that node ids name; they are added to the selected ones
+    - `listing`: nothing will run, so no secret is needed, no key is read, and nothing waits for standard input
+    - `updating`: the baseline's file will be written, so it may be missing
+    - `compared`: False for an eval without its baseline
+    - `answers`: where the models' answers come from, as far as it has them; if all of them do, no key is needed
+    - `training`: `path` is a training config, of which this is the preflight
+    - `smoke`, `shard`: the number of first rows, or the shard, to which the session is limited
+    - `most_in_flight`: the limit of the session
+    """
+
+    path: Path | None
+    entry: str | None = None
+    overrides: Sequence[Override] = ()
+    named_rows: Sequence[int] = ()
+    listing: bool = False
+    updating: bool = False
+    compared: bool = True
+    answers: AnswerStore | None = None
+    training: bool = False
+    smoke: int | None = None
+    shard: Shard | None = None
+    most_in_flight: InFlightLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The part of a session that all of its evals share.
+
+    - `environ`: the variables of the process, and `secrets`, which take precedence over them
+    - `folder`: the workspace of an eval without a config
+    - `outlet`: learns the secrets of an eval before anything else happens
+    - `shared`: equal rows are checked once
+    - `environments`: loads the environments of all evals that were checked together, and keeps what it has loaded
+    """
+
+    environ: Mapping[str, str]
+    folder: Path = Path()
+    secrets: SecretsSource = field(default_factory=SecretsSource)
+    outlet: Outlet | None = None
+    shared: SharedChecks = field(default_factory=SharedChecks)
+    environments: seams.Environments | None = field(default_factory=seams.environments)
+
+    def secrets_of(self, request: EvalRequest) -> SecretsSource:
+        """Return where the secrets of an eval are: one that is only listed does not read standard input."""
+        return self.secrets.without_stdin if request.listing else self.secrets
 
 
 class Models(NamedTuple):
@@ -166,7 +226,7 @@ class Prepared:
     @property
     def needs_every_run(self) -> str | None:
         """The reason why the gates cannot be decided before the last run, None if they can."""
-        return early_stop.why_impossible(self.config.gates, removable=_may_have_grader(self.config))
+        return why_impossible(self.config.gates, removable=_may_have_grader(self.config))
 
 
 def identity(prepared: Prepared) -> dict[str, Any]:
@@ -214,3 +274,80 @@ def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:
 
 def _may_have_grader(config: EvalConfig) -> bool:
     return config.scoring.grader is not None or config.experiment.entrypoint is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedRuns:
+    """The selected `runs` in plan order: `own` are those of the eval's model, `of_baseline` those of its baseline.
+
+    A `partial` selection decides no gate: it is a smoke test or a shard, the plan holds further runs of the eval's
+    model, or the stored rollouts are those of a part of the plan. `unstored` are then those without a rollout.
+    `companions` are runs that nobody selected: they are made because a reward function of the environment scores all
+    runs of a row together. `lacks_runs` is true if further runs could have been selected: in a shard, runs of its rows.
+    """
+
+    plan: Plan
+    smoke: bool
+    runs: Sequence[RunId]
+    own: Sequence[RunId]
+    of_baseline: Sequence[RunId]
+    partial: bool
+    lacks_runs: bool
+    lacks_baseline: bool
+    unstored: Collection[RunId] = frozenset()
+    shard: Shard | None = None
+    companions: Collection[RunId] = frozenset()
+
+    @classmethod
+    def of(cls, prepared: Prepared, selected: Sequence[RunId], *, partial: bool | None = None) -> SelectedRuns:
+        """Return the selected runs of a prepared eval. `partial` overrides what follows from the plan."""
+        smoke, shard = prepared.smoke is not None, prepared.shard
+        plan = prepared.part or prepared.plan
+        companions = _companions(prepared, selected)
+        runs = sorted([*selected, *companions], key=plan_order)
+        own, of_baseline = ([run for run in runs if run.is_baseline == baseline] for baseline in (False, True))
+
+        def lacks(chosen: Sequence[RunId], *, baseline: bool) -> bool:
+            return not {*chosen}.issuperset(run for run in plan.runs() if run.is_baseline == baseline)
+
+        lacks_runs, unstored = lacks(own, baseline=False), prepared.source.outside_of_stored_part
+        if partial is None:
+            partial = smoke or lacks_runs or bool(unstored) or shard is not None
+        lacks_baseline = lacks(of_baseline, baseline=True)
+        return cls(
+            plan, smoke, runs, own, of_baseline, partial, lacks_runs, lacks_baseline, unstored, shard, companions
+        )
+
+    @property
+    def awaits_merge(self) -> bool:
+        """True for a whole shard: its gates are decided once all shards are merged."""
+        return self.shard is not None and not (self.smoke or self.lacks_runs or self.unstored)
+
+    @property
+    def companions_text(self) -> str | None:
+        """The runs besides the selected ones, and the reason for them; None without any."""
+        if not self.companions:
+            return None
+        runs = plural(len(self.companions), "run")
+        are = "is" if len(self.companions) == 1 else "are"
+        why = "the environment scores all runs of a row together"
+        return f"{runs} besides the selected ones {are} made and counted, and have no test of their own: {why}"
+
+    @property
+    def share_text(self) -> str:
+        """The selected share of the plan in words: "only 20 of 100 runs selected"."""
+        plan, of_shard = self.plan, "" if self.shard is None else f" of {self.shard}"
+        if self.awaits_merge:
+            return f"{self.shard}: merge decides"
+        own = [run for run in self.own if run not in self.unstored]
+        if plan.granularity == "row" and not self.smoke:
+            return f"only {len({run.row for run in own}):,} of {plan.n_rows:,} rows{of_shard} selected"
+        return f"only {len(own):,} of {plan.n_runs:,} runs{of_shard} selected"
+
+
+def _companions(prepared: Prepared, selected: Sequence[RunId]) -> frozenset[RunId]:
+    """Return the other runs of the selected rows if a reward function needs all runs of a row."""
+    if prepared.environment is None or not prepared.environment.grouped:
+        return frozenset()
+    rows = {RowId(run.row, run.model) for run in selected}
+    return frozenset(run for row in rows for run in prepared.plan.runs_of(row)).difference(selected)

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_osmosis.errors import OsmosisError, Problem, ProblemsError
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
-from pytest_osmosis.evals.rollout_inputs import changed_value
 from pytest_osmosis.evals.rollout_source import ImportedRollouts
-from pytest_osmosis.evals.run_directory import runs_folder
+from pytest_osmosis.evals.run_directory import changed_value, runs_folder
 from pytest_osmosis.files import private
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.journal import encode

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.config.rules import text_file
 from pytest_osmosis.engine.limits import Limits, least_s
-from pytest_osmosis.errors import Problem
+from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
+from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import money, plural, seconds
 
 
@@ -109,3 +113,29 @@ def rate_limit_texts(config: EvalConfig, n_rollouts: int, last: PublishedHead | 
             estimate = f": about {least} by the last run's tokens"
         texts.append(f"{plural(tokens, 'token')} a minute{estimate}")
     return texts
+
+
+# -- texts of a config that may stand in a file of their own -----------------------------------------------
+
+MOST_BYTES = 1 << 20
+"""The largest file with a text."""
+
+
+def text_or_file(workspace: Path, text: str, where: str, key: str) -> str:
+    """Return the text of a key like "[scoring] rubric", which may be the path of a file. Raises `ConfigError`."""
+    path = text_file(workspace, text)
+    if path is None:
+        return text.strip()
+    try:
+        found = read_text(path, most_bytes=MOST_BYTES).strip()
+    except FileFault as fault:
+        raise ConfigError([Problem(where, f"{key}: {shown(path)} {fault}")]) from None
+    if not found:
+        raise ConfigError([Problem(where, f"{key}: {shown(path)} is empty; write the {key.split()[-1]} into it")])
+    return found
+
+
+def system_prompt(config: EvalConfig) -> str | None:
+    """Return the system prompt of all rows, None if rows have their own. Raises `ConfigError`."""
+    prompt = config.agent.prompt
+    return None if prompt is None else text_or_file(config.workspace, prompt, shown(config.path), "[agent] prompt")

@@ -17,10 +17,10 @@ from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
-from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.environments import facts_of, rows_of
+from pytest_osmosis.evals.other_models import BaselineModel
 from pytest_osmosis.evals.prepare import (
     CODE_KEYS,
     DATASET_KEYS,
@@ -34,10 +34,9 @@ from pytest_osmosis.evals.prepare import (
     secret_notes,
     with_threshold,
 )
-from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.request import EvalRequest, Surroundings
-from pytest_osmosis.evals.rollout_inputs import rows_text
+from pytest_osmosis.evals.prepared import EvalRequest, Prepared, Surroundings
 from pytest_osmosis.evals.rollout_source import RescoreSource
+from pytest_osmosis.evals.run_directory import rows_text
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.codec import ShapeFault, decode, quoted
 from pytest_osmosis.models.targets import KNOWN, ModelTarget
@@ -47,7 +46,7 @@ from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
-from pytest_osmosis.results.previous_run import previous_run
+from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.stored_results import description_of
 from pytest_osmosis.rollouts.environment import EnvironmentFacts

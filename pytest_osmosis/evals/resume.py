@@ -14,16 +14,15 @@ from pathlib import Path
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import JournalError, OsmosisError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.rollout_inputs import changed_in_manifest, changed_inputs, refusal
 from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent
-from pytest_osmosis.evals.run_directory import is_reserved, runs_folder
+from pytest_osmosis.evals.run_directory import changed_in_manifest, changed_inputs, is_reserved, refusal, runs_folder
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, began_at, is_run, stored
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
-from pytest_osmosis.results.previous_run import previous_run
+from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import seconds

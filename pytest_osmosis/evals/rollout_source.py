@@ -18,8 +18,14 @@ from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.evals.environments import check_files
 from pytest_osmosis.evals.request_settings import own_sampling, request_sampling
-from pytest_osmosis.evals.rollout_inputs import check_same_code
-from pytest_osmosis.evals.run_directory import archive, new_run_directory, renew_manifest, runs_folder, utc_text
+from pytest_osmosis.evals.run_directory import (
+    archive,
+    check_same_code,
+    new_run_directory,
+    renew_manifest,
+    runs_folder,
+    utc_text,
+)
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun
@@ -32,20 +38,19 @@ from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.report.failure_text import lost_text
-from pytest_osmosis.results import files
-from pytest_osmosis.results.cassette_use import CassetteUse
+from pytest_osmosis.results import publish
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.read_back import cassette_of
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
+from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, money, plural
 from pytest_osmosis.verdicts.comparison import compare, matched_by_run
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 if TYPE_CHECKING:
-    from pytest_osmosis.evals.prepared import Prepared
+    from pytest_osmosis.evals.prepared import Prepared, SelectedRuns
     from pytest_osmosis.evals.run import EvalRun
-    from pytest_osmosis.evals.selected_runs import SelectedRuns
 
 
 class _Rollouts:
@@ -293,7 +298,7 @@ class ResumeSource(_PartlyStored):
         widened = replace(prepared, plan=prepared.plan.with_named(rows, prepared.dataset.line))
         with writing(shown(directory.path), JournalError):
             if not self.leaves_out(selected) and directory.results.exists():
-                directory.results.rename(files.kept_path(directory.results))
+                directory.results.rename(publish.kept_path(directory.results))
             renew_manifest(directory, widened, datetime.fromisoformat(then.started_at))
 
     def rollouts_took_ms(self, eval_run_ms: float) -> float:
@@ -436,7 +441,7 @@ class RescoreSource(_Rollouts):
     def rescored(self, results: Results, run: EvalRun) -> Rescored | None:
         compared = None
         if self.results_then is not None:
-            kept = files.kept_path(run.directory.results) if run.engine.rescored else run.directory.results
+            kept = publish.kept_path(run.directory.results) if run.engine.rescored else run.directory.results
             runs = matched_by_run(results.measured_runs(), self.results_then.measured_runs())
             compared = compare("verdicts before", kept.name, runs)
         return Rescored(self.rolled_out_at, run.duration_ms, run.engine.kept, compared, self.lifecycle)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
+from urllib.parse import urlsplit
 
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Transcript
@@ -22,12 +26,10 @@ from pytest_osmosis.evals.cassettes import (
 )
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of
-from pytest_osmosis.evals.heartbeat import Heartbeat
-from pytest_osmosis.evals.hub import prime_folder
-from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.result_facts import facts_at_begin
+from pytest_osmosis.evals.output_files import prime_folder
+from pytest_osmosis.evals.prepared import Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text
-from pytest_osmosis.evals.selected_runs import SelectedRuns
+from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.git.command import GitQuery, GitState
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
@@ -36,9 +38,12 @@ from pytest_osmosis.record.plan import shuffled
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.failure_text import outcome_of
-from pytest_osmosis.report.properties import Property, properties_of, properties_of_row
+from pytest_osmosis.report.failure_text import Property, outcome_of, properties_of, properties_of_row
+from pytest_osmosis.results.conclude import Rules
 from pytest_osmosis.results.prime_files import GrowingPrimeFiles
+from pytest_osmosis.results.results import BaselineFile, ShardFacts, max_errors_text
+from pytest_osmosis.text.names import absolute, shown
+from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_score, kind_of
 
 
@@ -314,3 +319,160 @@ class RunOutcomes:
         if (text := unrecorded_text(self.prepared.models.cassette, record, transcript.details)) is not None:
             self.unrecorded[record.run] = text
         return outcome
+
+
+# -- the facts that results need and events lack -----------------------------------------------------------
+
+
+def planned_rules(prepared: Prepared, selected: SelectedRuns, *, updates_baseline: bool) -> Rules:
+    """Return the rules of an eval run that begins."""
+    share = f"only {len(selected.of_baseline):,} of the baseline's {selected.plan.n_runs:,} runs selected"
+    return Rules(
+        gates=prepared.config.gates,
+        part=selected.share_text if selected.partial else None,
+        baseline_part=share if prepared.models.baseline is not None and selected.lacks_baseline else None,
+        new_baseline=updates_baseline,
+        baseline_results=prepared.models.baseline_results,
+    )
+
+
+def planned_shard(prepared: Prepared, selected: SelectedRuns, rules: Rules) -> ShardFacts | None:
+    """Return the shard of an eval run that begins, None if it is not limited to one."""
+    shard, part, stored = prepared.shard, prepared.part, prepared.models.baseline_results
+    if shard is None or part is None:
+        return None
+    limits, whole = prepared.config.limits, selected.awaits_merge
+    return ShardFacts(
+        shard=shard,
+        rows=part.n_rows,
+        planned_rows=prepared.plan.n_rows,
+        planned_runs=prepared.plan.n_runs,
+        whole=whole,
+        missing=None if whole else selected.share_text,
+        decides=decided_by_gates(selected, rules),
+        max_errors=limits.max_errors,
+        max_errors_is_share=limits.max_errors_is_share,
+        baseline=None if stored is None else BaselineFile.of(stored.path, shown(stored.path)),
+    )
+
+
+def decided_by_gates(selected: SelectedRuns, rules: Rules) -> bool:
+    """Return True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
+    return (not selected.partial or selected.awaits_merge) and rules.decide
+
+
+def facts_at_begin(
+    prepared: Prepared, selected: SelectedRuns, provenance: Mapping[str, Any], session: str, *, updates_baseline: bool
+) -> dict[str, Any]:
+    """Return the facts of the session that began at `session`, for its `loaded` event. `result_facts` reads them."""
+    config, rules = prepared.config, planned_rules(prepared, selected, updates_baseline=updates_baseline)
+    stored, shard, limits = rules.baseline_results, planned_shard(prepared, selected, rules), config.limits
+    facts = {
+        "session": session,
+        "description": prepared.description,
+        "pass_rule": pass_rule(config).to_json(),
+        "gates": rules.gates,
+        "provenance": provenance,
+        "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
+        "baseline": None
+        if prepared.models.baseline is None or not selected.of_baseline
+        else prepared.models.baseline.name,
+        "baseline_results": None if stored is None else BaselineFile.of(stored.path, str(absolute(stored.path))),
+        "selected": list(_spans(selected.runs)),
+        "partial": selected.partial,
+        "part": rules.part,
+        "baseline_part": rules.baseline_part,
+        "new_baseline": rules.new_baseline,
+        "smoke": selected.smoke,
+        "n_planned": prepared.plan.n_runs,
+        "human": prepared.human,
+        "previous": None if prepared.last is None else str(absolute(prepared.last.path)),
+        "shard": None if shard is None else shard.to_json(),
+        "max_errors": max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
+        "took_ms": prepared.source.rollouts_took_ms(0.0),
+        "is_part": prepared.source.leaves_out(selected),
+        "status_before": prepared.source.status_before,
+    }
+    made: dict[str, Any] = encode(facts)
+    return made
+
+
+def _spans(runs: Sequence[RunId]) -> Iterator[list[Any]]:
+    """Yield runs as [model, index, first row, number of rows]."""
+    ordered = sorted(runs, key=lambda run: (run.model, run.index, run.row))
+    for (model, index), group in groupby(ordered, key=lambda run: (run.model, run.index)):
+        first, number = -1, 0
+        for run in group:
+            if run.row != first + number:
+                if number:
+                    yield [str(model), index, first, number]
+                first, number = run.row, 0
+            number += 1
+        yield [str(model), index, first, number]
+
+
+# -- heartbeats --------------------------------------------------------------------------------------------
+
+HEARTBEAT_TIMEOUT_S = 5.0
+LAST_S = 1.0
+"""The end of an eval run waits so long for a request that is open."""
+
+
+class Heartbeat:
+    """The requests to a monitor at `url` that tell that an eval is alive: one whenever all `runs` of a row are done.
+
+    A thread sends them, none while another one is open. Only the end of an eval run waits for an open one.
+    """
+
+    def __init__(self, url: str, runs: Iterable[RunId]) -> None:
+        self._url = url
+        self._left = Counter(run.row for run in runs)
+        self._idle = threading.Lock()  # held while a request is open
+        self._n_sent = self._n_failed = 0
+        self._failure: str | None = None
+
+    def run_done(self, run: RunId) -> None:
+        """Send a request if this was the last run of its row. Returns at once."""
+        self._left[run.row] -= 1
+        if self._left[run.row] == 0 and self._idle.acquire(blocking=False):
+            threading.Thread(target=self._send, name="osmosis-heartbeat", daemon=True).start()
+
+    def close(self) -> None:
+        """Wait for an open request, but not long, and send none from now on."""
+        self._idle.acquire(timeout=LAST_S)
+
+    @property
+    def is_open(self) -> bool:
+        """True while a request is open."""
+        return self._idle.locked()
+
+    @property
+    def notice(self) -> str | None:
+        """A line on requests that failed, None if none did. It names the host alone: the rest may be a secret."""
+        if self._failure is None:
+            return None
+        where = urlsplit(self._url).hostname
+        return f"{self._n_failed} of {plural(self._n_sent, 'heartbeat')} to {where} failed: {self._failure}"
+
+    def _send(self) -> None:
+        import http.client
+        from urllib.error import HTTPError, URLError
+        from urllib.request import Request, urlopen
+
+        failure: str | None = None
+        try:
+            with urlopen(Request(self._url), timeout=HEARTBEAT_TIMEOUT_S):
+                pass
+        except HTTPError as error:
+            failure = f"HTTP {error.code}"
+            error.close()
+        except URLError as error:
+            failure = str(error.reason)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            failure = str(error) or type(error).__name__
+        finally:
+            self._n_sent += 1
+            if failure is not None:
+                self._n_failed += 1
+                self._failure = self._failure or failure
+            self._idle.release()

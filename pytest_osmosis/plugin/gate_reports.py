@@ -14,7 +14,7 @@ import pytest
 from pytest_osmosis.evals import EvalRun, FinishedEval, NotLoaded, error_text
 from pytest_osmosis.plugin.items import Answer, node_id, skip_at
 from pytest_osmosis.report.verdict import finding_text, stop_text
-from pytest_osmosis.results.measured import CUT_SHORT, SYSTEMIC, all_gates_decided
+from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.verdicts.gates import UNDECIDED, Verdict

@@ -30,7 +30,7 @@ from pytest_osmosis.evals import (
     Spawn,
     Worktrees,
 )
-from pytest_osmosis.evals.preflight import WITHOUT_MODEL
+from pytest_osmosis.evals.checks import WITHOUT_MODEL
 from pytest_osmosis.plugin.command import named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.command.named_evals import session_arguments, set_arguments
@@ -46,7 +46,7 @@ from pytest_osmosis.plugin.session_end import SessionEnd
 from pytest_osmosis.plugin.session_eval import NamedEval, SessionEval
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
-from pytest_osmosis.report.row_outcome import outcome_of_row
+from pytest_osmosis.report.failure_text import outcome_of_row
 from pytest_osmosis.text.numbers import money
 from pytest_osmosis.text.safe import encodable, escaped
 from pytest_osmosis.verdicts.pass_rule import Outcome

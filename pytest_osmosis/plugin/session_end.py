@@ -16,7 +16,7 @@ from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, wr
 from pytest_osmosis.plugin import gate_reports
 from pytest_osmosis.plugin.items import eval_id_of, node_id, unit_key
 from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_markdown
-from pytest_osmosis.results.measured import is_not_measured
+from pytest_osmosis.results.conclude import is_not_measured
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.run_id import RunId, Unit
 from pytest_osmosis.record.run_record import INFRASTRUCTURE
-from pytest_osmosis.results.measured import any_answer
+from pytest_osmosis.results.conclude import any_answer
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
 

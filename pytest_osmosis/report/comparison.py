@@ -7,12 +7,17 @@ from typing import Any
 
 from pytest_osmosis import stats
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.changed_rows import MOST_NAMED, better_and_worse, named_rows, show_command
 from pytest_osmosis.report.failure_text import ScoredAnswer
-from pytest_osmosis.report.statistics import interval_text
+from pytest_osmosis.report.statistics import MOST_NAMED, better_and_worse, interval_text, named_rows, show_command
 from pytest_osmosis.report.style import Style, StyledText, aligned, bold, dim, joined, warning
-from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Side
-from pytest_osmosis.results.run_differences import RunDifference, config_diff, run_differences
+from pytest_osmosis.results.compared_runs import (
+    ComparedRate,
+    ComparedRuns,
+    RunDifference,
+    Side,
+    config_diff,
+    run_differences,
+)
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.text.safe import one_line

@@ -1,9 +1,14 @@
-"""The outcome of a run's test: one line that says why it did not pass, and a short block of text."""
+"""The outcome of a test: one line that says why it did not pass, a short block of text, and properties for its report.
+
+With granularity "row", the outcome is that of all runs of the row together. The test passes if all runs pass. One
+failed run fails it, whatever the outcome of the others; a run that was not measured keeps it from passing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,10 +17,11 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import RunNotes
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.message_layout import short_text
+from pytest_osmosis.stats import mean
 from pytest_osmosis.text.chat_messages import answer_of, as_chat_messages, text_of
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, one_line, shortened
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of, reason_of, score_line
+from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, kind_of, reason_of, score_line
 
 ANSWER_IN_A_LINE = 40
 """The most characters of an answer, and of a ground truth, in a line. Of a longer one the line has the end, where most
@@ -225,3 +231,138 @@ def lost_text(n: int) -> str:
     'up to 1 rollout was lost in flight, possibly billed'
     """
     return f"up to {plural(n, 'rollout')} {'was' if n == 1 else 'were'} lost in flight, possibly billed"
+
+
+IN_A_LINE, IN_A_BLOCK = 3, 20
+"""The most runs that are listed in the reason and in the text."""
+
+
+def outcome_of_row(outcomes: Mapping[RunId, Outcome], never_ran: Collection[RunId] = ()) -> Outcome:
+    """Return the outcome of a row's test from the outcomes of all its runs, of which some `never_ran`.
+
+    It is the first of these that any run has: failed, error, skipped because it never ran, passed. It is skipped if the
+    grader took out all runs.
+    """
+    runs = {run: outcomes[run] for run in sorted(outcomes)}
+    if len(runs) == 1:
+        return next(iter(runs.values()))
+    kind = _kind({outcome.kind for outcome in runs.values()}, some_never_ran=bool(never_ran))
+    reason, text = "", ""
+    if kind == "skipped":
+        reason = _skipped(runs, never_ran)
+    elif kind != "passed":
+        failures = [
+            f"run{run.index}: {outcome.reason}" for run, outcome in runs.items() if outcome.kind in ("failed", "error")
+        ]
+        head = f"{len(failures)} of {plural(len(runs), 'run')} did not pass"
+        head += f", {len(never_ran)} never ran" if never_ran else ""
+        shown = next(run for run, outcome in runs.items() if outcome.kind == kind)
+        listed = [f"  {line}" for line in _first(failures, IN_A_BLOCK)]
+        of_run = [f"run{shown.index}:"] if len(failures) > 1 else []
+        reason = one_line(f"{head}: {'; '.join(_first(failures, IN_A_LINE))}")
+        text = "\n".join([head, *listed, *of_run, *runs[shown].text.split("\n")[1:]])  # its first line is listed
+    sections = [(f"{title} (run{run.index})", text) for run in runs for title, text in runs[run].sections]
+    return Outcome(kind, reason, text, tuple(sections), sum(outcome.duration_s for outcome in runs.values()))
+
+
+def _kind(kinds: Collection[Kind], *, some_never_ran: bool) -> Kind:
+    if "failed" in kinds:
+        return "failed"
+    if "error" in kinds:
+        return "error"
+    return "skipped" if some_never_ran or "passed" not in kinds else "passed"
+
+
+def _skipped(runs: Mapping[RunId, Outcome], never_ran: Collection[RunId]) -> str:
+    if not never_ran or len(never_ran) == len(runs):
+        return next(iter(runs.values())).reason
+    return f"{len(never_ran)} of {plural(len(runs), 'run')} never ran: {runs[min(never_ran)].reason}"
+
+
+def _first(lines: Sequence[str], n: int) -> list[str]:
+    more = [f"and {len(lines) - n} more"] if len(lines) > n else []
+    return [*lines[:n], *more]
+
+
+Property = tuple[str, str | float]
+
+
+def properties_of(record: RunRecord, pass_rule: PassRule, cost_usd: float | None) -> list[Property]:
+    """Return names and values, without those that are not known.
+
+    `osmosis.outcome` is the outcome of the run, even if gates decide about its test: passed, failed, skipped, pending,
+    or the boundary that kept it from being scored. `osmosis.score` is the score of the function that decides, if only
+    one does; with several functions, `osmosis.score.<function>` is the score of each. `osmosis.model_tag` is "baseline"
+    for runs of the baseline's model. `osmosis.reason.<function>` is the reason that a function gave for its score,
+    `osmosis.metric.<source>.<name>` a metric of a function or of the agent, whose source is "rollout".
+    """
+    properties: list[Property] = [
+        *_tag(record),
+        ("osmosis.outcome", _outcome(record, pass_rule)),
+        ("osmosis.pass", "true" if pass_rule.passed(record) else "false"),
+    ]
+    if len(pass_rule.deciding) == 1 and pass_rule.deciding[0] in record.scores:
+        properties.append(("osmosis.score", record.scores[pass_rule.deciding[0]]))
+    if len(pass_rule.scorers) > 1:
+        properties += [(f"osmosis.score.{name}", score) for name, score in record.scores.items()]
+    if record.rolled:
+        properties.append(("osmosis.duration_ms", record.duration_ms))
+    if record.tokens is not None:
+        properties.append(("osmosis.tokens", record.tokens))
+    if cost_usd is not None:
+        properties.append(("osmosis.cost_usd", cost_usd))
+    properties += [(f"osmosis.reason.{name}", escaped(reason)) for name, reason in record.reasons.items()]
+    for source, metrics in record.metrics.items():
+        properties += [(f"osmosis.metric.{source}.{one_line(name)}", value) for name, value in metrics.items()]
+    return properties
+
+
+def properties_of_row(
+    records: Sequence[RunRecord], pass_rule: PassRule, costs_usd: Sequence[float | None]
+) -> list[Property]:
+    """Return names and values for a row whose runs are reported together.
+
+    `osmosis.outcome` is the outcome of the row's test: pending if runs never ran, the first boundary if runs were not
+    scored and none failed. Scores are means: a run without a score counts as the lower of 0.0 and the lowest score of
+    its row, and runs that never ran or were taken out do not count. Duration, tokens and cost are sums of known values.
+    """
+    outcome = _outcome_of_row(records, pass_rule)
+    properties: list[Property] = [
+        *_tag(records[0]),
+        ("osmosis.outcome", outcome),
+        ("osmosis.pass", "true" if outcome == "passed" else "false"),
+        ("osmosis.runs", len(records)),
+        ("osmosis.runs_passed", sum(pass_rule.passed(record) for record in records)),
+    ]
+    counted = [record for record in records if record.status not in ("pending", "skipped")]
+    if counted and len(pass_rule.deciding) == 1:
+        properties.append(("osmosis.score", _mean(counted, pass_rule, pass_rule.deciding[0])))
+    if counted and len(pass_rule.scorers) > 1:
+        properties += [(f"osmosis.score.{name}", _mean(counted, pass_rule, name)) for name in pass_rule.scorers]
+    if any(record.rolled for record in records):
+        properties.append(("osmosis.duration_ms", sum(record.duration_ms for record in records)))
+    tokens = [record.tokens for record in records if record.tokens is not None]
+    costs = [cost for cost in costs_usd if cost is not None]
+    properties += [("osmosis.tokens", sum(tokens))] if tokens else []
+    properties += [("osmosis.cost_usd", math.fsum(costs))] if costs else []
+    return properties
+
+
+def _outcome_of_row(records: Sequence[RunRecord], pass_rule: PassRule) -> str:
+    outcomes = [_outcome(record, pass_rule) for record in records]
+    broken = [outcome for outcome in outcomes if outcome not in ("passed", "failed", "skipped", "pending")]
+    candidates = ("failed", *broken, "pending", "passed", "skipped")
+    return next(outcome for outcome in candidates if outcome in outcomes)
+
+
+def _tag(record: RunRecord) -> list[Property]:
+    return [("osmosis.model_tag", "baseline")] if record.run.is_baseline else []
+
+
+def _mean(records: Sequence[RunRecord], pass_rule: PassRule, name: str) -> float:
+    floor = pass_rule.unscored(records, name)
+    return mean([record.scores.get(name, floor) if record.status == "finished" else floor for record in records])
+
+
+def _outcome(record: RunRecord, pass_rule: PassRule) -> str:
+    return "pending" if record.status == "pending" else pass_rule.boundary(record) or kind_of(record, pass_rule)

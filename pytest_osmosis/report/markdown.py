@@ -8,9 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
 from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
-from pytest_osmosis.report.statistics import calibration_notes, calibration_rows, metric_rows, statistics_rows
+from pytest_osmosis.report.statistics import (
+    better_and_worse,
+    calibration_notes,
+    calibration_rows,
+    metric_rows,
+    passes_text,
+    row_name,
+    statistics_rows,
+)
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.report.verdict import rate_lines, state_text
 from pytest_osmosis.results.results import Results

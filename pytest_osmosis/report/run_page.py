@@ -13,9 +13,9 @@ from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.run_history import RunHistory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.changed_rows import show_command
 from pytest_osmosis.report.failure_text import ScoredAnswer, answer_line, lost_text, note_lines, score_lines
 from pytest_osmosis.report.message_layout import INDENT, Shortener, message_lines, text_lines
+from pytest_osmosis.report.statistics import show_command
 from pytest_osmosis.report.style import STATUSES, StyledText, bad, bold, dim, good, joined, separated, warning
 from pytest_osmosis.report.summary import summary_lines
 from pytest_osmosis.report.verdict import verdict_lines

@@ -7,13 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_osmosis.record.run_record import ReplicaRequests, RunRecord
-from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
-from pytest_osmosis.report.statistics import calibration_lines, interval_text, metric_lines, statistics_lines
+from pytest_osmosis.report.statistics import (
+    better_and_worse,
+    calibration_lines,
+    changed_rows_lines,
+    interval_text,
+    metric_lines,
+    statistics_lines,
+)
 from pytest_osmosis.report.style import dim, warning
 from pytest_osmosis.results.causes import Cause, causes_aside, causes_of
-from pytest_osmosis.results.judge_totals import JudgeSums
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling, tokens_of
+from pytest_osmosis.results.totals import JudgeSums
 from pytest_osmosis.stats import Paired
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
 from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, score, seconds

@@ -9,8 +9,7 @@ from pathlib import Path
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import StopReason
-from pytest_osmosis.report.changed_rows import show_command
-from pytest_osmosis.report.statistics import interval_text
+from pytest_osmosis.report.statistics import interval_text, show_command
 from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
 from pytest_osmosis.report.summary import remark_lines, tokens_text
 from pytest_osmosis.results.results import ModelResults, Results, by_row, floor_of, gate_value

@@ -6,20 +6,35 @@ journal. The first step compares with the baseline; between the steps, the compa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stop import Stop
+from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.results.causes import causes_of, too_many
+from pytest_osmosis.results.publish import redacted
 from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_earlier_results
-from pytest_osmosis.results.results import Results, range_for, runs_for
+from pytest_osmosis.results.results import Results, gate_value, range_for, runs_for
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts import comparison, gates
 from pytest_osmosis.verdicts.comparison import RowComparison
-from pytest_osmosis.verdicts.gates import Verdict, verdict_without_value
+from pytest_osmosis.verdicts.gates import (
+    UNDECIDED,
+    Short,
+    State,
+    Verdict,
+    needs_all,
+    short_of,
+    title_of,
+    verdict_without_value,
+)
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
@@ -158,3 +173,170 @@ def since_previous(measured: Results, last: PublishedHead | None) -> RowComparis
     rows = comparison.matched(measured.row_runs(), read_earlier_results(last.path).row_runs())
     compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
     return compared if compared.n_rows else None
+
+
+# -- stored results as a baseline; only those of a whole plan can be one -----------------------------------
+
+COMPARED = {
+    "name": "the eval",
+    "model": "the model",
+    "n_runs": "runs per row",
+    "eval_fns": "the functions that score",
+    "thresholds": "the thresholds",
+    "decide": "what decides",
+    "score_ranges": "the ranges of scores",
+    "sampling": "the sampling",
+    "system_prompt": "the system prompt",
+    "judge": "the judge",
+}
+"""Keys of the published `config` that must be equal for a fair comparison, with their names in notes."""
+
+
+def why_unfit(stored: PublishedResults) -> str | None:
+    """Return why results cannot be a baseline, None if they can."""
+    if stored.replayed:
+        return "was replayed from a cassette, not measured"
+    if stored.partial:
+        return "holds only a part of its eval"
+    if stored.status != "finished":
+        return f"its eval {'failed' if stored.status == 'failed' else 'was stopped'} ({stored.stop_reason})"
+    if stored.pending:
+        return f"{plural(stored.pending, 'run')} of its eval never ran"
+    return None if stored.measured else "no run of its eval was measured"
+
+
+def differing_settings(stored: PublishedResults, config: Mapping[str, Any], redaction: Redaction) -> tuple[str, ...]:
+    """Return the settings that differ in `config`, in words: "the model: openai/gpt-5.4, here openai/gpt-5.4-mini".
+
+    Stored settings are redacted, so those of `config` are redacted first.
+    """
+    here = json.loads(json.dumps(redacted({key: config.get(key) for key in COMPARED}, redaction)))
+    pairs = ((name, stored.config.get(key), here[key]) for key, name in COMPARED.items())
+    return tuple(f"{name}: {_written(old)}, here {_written(new)}" for name, old, new in pairs if old != new)
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+# -- if an eval was measured: if not, neither "passed" nor "failed" would be true --------------------------
+
+SYSTEMIC: tuple[StopReason, ...] = ("systemic", "journal")
+"""Reasons to stop that every further run would meet."""
+LIMITS: tuple[StopReason, ...] = ("max_errors", "max_tokens", "max_cost_usd", "max_duration_s")
+"""Reasons to stop that `[limits]` sets."""
+CUT_SHORT: tuple[StopReason, ...] = (*LIMITS, "requested")
+"""Reasons to stop after which only gates that are decided already have a verdict."""
+
+
+def is_not_measured(
+    results: Results,
+    stopped_by: StopReason | None,
+    *,
+    gated: bool,
+    measured: bool,
+    elsewhere: Collection[RunId] = frozenset(),
+) -> bool:
+    """Return True if an eval has no verdict: nothing was `measured`, runs are missing, or a gate was not measured.
+
+    `--maxfail` has an exit status of its own. `gated` is True if gates decide. The runs `elsewhere` may be missing.
+    """
+    if stopped_by == "maxfail":
+        return False
+    lacks = any(each.status == "pending" and each.run not in elsewhere for each in results.records)
+    return (
+        not measured
+        or stopped_by in (*SYSTEMIC, "max_errors")
+        or ((lacks or stopped_by in CUT_SHORT) and not all_gates_decided(results, gated))
+        or (gated and any(verdict.state == "not measured" for verdict in results.verdicts))
+    )
+
+
+def any_answer(results: Results) -> bool:
+    """Return True if a run counts as an answer; the baseline's runs count only if nothing else was selected."""
+    if results.records or results.baseline is None:
+        return results.measured > 0
+    return any(map(results.pass_rule.measured, results.baseline.records))
+
+
+def all_gates_decided(results: Results, gated: bool) -> bool:
+    """Return True if gates of the config decide, and the runs that are missing cannot change their verdicts."""
+    states = {verdict.state for verdict in results.verdicts if verdict.rule is not None}
+    deciding = states - UNDECIDED
+    return gated and bool(deciding) and "not measured" not in deciding
+
+
+# -- exact curtailment: an eval may end once no missing run can change a verdict of its gates --------------
+
+
+def why_impossible(rules: Sequence[GateRule], *, removable: bool) -> str | None:
+    """Return why gates cannot be decided before the last run, None if they can.
+
+    `removable` says that a Grader may remove runs.
+
+    >>> why_impossible([GateRule("pass_rate", 0.7), GateRule("mean", 0.5)], removable=False)
+    'gate mean >= 0.5 needs every run (its scores have no known bounds)'
+    """
+    for rule in rules:
+        why = needs_all(rule, removable=removable)
+        if why is not None:
+            return f"gate {title_of(rule)} needs every run ({why})"
+    return None
+
+
+class GateTracker:
+    """Follows the runs of a whole plan until its gates are decided. `why_impossible` must be None for the gates.
+
+    The bounds are those that gates use for unmeasured runs, so the verdicts equal those of the whole eval, in whatever
+    order its runs are done. Statistics of the runs that were done are biased, and results say so.
+    """
+
+    def __init__(self, rules: Sequence[GateRule], runs: Iterable[RunId]) -> None:
+        planned = list(runs)
+        self._gates = [_Gate(rule, planned) for rule in rules]
+
+    def done(self, record: RunRecord, pass_rule: PassRule) -> str | None:
+        """Count a run that is done. Return the reason why no further run is needed, None if one is."""
+        for gate in self._gates:
+            gate.done(record, pass_rule)
+        states = [(title_of(gate.rule), gate.state) for gate in self._gates]
+        if any(state is None for _, state in states):
+            return None
+        verdicts = " and ".join(f"gate {title} {state}" for title, state in states)
+        return f"{verdicts} whatever the other runs give"
+
+
+class _Gate:
+    """A gate and the values of the runs so far.
+
+    `_short` counts the passes and the fails that are missing at least; computing it takes all rows, so it is counted
+    down by one for each run and computed again only when it reaches 0.
+    """
+
+    def __init__(self, rule: GateRule, planned: Iterable[RunId]) -> None:
+        self.rule = rule
+        self.state: State | None = None
+        self._rows: dict[int, dict[int, float | None]] = {}
+        for run in planned:
+            self._rows.setdefault(run.row, {})[run.index] = None
+        self._short = Short(1, 1)
+
+    def done(self, record: RunRecord, pass_rule: PassRule) -> None:
+        row = self._rows[record.run.row]
+        if record.status == "skipped":
+            del row[record.run.index]
+            self._short = Short(self._short.passes - 1, self._short.fails - 1)
+        else:
+            value = row[record.run.index] = gate_value(self.rule, record, pass_rule)
+            if value is None:
+                return
+            self._short = Short(self._short.passes - (value == 1.0), self._short.fails - (value == 0.0))
+        if self.state is None and min(self._short) <= 0:
+            self._decide()
+
+    def _decide(self) -> None:
+        self._short = short_of(self.rule, [list(row.values()) for row in self._rows.values()])
+        if self._short.passes == 0:
+            self.state = "holds"
+        elif self._short.fails == 0:
+            self.state = "fails"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.stats import Interval
-from pytest_osmosis.verdicts.entries import EntryDifference, compared_with_first, least_p
+from pytest_osmosis.verdicts.comparison import EntryDifference, compared_with_first, least_p
 
 if TYPE_CHECKING:
     from pytest_osmosis.results.results import Results

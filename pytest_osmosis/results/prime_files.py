@@ -36,7 +36,7 @@ from pytest_osmosis.record.journal import EventReader, events_from
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
-from pytest_osmosis.results.files import replacing
+from pytest_osmosis.results.publish import replacing
 from pytest_osmosis.results.read import read_settings
 from pytest_osmosis.results.stored_results import Replayed, Replaying, pass_rule_of, replayed
 from pytest_osmosis.text.redaction import Redaction

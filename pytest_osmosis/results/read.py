@@ -34,7 +34,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.publish import SCHEMA_VERSION
-from pytest_osmosis.results.read_back import price_of
+from pytest_osmosis.results.totals import price_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import one_line

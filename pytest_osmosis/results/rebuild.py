@@ -26,18 +26,21 @@ from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.record.run_record import RunRecord, left_out
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
-from pytest_osmosis.results.baseline_results import differing_settings
-from pytest_osmosis.results.calibration import HumanScores
-from pytest_osmosis.results.cassette_use import CassetteUse
-from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous, stop_of
+from pytest_osmosis.results.conclude import (
+    Rules,
+    compared_with_baseline,
+    differing_settings,
+    judged,
+    since_previous,
+    stop_of,
+)
 from pytest_osmosis.results.entry_table import EntryPlace
-from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.publish import published, published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults, changed_rows_of, read_head, read_results
-from pytest_osmosis.results.read_back import cassette_of, price_of, price_of_judge, rescored_of, verdict_of
-from pytest_osmosis.results.results import EvalDescription, ModelResults, Rescored, Results, Throttling
-from pytest_osmosis.results.shards import ShardFacts
+from pytest_osmosis.results.read_back import cassette_of, price_of_judge, rescored_of, verdict_of
+from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
+from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, price_of, shown_name
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import verdict_without_value
@@ -195,24 +198,25 @@ class _Rebuilding:
     def _measured(self) -> Results:
         facts, found, end = self._facts, self._found, self._end
         runs = sorted(selected_runs(facts["selected"]), key=plan_order)
-        own, of_baseline = (self._records(runs, of_baseline=which) for which in (False, True))
-        stop, n = stop_of(self._stop, own, self._pass_rule, facts["max_errors"]), facts["description"]["n"]
-        by_function, overall = results.summarize(own, self._pass_rule, n)
-        human, shard, description = facts["human"], facts["shard"], facts["description"]
+        made = results.of_records(
+            EvalDescription(**facts["description"]),
+            self._pass_rule,
+            self._records(runs),
+            self._price(ModelTag.PRIMARY),
+            facts["baseline"],
+            self._price(ModelTag.BASELINE),
+        )
+        stop = stop_of(self._stop, made.records, self._pass_rule, facts["max_errors"])
+        human, shard = facts["human"], facts["shard"]
         throttling = end.get("throttling")
         digests = found.digests_since if self._is_rescored else found.digests  # of rows that the dataset still has
-        return Results(
-            description=EvalDescription(**description),
-            pass_rule=self._pass_rule,
-            records=own,
+        return replace(
+            made,
             partial=facts["partial"],
             stopped=None if stop is None else stop.text,
             stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
             duration_ms=end["duration_ms"] if end else facts["took_ms"] + self._took_ms(),
-            by_function=by_function,
-            overall=overall,
             provenance=self._provenance(),
-            price=self._price(ModelTag.PRIMARY),
             judge_price=self._judge_price(),
             row_digests={int(row): digest for row, digest in digests.items()},
             human=None
@@ -238,19 +242,11 @@ class _Rebuilding:
                 throttling["least_in_flight"],
                 held_s=throttling["held_s"],
             ),
-            baseline=None
-            if facts["baseline"] is None
-            else ModelResults(
-                facts["baseline"],
-                of_baseline,
-                *results.summarize(of_baseline, self._pass_rule, n),
-                self._price(ModelTag.BASELINE),
-            ),
         )
 
-    def _records(self, runs: Sequence[RunId], *, of_baseline: bool) -> list[RunRecord]:
-        """Return the records of runs of one model; those that never ended because the process died say so."""
-        made = results.records_of((run for run in runs if run.is_baseline == of_baseline), self._found.ledger.records)
+    def _records(self, runs: Sequence[RunId]) -> list[RunRecord]:
+        """Return the records of runs; those that never ended because the process died say so."""
+        made = results.records_of(runs, self._found.ledger.records)
         if self._is_rescored:
             return [record if record.skip_reason is None else left_out(record) for record in made]
         if self._stop is None or self._stop.reason != "killed":

@@ -7,31 +7,104 @@ pending runs are in no denominator.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.files.reading import open_file
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, ReplicaRequests, RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason, ending_of
-from pytest_osmosis.results.calibration import Calibration, HumanScores, calibration
-from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.results.entry_table import EntryPlace
-from pytest_osmosis.results.judge_totals import JudgeTotals, PriceOf, judge_totals, no_price
-from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
-from pytest_osmosis.results.replica_totals import replica_totals
-from pytest_osmosis.results.shards import ShardFacts
-from pytest_osmosis.results.sums import sum_of_known, summed
-from pytest_osmosis.results.votes import vote_agreements
+from pytest_osmosis.results.totals import (
+    Calibration,
+    CassetteUse,
+    HumanScores,
+    JudgeTotals,
+    MetricSummaries,
+    PriceOf,
+    calibration,
+    judge_totals,
+    metric_summaries,
+    no_price,
+    replica_totals,
+    sum_of_known,
+    summed,
+    vote_agreements,
+)
+from pytest_osmosis.text.numbers import count
 from pytest_osmosis.verdicts.comparison import RowComparison, RowRuns
 from pytest_osmosis.verdicts.gates import NORMAL_RANGE, Runs, Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule, reason_of
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineFile:
+    """The file of the baseline: its path, as the session showed it, and the SHA-256 of its content."""
+
+    path: str
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path, shown_path: str) -> BaselineFile:
+        with open_file(path) as file:
+            return cls(shown_path, sha256(file.read()).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """A shard of an eval. `whole` says that every run of its rows was selected, `missing` what was not, in words.
+
+    It has `rows` of the `planned_rows`. `max_errors` is the limit as a share of all runs or as a number of them,
+    and `decides` is True if gates decide in place of single runs. `code` holds digests: those of the
+    reward functions by name, and those of the files that rollouts run by path.
+    """
+
+    shard: Shard
+    rows: int
+    planned_rows: int
+    planned_runs: int
+    whole: bool
+    missing: str | None
+    decides: bool
+    max_errors: float
+    max_errors_is_share: bool
+    baseline: BaselineFile | None = None
+    baseline_stopped: str | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        facts = asdict(self)
+        del facts["shard"]
+        return {**self.shard.to_json(), **facts}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ShardFacts:
+        """Return the facts of a published shard, which the schema has checked."""
+        known = {each.name: data[each.name] for each in fields(cls) if each.name != "shard"}
+        if (baseline := known["baseline"]) is not None:
+            known["baseline"] = BaselineFile(baseline["path"], baseline["sha256"])
+        return cls(Shard(data["index"], data["of"]), **known)
+
+
+def most_errors(limit: float, n_runs: int, *, is_share: bool) -> int:
+    """Return how many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
+    return math.floor(round(limit * n_runs, 6)) if is_share else int(limit)
+
+
+def max_errors_text(limit: float, *, is_share: bool) -> str:
+    """Return the bound as the user wrote it: "10%" or "12"."""
+    return f"{100 * limit:.12g}%" if is_share else count(int(limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +428,35 @@ def summarize(
         by_function[name] = stats.summarize(scores, n, pass_rule.score_ranges.get(name, NORMAL_RANGE))
     decided = {row: [_by_decide(record, pass_rule) for record in group] for row, group in counted.items()}
     return by_function, stats.summarize(decided, n)
+
+
+def of_records(
+    description: EvalDescription,
+    pass_rule: PassRule,
+    records: Iterable[RunRecord],
+    price: Price | None,
+    baseline: str | None = None,
+    baseline_price: Price | None = None,
+) -> Results:
+    """Return the results that follow from records alone; `baseline` is the name of the other model, if it has runs."""
+    own, others = list[RunRecord](), list[RunRecord]()
+    for record in records:
+        (others if record.run.is_baseline else own).append(record)
+    by_function, overall = summarize(own, pass_rule, description.n)
+    return Results(
+        description=description,
+        pass_rule=pass_rule,
+        records=own,
+        partial=False,
+        stopped=None,
+        duration_ms=0.0,
+        by_function=by_function,
+        overall=overall,
+        price=price,
+        baseline=None
+        if baseline is None
+        else ModelResults(baseline, others, *summarize(others, pass_rule, description.n), baseline_price),
+    )
 
 
 def decided_scores(records: Iterable[RunRecord], pass_rule: PassRule) -> Iterator[tuple[RunRecord, stats.RunScore]]:

@@ -16,17 +16,17 @@ from pytest_osmosis.addons.lab.target import target_of
 from pytest_osmosis.cli.list import list_runs, runs_json
 from pytest_osmosis.cli.show import show_json, show_lines, show_request
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.evals.baseline import read_baseline
+from pytest_osmosis.evals.other_models import read_baseline
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.report.comparison import comparison_json, comparison_lines
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
-from pytest_osmosis.results.previous_run import previous_run
+from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.prime_files import write_prime_files
 from pytest_osmosis.results.read import read_earlier_results, read_results
-from pytest_osmosis.results.run_lines import read_run_lines
+from pytest_osmosis.results.stored_results import read_run_lines
 from pytest_osmosis.text.redaction import Outlet
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes

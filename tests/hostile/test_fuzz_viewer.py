@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from pytest_osmosis.addons.viewer.dashboard import Dashboard
 from pytest_osmosis.addons.viewer.report import report
 from pytest_osmosis.addons.viewer.report_file import END
+from pytest_osmosis.addons.viewer.server import Dashboard
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_directory import RunDirectory

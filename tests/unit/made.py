@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_osmosis.config.tables import GateRule
@@ -10,7 +11,7 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RewardError, RunRecord
 from pytest_osmosis.results import results
-from pytest_osmosis.results.results import EvalDescription, ModelResults, Results
+from pytest_osmosis.results.results import EvalDescription, Results
 from pytest_osmosis.verdicts import gates
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -73,25 +74,22 @@ def results_of(
     """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate;
     `baseline` are the records of a baseline's model."""
     pass_rule = PassRule(tuple(scorers), 1.0, thresholds or {}, decide, score_ranges or {})
-    by_function, overall = results.summarize(records, pass_rule, n)
     rules = [] if minimum is None else [GateRule("pass_rate", minimum)]
-    return Results(
-        description=EvalDescription("x", "vendor/some-model", n, extra or {}),
-        pass_rule=pass_rule,
-        records=records,
-        partial=False,
+    return replace(
+        results.of_records(
+            EvalDescription("x", "vendor/some-model", n, extra or {}),
+            pass_rule,
+            [*records, *(baseline or ())],
+            price,
+            None if baseline is None else "other",
+            baseline_price,
+        ),
         stopped=stopped,
         duration_ms=duration_ms,
-        by_function=by_function,
-        overall=overall,
         verdicts=[gates.decide(rule, results.runs_for(rule, records, pass_rule)) for rule in rules],
         provenance={"python": "3.x", "run_dir": ".osmosis/runs/x-1"},
-        price=price,
         row_digests={record.run.row: f"{record.run.row:016x}" for record in records},
         previous=previous,
-        baseline=None
-        if baseline is None
-        else ModelResults("other", baseline, *results.summarize(baseline, pass_rule, n), baseline_price),
     )
 
 

@@ -17,7 +17,7 @@ from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_record import fold
 from pytest_osmosis.results.entry_table import entry_table
-from pytest_osmosis.results.run_entry import run_entry
+from pytest_osmosis.results.heads import run_entry
 from pytest_osmosis.stats import gaffke
 from tests.plugin.workspaces import read_json
 from tests.viewer.stored_kinds import KINDS, make_kinds

@@ -34,10 +34,11 @@ from pytest_osmosis.results.compared_runs import (
     NothingInCommon,
     comparable_rows,
     compare_runs,
+    config_diff,
+    run_differences,
     side_of,
 )
 from pytest_osmosis.results.read import read_earlier_results
-from pytest_osmosis.results.run_differences import config_diff, run_differences
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.verdicts.comparison import Pair, Passes, RowRuns, by_content, matched, passes
 

@@ -14,8 +14,7 @@ from time import monotonic, thread_time
 from typing import Any
 
 from pytest_osmosis.addons.viewer.comparing import ComparedRun
-from pytest_osmosis.addons.viewer.dataset_rows import DatasetRows, dataset_rows
-from pytest_osmosis.addons.viewer.journal_index import JournalIndex
+from pytest_osmosis.addons.viewer.journal_index import DatasetRows, JournalIndex, dataset_rows
 from pytest_osmosis.addons.viewer.report_file import encoded
 from pytest_osmosis.addons.viewer.run_list import RunVersion, row_of, run_version
 from pytest_osmosis.addons.viewer.run_page import run_page, runs_of

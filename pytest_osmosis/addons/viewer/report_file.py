@@ -25,7 +25,7 @@ from pytest_osmosis.addons.viewer.shapes import ComparisonPage, HistoryPage, Run
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.results.files import replacing
+from pytest_osmosis.results.publish import replacing
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import escaped
 

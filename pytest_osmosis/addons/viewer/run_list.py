@@ -19,11 +19,11 @@ from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.results.entry_table import EntryFigures, EntryPlace, EntryTable
+from pytest_osmosis.results.heads import RolloutCounter, RunEntry, entry_of, run_entry
 from pytest_osmosis.results.read import head_of, read_head
-from pytest_osmosis.results.run_entry import RolloutCounter, RunEntry, entry_of, run_entry
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.numbers import difference, p_value, plural
-from pytest_osmosis.verdicts.entries import EntryDifference
+from pytest_osmosis.verdicts.comparison import EntryDifference
 
 _MEANING = {"better": "better", "worse": "worse", "chance": "no more than chance"}
 _State = tuple[int, int, int, int]

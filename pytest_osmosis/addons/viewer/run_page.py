@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from pytest_osmosis.addons.viewer.dataset_rows import MOST_VALUES, DatasetRows
+from pytest_osmosis.addons.viewer.journal_index import MOST_VALUES, DatasetRows
 from pytest_osmosis.addons.viewer.run_list import row_of
 from pytest_osmosis.addons.viewer.shapes import (
     FunctionShape,

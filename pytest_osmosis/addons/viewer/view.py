@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from pytest_osmosis.addons.viewer.dashboard import Dashboard
-from pytest_osmosis.addons.viewer.server import Access, DashboardServer
+from pytest_osmosis.addons.viewer.server import Access, Dashboard, DashboardServer
 from pytest_osmosis.cli.arguments import add_color_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError

@@ -13,7 +13,6 @@ from pytest_osmosis import seams
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, comparison_path
-from pytest_osmosis.evals.hub import problems_of_push
 from pytest_osmosis.evals.output_files import (
     InputFile,
     OutputFile,
@@ -21,6 +20,7 @@ from pytest_osmosis.evals.output_files import (
     inputs_of,
     output_problems,
     outputs_of,
+    problems_of_push,
     problems_of_saving,
 )
 from pytest_osmosis.plugin.command.session_options import SessionOptions

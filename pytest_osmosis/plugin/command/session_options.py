@@ -22,7 +22,7 @@ from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option, plans_setup
 from pytest_osmosis.plugin.command.overrides import VARIABLES, OptionValue, flag, read_overrides
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.results.files import why_not_writable
+from pytest_osmosis.results.publish import why_not_writable
 
 SMOKE_ROWS = 5
 SHOW_FAILURES = 10

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from pytest_osmosis import seams
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals import FinishedEval, Prepared, error_text
-from pytest_osmosis.evals.result_paths import html_path, partial_path, shard_path
+from pytest_osmosis.evals.output_files import html_path, partial_path, shard_path
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.markdown import page, sections
 from pytest_osmosis.report.style import StyledText, warning
-from pytest_osmosis.results import files
+from pytest_osmosis.results import publish
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Outlet
@@ -106,14 +106,14 @@ def _directory(finished: FinishedEval) -> RunDirectory:
 
 def write_markdown(results: Sequence[Results], path: Path | None, outlet: Outlet) -> str | None:
     """Write a section for each eval to `path`. Return why that failed, None if it did not."""
-    return None if path is None else _tried(path, lambda: files.write(path, [outlet.text(page(results))]))
+    return None if path is None else _tried(path, lambda: publish.write(path, [outlet.text(page(results))]))
 
 
 def append_to_job_page(results: Sequence[Results], outlet: Outlet) -> str | None:
     """Append the same sections to the page of the job, if there is one. Return why that failed, None if it did not."""
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     job = Path(name) if name else None
-    return None if job is None else _tried(job, lambda: files.append(job, outlet.text(sections(results))))
+    return None if job is None else _tried(job, lambda: publish.append(job, outlet.text(sections(results))))
 
 
 def _tried(path: Path, write: Callable[[], object]) -> str | None:

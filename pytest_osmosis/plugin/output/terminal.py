@@ -22,8 +22,8 @@ from pytest_osmosis.plugin.items import eval_id_of, unit_key
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.record.submission import typed_words
-from pytest_osmosis.report.changed_rows import show_command
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
+from pytest_osmosis.report.statistics import show_command
 from pytest_osmosis.report.style import Style, bold, dim, joined, painted
 from pytest_osmosis.report.summary import notice_lines, summary_lines
 from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines

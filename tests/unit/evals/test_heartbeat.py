@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pytest_osmosis.evals.heartbeat import Heartbeat
+from pytest_osmosis.evals.run import Heartbeat
 from pytest_osmosis.record.run_id import RunId
 
 DEADLINE_S = 60.0
@@ -46,7 +46,7 @@ class Beat(BaseHTTPRequestHandler):
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a request wait longer than users would for a monitor that a busy machine runs."""
-    monkeypatch.setattr("pytest_osmosis.evals.heartbeat.TIMEOUT_S", DEADLINE_S)
+    monkeypatch.setattr("pytest_osmosis.evals.run.HEARTBEAT_TIMEOUT_S", DEADLINE_S)
 
 
 @pytest.fixture

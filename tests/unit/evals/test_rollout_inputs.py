@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.evals.rollout_inputs import changed_inputs, check_same_code, refusal
+from pytest_osmosis.evals.run_directory import changed_inputs, check_same_code, refusal
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.stored_rollouts import StoredProgress

@@ -20,7 +20,7 @@ from pytest_osmosis.evals import (
     finish,
     sampling_text,
 )
-from pytest_osmosis.evals.conclude import Conclusion
+from pytest_osmosis.evals.finished import Conclusion
 from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record import find_run
 from pytest_osmosis.record.journal import replay

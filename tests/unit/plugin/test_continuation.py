@@ -8,7 +8,7 @@ import pytest
 
 from pytest_osmosis.plugin.output.terminal import REMEDIES, _remedy
 from pytest_osmosis.record.run_record import RewardError, RunRecord
-from pytest_osmosis.results.cassette_use import CassetteMode, CassetteUse
+from pytest_osmosis.results.totals import CassetteMode, CassetteUse
 from tests.unit.made import A, failed, finished, results_of
 
 

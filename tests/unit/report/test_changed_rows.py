@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.changed_rows import changed_rows_lines
+from pytest_osmosis.report.statistics import changed_rows_lines
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.comparison import Kind, Matched, Pair, compare
 from tests.unit.made import A, finished, of_baseline, pending, removed, results_of

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.report.row_outcome import outcome_of_row
+from pytest_osmosis.report.failure_text import outcome_of_row
 from pytest_osmosis.verdicts.pass_rule import Kind, Outcome
 
 What = Literal["passed", "failed", "error", "removed", "pending"]

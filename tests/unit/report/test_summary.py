@@ -17,9 +17,9 @@ from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
 from pytest_osmosis.report.style import aligned
 from pytest_osmosis.report.summary import last_run_line, summary_lines
 from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
-from pytest_osmosis.results.cassette_use import CassetteMode, CassetteUse
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling
+from pytest_osmosis.results.totals import CassetteMode, CassetteUse
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide

@@ -13,12 +13,12 @@ from jsonschema import Draft202012Validator
 import pytest_osmosis
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.compared_runs import compared_with_first
 from pytest_osmosis.results.entry_table import EntryPlace, EntryTable, entry_table
 from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.several_runs import compared_with_first
 from pytest_osmosis.stats import compare, compare_unpaired, holm
-from pytest_osmosis.verdicts.entries import EntryDifference
+from pytest_osmosis.verdicts.comparison import EntryDifference
 from tests.unit import made
 from tests.unit.made import A, B, failed, finished, pending, results_of
 

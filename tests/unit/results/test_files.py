@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.results.files import keep_earlier, why_not_writable, write
-from pytest_osmosis.results.publish import text_of
+from pytest_osmosis.results.publish import keep_earlier, text_of, why_not_writable, write
 
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pytest_osmosis.config.tables import TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_record import JudgeUse
-from pytest_osmosis.results.judge_totals import judge_totals
+from pytest_osmosis.results.totals import judge_totals
 from tests.unit.made import A, finished
 
 PRICE = Price(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")

@@ -21,13 +21,11 @@ from pytest_osmosis.record.run_notes import NO_NOTES
 from pytest_osmosis.record.run_record import JudgeUse, RewardError, RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
-from pytest_osmosis.results.calibration import HumanScores
-from pytest_osmosis.results.cassette_use import CassetteUse
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
-from pytest_osmosis.results.results import ModelResults, Results, Throttling
-from pytest_osmosis.results.shards import ShardFacts
+from pytest_osmosis.results.results import Results, ShardFacts, Throttling
+from pytest_osmosis.results.totals import CassetteUse, HumanScores
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import Verdict, title_of
@@ -111,12 +109,10 @@ def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Resu
     """Return the results of the job that ran this shard, as a session would make them."""
     rows = sorted({record.run.row for record in whole.records})[shard.index - 1 :: shard.of]
     own = [record for record in whole.records if record.run.row in rows]
-    by_function, overall = results.summarize(own, whole.pass_rule, whole.description.n)
-    baseline = None
-    if whole.baseline is not None:
-        others = [record for record in whole.baseline.records if record.run.row in rows]
-        summaries = results.summarize(others, whole.pass_rule, whole.description.n)
-        baseline = ModelResults(whole.baseline.model, others, *summaries) if others else None
+    other = whole.baseline
+    others = [record for record in other.records if record.run.row in rows] if other is not None else []
+    name = other.model if other is not None and others else None
+    made = results.of_records(whole.description, whole.pass_rule, [*own, *others], whole.price, name)
     facts = ShardFacts(
         shard=shard,
         rows=len(rows),
@@ -131,9 +127,9 @@ def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Resu
     return replace(
         whole,
         records=own,
-        by_function=by_function,
-        overall=overall,
-        baseline=baseline,
+        by_function=made.by_function,
+        overall=made.overall,
+        baseline=made.baseline,
         partial=True,
         shard=replace(facts, **changes),
         verdicts=[Verdict(title_of(rule), "partial", "merge decides", rule=rule) for rule in rules.gates],

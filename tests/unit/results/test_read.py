@@ -18,7 +18,7 @@ from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import RewardError
-from pytest_osmosis.results import published_results, read
+from pytest_osmosis.results import read, read_back
 from pytest_osmosis.results.compared_runs import read_side
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline
 from pytest_osmosis.results.read import (
@@ -175,7 +175,7 @@ def test_rows_are_compared_alike_whether_live_or_stored(stored: Stored) -> None:
     made = replace(made, row_digests={**made.row_digests, 2: made.row_digests[0]})
     path = stored({**made.to_json(), "provenance": PROVENANCE})
     read = read_results(path)
-    again, side = published_results.results_of(read), read_side("A", path.parent, path.name)
+    again, side = read_back.results_of(read), read_side("A", path.parent, path.name)
 
     assert [row.runs for row in made.row_runs()] == [[], [True], [False], [None]]
     assert made.row_runs() == read.row_runs() == again.row_runs() == side.results.row_runs()
@@ -209,7 +209,7 @@ def test_a_row_that_the_dataset_lacks_by_now_is_compared_with_no_other(stored: S
     made = results_of([finished({A: 1.0}), pending(7)], extra=CONFIG)
     without = replace(made, row_digests={0: made.row_digests[0]})
     path = stored({**without.to_json(), "provenance": PROVENANCE})
-    again = published_results.results_of(read_results(path))
+    again = read_back.results_of(read_results(path))
 
     assert [row.row_index for row in without.row_runs()] == [0]
     assert [row.row_index for row in again.row_runs()] == [0]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.results.compared_runs import Side
-from pytest_osmosis.results.run_differences import RunDifference, run_differences
+from pytest_osmosis.results.compared_runs import RunDifference, Side, run_differences
 from tests.unit.made import CONFIG, A, B, finished, published, results_of
 
 

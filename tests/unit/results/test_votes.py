@@ -9,7 +9,7 @@ import pytest
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_notes import NO_NOTES
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.votes import vote_agreements
+from pytest_osmosis.results.totals import vote_agreements
 
 
 def voted(row: int, index: int, votes: Any, **scores: float) -> RunRecord:

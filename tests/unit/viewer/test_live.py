@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
-from pytest_osmosis.addons.viewer.dashboard import Dashboard, NoPageError
 from pytest_osmosis.addons.viewer.open_run import LiveRun, OpenRun
+from pytest_osmosis.addons.viewer.server import Dashboard, NoPageError
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import event_at

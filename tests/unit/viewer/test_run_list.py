@@ -15,7 +15,7 @@ from benchmarks.viewer_runs import RunInProgress, SyntheticRun
 from pytest_osmosis.addons.viewer.run_list import RunList
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.results.entry_table import EntryPlace, entry_table
-from pytest_osmosis.results.run_entry import RunEntry, run_entry
+from pytest_osmosis.results.heads import RunEntry, run_entry
 from tests.unit.made import MANIFEST, A, finished, published, results_of
 
 TAKES_THE_LOCK = """

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.evals import early_stop
-from pytest_osmosis.evals.early_stop import GateTracker, why_impossible
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results import conclude
+from pytest_osmosis.results.conclude import GateTracker, why_impossible
 from pytest_osmosis.results.results import runs_for
 from pytest_osmosis.verdicts.gates import Runs, Short, decide, needs_all, short_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -126,7 +126,7 @@ def test_a_large_eval_computes_its_bounds_only_a_few_times(monkeypatch: pytest.M
         calls.append(rule)
         return short_of(rule, runs)
 
-    monkeypatch.setattr(early_stop, "short_of", counted)
+    monkeypatch.setattr(conclude, "short_of", counted)
     order = [RunId(row, run) for row in range(1000) for run in range(2)]
     stop = GateTracker([GateRule("pass_rate", 0.5), GateRule("pass_at", 0.6, k=2)], order)
 

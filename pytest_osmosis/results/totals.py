@@ -1,0 +1,357 @@
+"""Totals over all runs of an eval: of judges, replicas, metrics, votes, agreement with humans, and stored answers.
+
+Costs may not be known: a sum says of which it is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+
+from pytest_osmosis import stats
+from pytest_osmosis.formats.events import ROLLOUT
+from pytest_osmosis.formats.words import CassetteMode
+from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.run_record import JudgeUse, ReplicaRequests, RunRecord, StoredUse
+
+_Count = TypeVar("_Count", int, float)
+
+
+def summed(counts: Iterable[Mapping[str, _Count]]) -> dict[str, _Count]:
+    """Return the sums of counts by name."""
+    total: dict[str, _Count] = {}
+    for each in counts:
+        for name, count in each.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def sum_of_known(costs: Iterable[float | None]) -> float | None:
+    """Return the sum of the known costs, None if no cost is known."""
+    known = [cost for cost in costs if cost is not None]
+    return round(math.fsum(known), 12) if known else None
+
+
+def sum_of_all(costs: Iterable[float | None]) -> float | None:
+    """Return the sum of all costs, None if one is not known."""
+    found = list(costs)
+    return None if None in found else sum_of_known([0.0, *found])
+
+
+# -- judges ------------------------------------------------------------------------------------------------
+
+PriceOf = Callable[[JudgeUse], Price | None]
+"""Returns the price of a judge's model, None if it is unknown."""
+
+
+def price_of(data: Mapping[str, Any] | None) -> Price | None:
+    """Return the price that was stored, None if it was unknown."""
+    return None if data is None else Price.from_json(data)
+
+
+def no_price(use: JudgeUse) -> None:
+    """Return the price of a judge about which nothing is known."""
+
+
+def cost_of_judges(uses: Iterable[JudgeUse], price: PriceOf) -> float | None:
+    """Return the cost in US dollars, None if a price or the tokens of an answer are unknown."""
+    return sum_of_all(_cost_usd(use, price) for use in uses)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSums:
+    """The requests to one judge, or to all: answered `calls`, `retries`, known token counts by name, and costs.
+
+    `uncounted` answers came without their tokens. `cost_usd` is the sum of the known costs, None if none is known;
+    `cost_unknown` counts the runs whose judges have an unknown cost.
+    """
+
+    calls: int
+    retries: int
+    total_tokens: int
+    uncounted: int
+    usage: Mapping[str, int]
+    cost_usd: float | None
+    cost_unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTotals:
+    """The requests to all judges of an eval run, and to each of them by its name, with its price."""
+
+    all: JudgeSums
+    by_name: Mapping[str, JudgeSums]
+    prices: Mapping[str, Price | None]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self.all),
+            "models": {
+                name: {**asdict(sums), "price": None if (price := self.prices[name]) is None else price.to_json()}
+                for name, sums in self.by_name.items()
+            },
+        }
+
+
+def judge_totals(records: Sequence[RunRecord], price: PriceOf) -> JudgeTotals | None:
+    """Return the sums over records, None if no judge was asked."""
+    uses = [record.judge_uses for record in records if record.judge_uses]
+    if not uses:
+        return None
+    names: dict[str, list[Sequence[JudgeUse]]] = {}
+    for of_run in uses:
+        for name in dict.fromkeys(map(shown_name, of_run)):
+            names.setdefault(name, []).append([use for use in of_run if shown_name(use) == name])
+    return JudgeTotals(
+        _sums(uses, price),
+        {name: _sums(of_runs, price) for name, of_runs in sorted(names.items())},
+        {name: price(of_runs[0][0]) for name, of_runs in names.items()},
+    )
+
+
+def shown_name(use: JudgeUse) -> str:
+    """Return the name of a judge, with its address unless the name implies that."""
+    return use.model if use.base_url is None else f"{use.model} at {use.base_url}"
+
+
+def judge_fields(use: JudgeUse) -> dict[str, Any]:
+    """Return the published form of a run's requests to one judge."""
+    fields = {**use._asdict(), "usage": dict(use.usage) or None}
+    del fields["stored"]  # which would tell a replay's results from those of its recording
+    return fields
+
+
+def _sums(uses: Sequence[Sequence[JudgeUse]], price: PriceOf) -> JudgeSums:
+    each = [use for of_run in uses for use in of_run]
+    usage = summed(dict(use.usage) for use in each)
+    return JudgeSums(
+        calls=sum(use.calls for use in each),
+        retries=sum(use.retries for use in each),
+        total_tokens=usage.get("input_tokens", 0) + usage.get("output_tokens", 0),
+        uncounted=sum(use.uncounted for use in each),
+        usage=usage,
+        cost_usd=sum_of_known(_cost_usd(use, price) for use in each),
+        cost_unknown=sum(cost_of_judges(of_run, price) is None for of_run in uses),
+    )
+
+
+def _cost_usd(use: JudgeUse, price: PriceOf) -> float | None:
+    known = price(use)
+    return None if known is None or use.uncounted else known.cost_usd(dict(use.usage))
+
+
+# -- replicas ----------------------------------------------------------------------------------------------
+
+
+def replica_totals(records: Iterable[RunRecord]) -> tuple[ReplicaRequests, ...]:
+    """Return the requests to each replica, by name; none if no model has several servers."""
+    by_name: dict[str, list[ReplicaRequests]] = {}
+    for record in records:
+        for use in record.replicas:
+            by_name.setdefault(use.name, []).append(use)
+    return tuple(_sum(name, by_name[name]) for name in sorted(by_name))
+
+
+def _sum(name: str, uses: list[ReplicaRequests]) -> ReplicaRequests:
+    return ReplicaRequests(
+        name,
+        sum(use.requests for use in uses),
+        sum(use.errors for use in uses),
+        tuple(sorted(change for use in uses for change in use.left_out)),
+        tuple(sorted(at for use in uses for at in use.back)),
+    )
+
+
+def replicas_json(replicas: Iterable[ReplicaRequests]) -> Mapping[str, Any]:
+    """Return requests to replicas as they are published."""
+    return {
+        each.name: {
+            "requests": each.requests,
+            "errors": each.errors,
+            **({"left_out": [{"at": at, "error": error} for at, error in each.left_out]} if each.left_out else {}),
+            **({"back": list(each.back)} if each.back else {}),
+        }
+        for each in replicas
+    }
+
+
+# -- metrics -----------------------------------------------------------------------------------------------
+
+
+class MetricSummary(NamedTuple):
+    """The mean and the ends of a metric over a number of `runs`.
+
+    It has no interval: those of the house need the range of all possible values, which is not known.
+    """
+
+    mean: float
+    min: float
+    max: float
+    runs: int
+
+
+MetricSummaries = Mapping[str, Mapping[str, MetricSummary]]
+"""Summaries by source (`ROLLOUT`, or a reward function) and name."""
+
+
+def metric_summaries(records: Sequence[RunRecord], scorers: Sequence[str]) -> MetricSummaries:
+    """Return the summaries of all metrics, those of the rollout first, of the runs that count in means."""
+    values: dict[str, dict[str, list[float]]] = {source: {} for source in (ROLLOUT, *scorers)}
+    for record in records:
+        if record.status not in ("pending", "skipped"):
+            for source, metrics in record.metrics.items():
+                for name, value in metrics.items():
+                    values.setdefault(source, {}).setdefault(name, []).append(value)
+    return {
+        source: {name: _summary(found) for name, found in by_name.items()}
+        for source, by_name in values.items()
+        if by_name
+    }
+
+
+def _summary(values: Sequence[float]) -> MetricSummary:
+    return MetricSummary(stats.mean(values), min(values), max(values), len(values))
+
+
+# -- votes of judges ---------------------------------------------------------------------------------------
+
+VOTES = "votes"
+"""The field of a judge's score that holds its votes."""
+
+
+def votes_of(record: RunRecord, name: str) -> list[float]:
+    """Return the votes of the score `name` of a run, none if it has none."""
+    fields = json.loads(record.notes.fields.get(name, "{}"))
+    votes = fields.get(VOTES) if name in record.scores else None
+    return votes if isinstance(votes, list) and all(isinstance(vote, int | float) for vote in votes) else []
+
+
+def vote_agreements(rows: Mapping[int, Sequence[RunRecord]], judges: Sequence[str]) -> dict[str, stats.VoteAgreement]:
+    """Return the agreement of each judge's votes, by the name of its score; without judges that voted once."""
+    found = {
+        name: stats.vote_agreement([votes_of(record, name) for record in records] for records in rows.values())
+        for name in judges
+    }
+    return {name: agreement for name, agreement in found.items() if agreement.runs}
+
+
+# -- calibration: the agreement of each score with scores that humans gave to the same rows ----------------
+
+
+@dataclass(frozen=True, slots=True)
+class HumanScores:
+    """The scores by humans, by row index, and the column that holds them.
+
+    With a `tolerance`, scores that differ by at most that are counted too.
+    """
+
+    column: str
+    by_row: Mapping[int, float]
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCalibration:
+    """The agreement of one function's scores. `n_unscored` runs of rows with a human score have none of its scores."""
+
+    agreement: stats.Agreement
+    n_unscored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The agreement of each function's scores with those of humans. It decides nothing."""
+
+    column: str
+    tolerance: float | None
+    n_rated: int
+    """The number of selected rows with a human score."""
+    n_unrated: int
+    """The number of selected rows without one."""
+    functions: Mapping[str, FunctionCalibration]
+    """The agreement by the name of the function; a Grader's is "reward", a judge's "rubric"."""
+
+
+def calibration(rows: Mapping[int, Sequence[RunRecord]], human: HumanScores, scorers: Iterable[str]) -> Calibration:
+    """Return the agreement over the runs of each row. Runs that never ran, or were removed, count nowhere."""
+    rated = {row: records for row, records in rows.items() if row in human.by_row}
+    return Calibration(
+        column=human.column,
+        tolerance=human.tolerance,
+        n_rated=len(rated),
+        n_unrated=len(rows) - len(rated),
+        functions={name: _of_function(name, rated, human) for name in scorers},
+    )
+
+
+def _of_function(name: str, rated: Mapping[int, Sequence[RunRecord]], human: HumanScores) -> FunctionCalibration:
+    ended = {
+        row: [record for record in records if record.status in ("finished", "failed")] for row, records in rated.items()
+    }
+    scores = {
+        row: [record.scores[name] for record in records if record.status == "finished" and name in record.scores]
+        for row, records in ended.items()
+    }
+    n_scored = sum(map(len, scores.values()))
+    compared = [stats.RatedRow(human.by_row[row], values) for row, values in scores.items()]
+    return FunctionCalibration(stats.agreement(compared, human.tolerance), sum(map(len, ended.values())) - n_scored)
+
+
+# -- cassettes and caches ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CassetteUse:
+    """The part of a cassette, or of a cache, in an eval run; `path` is its file and `digest` that of its content.
+
+    Of `requests` that were answered, `replayed` ones were given the answer that was recorded. Their tokens and cost are
+    those of the recording: nobody paid them now. `replayed_cost_usd` is None if it is unknown. `unrecorded` counts the
+    rollouts of which nothing was recorded, or that asked a replay for something else, by the boundary where they broke.
+    """
+
+    mode: CassetteMode
+    path: str
+    digest: str | None = None
+    requests: int = 0
+    replayed: int = 0
+    replayed_tokens: int = 0
+    replayed_cost_usd: float | None = None
+    unrecorded: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def store(self) -> str:
+        return "cache" if self.mode == "cache" else "cassette"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "unrecorded": dict(self.unrecorded)}
+
+    def counting(
+        self, records: Iterable[RunRecord], n_sent: int, price: Callable[[RunRecord], Price | None], judges: PriceOf
+    ) -> CassetteUse:
+        """Return this with the answers that `records` took from it, besides `n_sent` that were asked for."""
+        taken = [pair for record in records for pair in _taken(record, price, judges)]
+        usages = [None if stored.usage is None else dict(stored.usage) for stored, _ in taken]
+        costs = [None if each is None else each.cost_usd(usage) for (_, each), usage in zip(taken, usages, strict=True)]
+        tokens = [usage.get(name, 0) for usage in usages if usage for name in ("input_tokens", "output_tokens")]
+        n_replayed = sum(stored.requests for stored, _ in taken)
+        return replace(
+            self,
+            requests=n_sent + n_replayed,
+            replayed=n_replayed,
+            replayed_tokens=sum(tokens),
+            replayed_cost_usd=sum_of_all(costs),
+        )
+
+
+def _taken(
+    record: RunRecord, price: Callable[[RunRecord], Price | None], judges: PriceOf
+) -> Iterator[tuple[StoredUse, Price | None]]:
+    """Yield the stored answers that a rollout and its judges took, each with the price of their model."""
+    if record.stored.requests:
+        yield record.stored, price(record)
+    for use in record.judge_uses:
+        if use.stored.requests:
+            yield use.stored, judges(use)
