@@ -30,9 +30,10 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.redaction import Redaction
 from tests.browser import canary as canaries
 from tests.browser.canary import Canary
-from tests.browser.dashboards import Dashboard, write_report
+from tests.browser.dashboards import write_report
+from tests.cli.dashboards import dashboard as dashboard_of
 
-ASSETS = Path(__file__).resolve().parents[1] / "pytest_osmosis" / "viewer" / "assets"
+ASSETS = Path(__file__).resolve().parents[1] / "pytest_osmosis" / "addons" / "viewer" / "assets"
 CELL = "[role=grid] [role=gridcell]"
 CONVERSATION = "article.conversation .messages"
 NAME = "support-1"
@@ -118,7 +119,7 @@ class Measurements:
 
     def dashboard(self, browser: Browser, canary: Canary) -> Iterator[Figure]:
         """Measure the dashboard over the large eval run."""
-        with Dashboard(self.folder) as dashboard:
+        with dashboard_of(self.folder) as dashboard:
             first = Times()
             for _ in range(self.reps):
                 with fresh(browser, canary, dashboard.address(f"run/{NAME}"), CELL, server=dashboard.server) as opened:
@@ -140,7 +141,7 @@ class Measurements:
         """Measure how soon a dashboard shows the events of an eval run that goes on."""
         with tempfile.TemporaryDirectory() as name:
             growing = RunInProgress(Path(name), SyntheticRun("support-growing", rows=40, n=5))
-            with Dashboard(Path(name)) as dashboard:
+            with dashboard_of(Path(name)) as dashboard:
                 address = dashboard.address(f"run/{growing.run.name}")
                 with fresh(browser, canary, address, CELL, server=dashboard.server) as (page, _):
                     shown = Times([shown_after(page, lambda: growing.append(24)) for _ in range(10)])

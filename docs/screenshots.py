@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, expect, sync_playwright  # noqa: E402
 
 from docs.example_report import make_runs, write_report  # noqa: E402
 from tests.browser import chromium  # noqa: E402
-from tests.browser.dashboards import Dashboard  # noqa: E402
+from tests.cli.dashboards import dashboard as dashboard_of  # noqa: E402
 
 PICTURES = DOCS / "pictures"
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -60,7 +60,7 @@ def main() -> None:
             },
             height=720,
         )
-        with Dashboard(folder) as dashboard:
+        with dashboard_of(folder) as dashboard:
             take(browser, {"dashboard": dashboard.address()}, height=400)
         browser.close()
 

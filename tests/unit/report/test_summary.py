@@ -11,6 +11,7 @@ from unittest.mock import ANY
 import pytest
 
 from pytest_osmosis.config.tables import GateRule, TokenPrices
+from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.models.prices import FREE, Price
 from pytest_osmosis.report.overview import overview_rows
 from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
@@ -19,7 +20,7 @@ from pytest_osmosis.report.summary import last_run_line, summary_lines
 from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling
-from pytest_osmosis.results.totals import CassetteMode, CassetteUse
+from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide
