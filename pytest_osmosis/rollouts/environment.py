@@ -1,4 +1,4 @@
-"""What the core knows of an environment: how it is named, the facts that its code tells, and its errors.
+"""Environments as the core knows them: how one is named, the facts that its code tells, and its errors.
 
 An environment has rows, rolls out and scores. The add-on behind `seams` loads it.
 """
