@@ -37,7 +37,7 @@ from pytest_osmosis.record.submission import (
     PLAN_OPTION,
     PLUGIN,
     SECRETS_OPTION,
-    Submission,
+    SubmissionNote,
     SubmissionPlan,
 )
 from pytest_osmosis.report.style import bad, bold, dim, joined
@@ -266,7 +266,7 @@ def _begun(
             pass_fds=(lock.file,),
             start_new_session=True,
         )
-    Submission(Holder.process(process.pid), arguments, str(folder)).write(directory)
+    SubmissionNote(Holder.process(process.pid), arguments, str(folder)).write(directory)
     return process
 
 

@@ -142,6 +142,8 @@ def new_run_name(prepared: Prepared, began_at: datetime) -> str:
 def manifest_of(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> dict[str, Any]:
     """Return the manifest of an eval run as JSON, without the values of secrets."""
     manifest = encode(_manifest(directory, prepared, began_at))
+    if prepared.environment is None:
+        del manifest["environment"]  # it is whole or missing
     return {**prepared.redaction.value(manifest), **{key: manifest[key] for key in READ_BACK}}
 
 

@@ -64,7 +64,7 @@ class SubmissionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class SubmissionNote:
     """The process that runs an eval in the background, with which arguments for pytest, and where."""
 
     process: Holder
@@ -90,8 +90,8 @@ def secrets_file_of(directory: RunDirectory) -> Path | None:
     return Path(submission.folder, values[-1]) if submission is not None and values and values[-1] != "-" else None
 
 
-def _submission(directory: RunDirectory) -> Submission | None:
+def _submission(directory: RunDirectory) -> SubmissionNote | None:
     try:
-        return decode(parsed(read_text(directory.submission, most_bytes=MOST_BYTES)), Submission)
+        return decode(parsed(read_text(directory.submission, most_bytes=MOST_BYTES)), SubmissionNote)
     except (FileFault, ValueError):
         return None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import Holder
-from pytest_osmosis.record.submission import Submission
+from pytest_osmosis.record.submission import SubmissionNote
 from tests.cli.stored_runs import Cli, Stored
 
 SECRET = "s3cr3t-0123456789"
@@ -17,7 +17,7 @@ def test_the_secrets_file_of_a_submission_is_known_when_its_logs_are_read(
     directory = RunDirectory(stored("sums-20261122T140157Z-1ef7a3"))
     (tmp_path / "keys.env").write_text(f"MY_KEY={SECRET}\n")
     arguments = ["--osmosis-config=x.toml", "--osmosis-secrets-file=keys.env"]
-    Submission(Holder.process(os.getpid()), arguments, str(tmp_path)).write(directory)
+    SubmissionNote(Holder.process(os.getpid()), arguments, str(tmp_path)).write(directory)
     directory.session_log.write_text(f"pytest says {SECRET}\n")
     directory.host_log.write_text(f"code says {SECRET}\n")
 

@@ -17,7 +17,7 @@ from pytest_osmosis.record.journal import Journal, encode, with_checksum
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import Holder, RunLock
-from pytest_osmosis.record.submission import Submission
+from pytest_osmosis.record.submission import SubmissionNote
 
 
 def began(minute: int, *, resumed: bool = False) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def test_a_submitted_run_that_never_began_refers_to_its_log(tmp_path: Path) -> N
     directory = RunDirectory(tmp_path / "mine")
     directory.path.mkdir()
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    Submission(Holder.process(process.pid), [], str(tmp_path)).write(directory)
+    SubmissionNote(Holder.process(process.pid), [], str(tmp_path)).write(directory)
     process.communicate(b"\n")
     now = lifecycle_of(directory)
     assert (now.status, now.was_killed) == ("failed", False)
