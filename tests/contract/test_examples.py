@@ -131,23 +131,6 @@ def test_a_rehearsed_outage_repeats_itself(repository: Path) -> None:
     assert 5 < len(refused[0]) < 20
 
 
-def test_retries_outlast_a_flaky_provider(repository: Path) -> None:
-    with demo_server("--error-rate=0.3") as server:
-        point_at(repository, server)
-        finished = run(
-            repository,
-            "--osmosis-limit=20",
-            "--osmosis-no-probe",
-            "--osmosis-batch-size=20",
-            "--osmosis-set=model.max_retries=9",
-        )
-        stats = server.stats()
-
-    assert stats["failed"] > 0
-    assert stats["requests"] == 20 + stats["failed"]
-    assert finished.results["summary"]["measured"] == 20
-
-
 def test_the_reward_example_notices_a_broken_function(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "examples/rewards", tmp_path / "rewards")
     path = tmp_path / "rewards/rewards.py"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
 from tests.host_clock import HostClock
 from tests.servers import ChatServer, never, reply, status
@@ -94,12 +92,3 @@ def test_a_synchronous_function_runs_in_a_thread(workspace: Workspace, server: C
     assert "in rollout" in events[1]["details"]
     assert [events[row]["output"]["stdout"] for row in range(4)] == [f"in the thread of {row}\n" for row in range(4)]
     assert events[3]["usage"] == {"input_tokens": 7, "output_tokens": 3}
-
-
-@pytest.mark.parametrize("code", ["def rollout(ctx):\n    yield\n", "def rollout():\n    pass\n"])
-def test_other_synchronous_functions_are_refused(workspace: Workspace, code: str) -> None:
-    from pytest_osmosis.errors import CodeError
-
-    workspace.agent(code)
-    with pytest.raises(CodeError):
-        evaluated(workspace.config(None))

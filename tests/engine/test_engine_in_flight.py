@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import threading
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
-from aiohttp import web
 
-from pytest_osmosis.demo.server import Disturbances, Latency, application
-from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
+from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, held, reply
 
 pytestmark = pytest.mark.slow
@@ -138,56 +128,3 @@ def test_the_session_may_lower_and_raise_how_many_are_in_flight(workspace: Works
     assert engine.most_in_flight == 0, "it has ended"
     assert live.kinds() == ["passed"] * 40
     assert {record.attempt for record in live.results.records} == {1}
-
-
-@pytest.mark.parametrize("probe", [True, False])
-def test_the_demo_server_counts_every_run_once_and_scores_like_the_embedded_model(
-    workspace: Workspace, probe: bool
-) -> None:
-    workspace.rows([{"user_prompt": f"What is {n} * 23?", "ground_truth": str(n * 23)} for n in range(10)])
-    workspace.write("rewards.py", "def exact(solution_str, ground_truth):\n    return ground_truth in solution_str\n")
-    tables: dict[str, Any] = {
-        "evaluation": {"batch_size": 4, "n": 3},
-        "sampling": {"seed": 7, "extra_body": {"accuracy": 0.5}},
-    }
-    embedded = evaluated(workspace.config(None, **tables), probe=probe)
-    with demo_server() as url:
-        served = evaluated(
-            workspace.config(f"{url}/v1", experiment={"model_path": "demo/arithmetic"}, **tables), probe=probe
-        )
-        assert stats(url)["requests"] == 30 + probe
-        assert stats(url)["max_in_flight"] <= 4
-    scores = [record.scores for record in embedded.results.records]
-    assert {tuple(score.values()) for score in scores} == {(0.0,), (1.0,)}
-    assert [record.scores for record in served.results.records] == scores
-
-
-@contextmanager
-def demo_server() -> Iterator[str]:
-    """Run the demo server in a thread, and yield its URL."""
-    ready = threading.Event()
-    found: dict[str, Any] = {}
-
-    async def serve() -> None:
-        runner = web.AppRunner(application(Disturbances(Latency(0.005, 0.005))), access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        found.update(loop=asyncio.get_running_loop(), stop=asyncio.Event(), port=runner.addresses[0][1])
-        ready.set()
-        await found["stop"].wait()
-        await runner.cleanup()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    assert ready.wait(DEADLINE_S)
-    try:
-        yield f"http://127.0.0.1:{found['port']}"
-    finally:
-        found["loop"].call_soon_threadsafe(found["stop"].set)
-        thread.join()
-
-
-def stats(url: str) -> dict[str, int]:
-    with urllib.request.urlopen(f"{url}/stats") as response:
-        counts: dict[str, int] = json.load(response)
-    return counts

@@ -236,6 +236,8 @@ class Flow(AgentWorkflow):
         ("rollout = 3\n", "got int"),
         ("def rolout(ctx): pass\n", 'module "agent" has no "rollout", did you mean "rolout"?'),
         ("async def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
+        ("def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
+        ("def rollout(): pass\n", "each run calls rollout(ctx), but its parameters do not allow"),
         ("async def rollout(ctx, *, tools): pass\n", "each run calls rollout(ctx), but its parameters do not allow"),
         (
             "import abc\nfrom pytest_osmosis import AgentWorkflow\nclass rollout(AgentWorkflow):\n"
