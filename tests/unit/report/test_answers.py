@@ -44,9 +44,13 @@ def test_the_line_holds_answer_and_ground_truth(truth: object, line: str) -> Non
     assert answer(said("14"), truth=truth).line == line
 
 
-def test_a_rollout_without_an_answer_shows_only_the_ground_truth() -> None:
+def test_a_rollout_without_an_answer_of_its_own_shows_only_the_ground_truth() -> None:
+    shot = said("an example of an answer")
+
     assert answer(said("")).line == answer().line == 'expected "15"'
     assert answer(said(""), truth=None).line == ""
+    assert ScoredAnswer.of([PROMPT, shot, PROMPT], 3, "15").line == 'expected "15"'
+    assert ScoredAnswer.of([PROMPT, shot, PROMPT, said("14")], 3, "15").text == "14"
 
 
 def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
@@ -58,25 +62,12 @@ def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
     assert len(line) < 2 * ANSWER_IN_A_LINE + 80
 
 
-def test_the_answer_is_that_of_the_rollout_and_not_of_its_prompt() -> None:
-    shot = said("an example of an answer")
-
-    assert ScoredAnswer.of([PROMPT, shot, PROMPT], 3, "15").line == 'expected "15"'
-    assert ScoredAnswer.of([PROMPT, shot, PROMPT, said("14")], 3, "15").text == "14"
-
-
-def test_lines_add_what_the_line_left_out() -> None:
+def test_lines_add_what_the_line_left_out_and_do_not_repeat_an_answer_that_ends_the_conversation() -> None:
     long = "because " * 20 + "14"
 
-    assert answer(said(long), CALL, truth="1\n2").lines(brief, after_line=True) == [
-        f"answered: {long}",
-        "expected: 1",
-        "    2",
-    ]
+    found = answer(said(long), CALL, truth="1\n2").lines(brief, after_line=True)
+    assert found == [f"answered: {long}", "expected: 1", "    2"]
     assert answer(said("14"), CALL).lines(brief, after_line=True) == []
-
-
-def test_lines_do_not_repeat_an_answer_that_ends_the_conversation() -> None:
     assert answer(said("14")).lines(brief) == ["expected: 15"]
     assert answer(said("14"), CALL).lines(brief) == ["answered: 14", "expected: 15"]
 

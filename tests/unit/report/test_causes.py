@@ -22,17 +22,20 @@ def lines(n: int, n_runs: int, error: str = REJECTED, boundary: Boundary = "mode
     return cause_lines(causes_of([failed(boundary, row, error=error) for row in range(n)], RULE), n_runs)
 
 
-def test_runs_that_were_not_measured_are_counted_by_their_cause() -> None:
-    said = lines(46, 120, "the server answered 502 Bad Gateway (5 tries)", "provider")
-
-    assert said == ["46 runs not measured: 502 Bad Gateway (first: row0-run0)"]
-
-
-@pytest.mark.parametrize("boundary", ["agent", "timeout"])
-def test_runs_that_broke_in_user_code_count_as_failed(boundary: Boundary) -> None:
-    assert lines(36, 40, "KeyError: 'x'", boundary) == [
-        f"36 runs counted as failed: KeyError: 'x' (boundary {boundary}), first: row0-run0"
-    ]
+@pytest.mark.parametrize(
+    ("boundary", "error", "said"),
+    [
+        (
+            "provider",
+            "the server answered 502 Bad Gateway (5 tries)",
+            "36 runs not measured: 502 Bad Gateway (first: row0-run0)",
+        ),
+        ("agent", "KeyError: 'x'", "36 runs counted as failed: KeyError: 'x' (boundary agent), first: row0-run0"),
+        ("timeout", "KeyError: 'x'", "36 runs counted as failed: KeyError: 'x' (boundary timeout), first: row0-run0"),
+    ],
+)
+def test_runs_are_counted_by_their_cause_as_not_measured_or_failed(boundary: Boundary, error: str, said: str) -> None:
+    assert lines(36, 40, error, boundary) == [said]
 
 
 @pytest.mark.parametrize(("n", "n_runs"), [(36, 120), (6, 119), (1, 1)])
@@ -48,20 +51,20 @@ def test_a_request_that_is_rejected_in_more_than_5_percent_of_the_runs_looks_lik
     assert hint == f"  {n} of {n_runs} run{'s' * (n_runs > 1)} met this error: {HINT}"
 
 
-@pytest.mark.parametrize(("n", "n_runs"), [(6, 120), (1, 16)])
-def test_a_request_that_is_rejected_in_few_runs_is_no_configuration_problem(n: int, n_runs: int) -> None:
-    assert len(lines(n, n_runs)) == 1
+REFUSALS = [
+    ChatReply({"role": "assistant", "content": None, "refusal": "I will not add"}),
+    ChatReply({"role": "assistant", "content": ""}, finish_reason="content_filter"),
+]
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [
-        ChatReply({"role": "assistant", "content": None, "refusal": "I will not add"}),
-        ChatReply({"role": "assistant", "content": ""}, finish_reason="content_filter"),
-    ],
+    ("n", "n_runs", "error"),
+    [(6, 120, REJECTED), (1, 16, REJECTED), *((36, 40, str(refusal_error(reply))) for reply in REFUSALS)],
 )
-def test_refusals_are_the_models_however_many_there_are(reply: ChatReply) -> None:
-    assert len(lines(36, 40, str(refusal_error(reply)))) == 1
+def test_a_request_that_is_rejected_in_few_runs_and_refusals_are_no_configuration_problem(
+    n: int, n_runs: int, error: str
+) -> None:
+    assert len(lines(n, n_runs, error)) == 1
 
 
 def test_the_most_frequent_causes_are_listed_and_the_others_counted() -> None:

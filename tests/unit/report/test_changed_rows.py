@@ -44,30 +44,23 @@ def test_rows_of_several_runs_say_how_many_passed_and_the_command_shows_one_that
     ]
 
 
-def test_a_run_that_a_grader_took_out_is_not_the_one_to_show() -> None:
-    results = results_of([removed(), finished({A: 0.0}, 0, 1)], n=2)
+def test_of_a_worse_row_a_run_that_counts_and_of_a_better_one_a_run_that_passed_is_shown() -> None:
+    removed_first = results_of([removed(), finished({A: 0.0}, 0, 1)], n=2)
+    better = results_of(ran(False, True), n=2)
 
-    assert "  row0 now: pytest-osmosis show x-1 row0-run1" in lines([Pair(0, 0, [False], [True])], results)
+    assert "  row0 now: pytest-osmosis show x-1 row0-run1" in lines([Pair(0, 0, [False], [True])], removed_first)
+    assert lines([Pair(0, 0, [False, True], [False, False])], better, "verdicts before") == [
+        "  better: row0 0/2 -> 1/2",
+        "  row0 now: pytest-osmosis show x-1 row0-run1",
+    ]
 
 
-def test_only_the_first_ten_rows_are_named() -> None:
+def test_only_the_first_ten_rows_are_named_and_nothing_is_said_if_none_changed() -> None:
     results = results_of([record for row in range(14) for record in ran(False, row=row)])
     pairs = [Pair(row, row, [False], [True]) for row in range(14)]
 
     assert lines(pairs, results)[0] == f"  worse: {', '.join(f'row{row}' for row in range(10))} and 4 more"
-
-
-def test_nothing_is_said_if_no_row_changed() -> None:
     assert lines([Pair(0, 0, [True], [True])], results_of(ran(True))) == []
-
-
-def test_of_a_better_row_a_run_that_passed_is_shown() -> None:
-    results = results_of(ran(False, True), n=2)
-
-    assert lines([Pair(0, 0, [False, True], [False, False])], results, "verdicts before") == [
-        "  better: row0 0/2 -> 1/2",
-        "  row0 now: pytest-osmosis show x-1 row0-run1",
-    ]
 
 
 def test_a_model_that_is_the_baseline_has_a_run_to_show_and_a_stored_one_may_not() -> None:

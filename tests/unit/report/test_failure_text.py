@@ -121,33 +121,33 @@ def test_a_long_message_is_shortened_in_its_middle() -> None:
     assert line.endswith("xxx end")
 
 
-@pytest.mark.parametrize(
-    ("message", "lines"),
-    [
-        ({"role": "user", "content": "one\ntwo"}, ["  user: one", "    two"]),
-        ({"role": "user", "content": "\x1b[2Jgone\r"}, [r"  user: \x1b[2Jgone\r"]),
-        ({"role": "assistant", "content": "half \ud83d"}, [r"  assistant: half \ud83d"]),
-        ({"role": "\x1b[0m", "content": "x"}, [r"  \x1b[0m: x"]),
-        (
-            {"role": "user", "content": [{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]},
-            ["  user: 42"],
-        ),
-        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, ["  user: [image_url]"]),
-        (
-            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR"}}]},
-            ["  user: [image_url: image/png, 5 characters]"],
-        ),
-        ({"role": "assistant", "content": None}, ["  assistant: (no text)"]),
-        ({"role": "assistant", "content": None, "refusal": "I will not"}, ["  assistant: (refused: I will not)"]),
-        (
-            {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not"}]},
-            ["  assistant: (refused: I will not)"],
-        ),
-    ],
-    ids=["lines", "control", "surrogate", "role", "parts", "image", "image with data", "null", "refusal", "part"],
-)
+def image(**fields: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": fields}
+
+
+MESSAGES: dict[str, tuple[Mapping[str, Any], list[str]]] = {
+    "lines": ({"role": "user", "content": "one\ntwo"}, ["user: one", "  two"]),
+    "control": ({"role": "user", "content": "\x1b[2Jgone\r"}, [r"user: \x1b[2Jgone\r"]),
+    "surrogate": ({"role": "assistant", "content": "half \ud83d"}, [r"assistant: half \ud83d"]),
+    "role": ({"role": "\x1b[0m", "content": "x"}, [r"\x1b[0m: x"]),
+    "parts": ({"role": "user", "content": [{"type": "text", "text": text} for text in "42"]}, ["user: 42"]),
+    "image": ({"role": "user", "content": [image()]}, ["user: [image_url]"]),
+    "image with data": (
+        {"role": "user", "content": [image(url="data:image/png;base64,iVBOR")]},
+        ["user: [image_url: image/png, 5 characters]"],
+    ),
+    "null": ({"role": "assistant", "content": None}, ["assistant: (no text)"]),
+    "refusal": ({"role": "assistant", "content": None, "refusal": "I won't"}, ["assistant: (refused: I won't)"]),
+    "part": (
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "I won't"}]},
+        ["assistant: (refused: I won't)"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "lines"), MESSAGES.values(), ids=MESSAGES)
 def test_a_message_is_shown_on_its_lines(message: Mapping[str, Any], lines: Sequence[str]) -> None:
-    assert conversation(message) == ["conversation:", *lines]
+    assert conversation(message) == ["conversation:", *(f"  {line}" for line in lines)]
 
 
 def test_tool_calls_are_shown_as_calls() -> None:

@@ -4,41 +4,40 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pytest_osmosis.report.markdown import MOST_CHANGED, MOST_LISTED, markdown
+from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.comparison import Matched, Pair, compare
-from pytest_osmosis.verdicts.gates import Verdict
+from pytest_osmosis.verdicts.gates import State, Verdict
 from tests.unit.made import A, failed, finished, pending, results_of
 
 
-def test_without_a_gate_the_title_counts_what_passed() -> None:
-    assert (
-        markdown(results_of([finished({A: 1.0}), finished({A: 0.0}, 1)]))
-        .splitlines()[0]
-        .endswith(": 1 of 2 runs passed")
-    )
+def title(results: Results) -> str:
+    return markdown(results).splitlines()[0].rpartition(": ")[2]
 
 
-def test_the_title_is_the_verdict_if_an_eval_ended_once_it_was_decided() -> None:
+def test_the_title_is_the_verdict_if_an_eval_ended_once_it_was_decided_and_counts_without_a_gate() -> None:
     results = results_of([finished({A: 1.0}), pending(1)], minimum=0.5, stopped="decided: ...")
 
-    assert markdown(results).splitlines()[0].endswith(": stopped")
-    assert markdown(replace(results, stop_reason="decided")).splitlines()[0].endswith(": every gate holds")
+    assert title(results_of([finished({A: 1.0}), finished({A: 0.0}, 1)])) == "1 of 2 runs passed"
+    assert title(results) == "stopped"
+    assert title(replace(results, stop_reason="decided")) == "every gate holds"
 
 
-def test_the_title_is_the_worst_verdict_of_the_gates() -> None:
-    titles = {}
-    for states in (("holds",), ("holds", "not measured"), ("fails", "not measured"), ("fails", "fails"), ("partial",)):
-        verdicts = [Verdict(f"gate {i}", state, "why") for i, state in enumerate(states)]  # type: ignore[arg-type]
-        results = replace(results_of([finished({A: 1.0})]), verdicts=verdicts)
-        titles[states] = markdown(results).splitlines()[0].rpartition(": ")[2]
-
-    assert titles == {
-        ("holds",): "every gate holds",
-        ("holds", "not measured"): "not measured",
-        ("fails", "not measured"): "a gate fails",
-        ("fails", "fails"): "2 gates fail",
-        ("partial",): "1 of 1 run passed",
-    }
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (("holds",), "every gate holds"),
+        (("holds", "not measured"), "not measured"),
+        (("fails", "not measured"), "a gate fails"),
+        (("fails", "fails"), "2 gates fail"),
+        (("partial",), "1 of 1 run passed"),
+    ],
+)
+def test_the_title_is_the_worst_verdict_of_the_gates(states: tuple[State, ...], expected: str) -> None:
+    verdicts = [Verdict(f"gate {number}", state, "why") for number, state in enumerate(states)]
+    assert title(replace(results_of([finished({A: 1.0})]), verdicts=verdicts)) == expected
 
 
 def test_runs_that_did_not_pass_are_listed_with_their_reasons_up_to_a_bound() -> None:

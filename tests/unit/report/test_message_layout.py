@@ -75,15 +75,16 @@ def test_arguments_that_are_an_object_or_no_json_are_shown_as_they_are() -> None
     ]
 
 
-def test_reasoning_and_refusals_are_named() -> None:
-    said = laid_out(
-        [{"role": "assistant", "reasoning_content": "Hm.\nYes.", "content": "No.", "refusal": "I will not"}]
+def test_reasoning_and_refusals_and_what_has_no_place_are_named() -> None:
+    said = {"role": "assistant", "reasoning_content": "Hm.\nYes.", "content": "No.", "refusal": "I will not"}
+    other = {"role": "assistant", "content": "x", "annotations": [{"url": "y"}], "logprobs": None, "name": "bob"}
+    parts = [{"type": "refusal", "refusal": "no"}]
+
+    assert laid_out([said]) == (
+        "\nassistant:\n    reasoning:\n        Hm.\n        Yes.\n    No.\n    refused: I will not"
     )
-    assert said == "\nassistant:\n    reasoning:\n        Hm.\n        Yes.\n    No.\n    refused: I will not"
-
-
-def test_a_refusal_among_the_parts_is_shown_once() -> None:
-    assert laid_out([{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]).count("no") == 1
+    assert laid_out([other]) == "\nassistant (bob):\n    x\n    [also: annotations]"
+    assert laid_out([{"role": "assistant", "content": parts}]).count("no") == 1
 
 
 def test_parts_that_are_no_text_are_named() -> None:
@@ -121,11 +122,6 @@ def test_blocks_of_anthropic_are_shown_as_what_they_are() -> None:
         '    -> weather({"city": "Paris"})',
         "    <- sun",
     ]
-
-
-def test_what_has_no_place_is_named() -> None:
-    message = {"role": "assistant", "content": "x", "annotations": [{"url": "y"}], "logprobs": None, "name": "bob"}
-    assert laid_out([message]) == "\nassistant (bob):\n    x\n    [also: annotations]"
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,12 @@ def test_there_is_no_mean_if_several_functions_decide() -> None:
     assert cells(results_of(records, scorers=[A, B], decide=B))["mean"] == "0.500"
 
 
+def test_evals_of_one_name_are_told_apart_by_their_paths() -> None:
+    same = [replace(results_of(HALF), description=EvalDescription("x", "m", 1, {"path": path})) for path in ("a", "b")]
+
+    assert [row[0] for row in overview_rows(same)[1:]] == ["x (a)", "x (b)"]
+
+
 def test_the_last_line_counts_evals_by_their_gates_and_adds_up() -> None:
     made = [replace(results_of(HALF, price=PRICE), verdicts=verdicts(*states)) for states in FIVE]
 
@@ -178,12 +184,6 @@ def test_the_table_fits_and_keeps_every_number(names: list[str], columns: int) -
 
     assert all(width(line) <= columns for line in table)
     assert sum("0.500 (0.078 to 0.922)" in line for line in table) == len(names)
-
-
-def test_evals_of_one_name_are_told_apart_by_their_paths() -> None:
-    same = [replace(results_of(HALF), description=EvalDescription("x", "m", 1, {"path": path})) for path in ("a", "b")]
-
-    assert [row[0] for row in overview_rows(same)[1:]] == ["x (a)", "x (b)"]
 
 
 def entries(made: dict[str, Results]) -> list[Results]:
@@ -236,22 +236,18 @@ def test_an_entry_with_other_rows_is_marked_and_one_that_is_not_measured_says_so
 def test_few_rows_are_said_to_show_nothing() -> None:
     few = results_of([finished({A: 1.0}, row) for row in range(5)])
 
-    assert "5 rows cannot show a difference: p is at least 0.062, whatever the rows are" in overview_lines(
-        entries({"a": FIRST, "b": few})
-    )
+    lines = overview_lines(entries({"a": FIRST, "b": few}))
+    assert "5 rows cannot show a difference: p is at least 0.062, whatever the rows are" in lines
 
 
 def test_gates_of_entries_and_evals_of_other_configs_share_the_table() -> None:
     gated = replace(BETTER, verdicts=verdicts("holds"))
 
-    head, *rows = overview_rows([named("z", HALF_RESULTS), *entries({"a": FIRST, "b": gated})])
+    head, *rows = overview_rows([named("z", results_of(HALF)), *entries({"a": FIRST, "b": gated})])
 
     at = {title: column for column, title in enumerate(head)}
     assert [row[at["gate"]] for row in rows] == ["-", "-", "HOLDS"]
     assert [row[at["p"]] for row in rows] == ["-", "-", "0.002"]
-
-
-HALF_RESULTS = results_of(HALF)
 
 
 @pytest.mark.parametrize("columns", [80, 100, 120])

@@ -23,27 +23,22 @@ def test_a_scored_run_has_its_outcome_score_duration_tokens_and_cost() -> None:
     ]
 
 
-def test_each_of_several_functions_has_its_score() -> None:
-    found = dict(properties_of(finished({A: 1.0, B: 0.5}), PassRule((A, B), decide=A), None))
+def test_each_of_several_functions_has_its_score_and_the_deciding_one_that_of_the_run() -> None:
+    record = finished({A: 1.0, B: 0.5})
+    found = dict(properties_of(record, PassRule((A, B), decide=A), None))
 
     assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.5)
+    assert "osmosis.score" not in dict(properties_of(record, PassRule((A, B)), None))
 
 
-def test_without_one_deciding_function_there_is_no_score_property() -> None:
-    assert "osmosis.score" not in dict(properties_of(finished({A: 1.0, B: 0.5}), PassRule((A, B)), None))
+def test_a_run_without_a_score_has_its_boundary_or_status() -> None:
+    broke, never, out = (
+        dict(properties_of(each, PassRule((A,)), None)) for each in (failed("provider"), pending(), removed())
+    )
 
-
-def test_an_unscored_run_has_its_boundary_and_no_score() -> None:
-    found = dict(properties_of(failed("provider"), PassRule((A,)), None))
-
-    assert found == {"osmosis.outcome": "provider", "osmosis.pass": "false", "osmosis.duration_ms": 450.5}
-
-
-def test_runs_that_never_ran_or_were_taken_out_have_their_status() -> None:
-    pass_rule = PassRule((A,))
-
-    assert dict(properties_of(pending(), pass_rule, None)) == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
-    assert dict(properties_of(removed(), pass_rule, None))["osmosis.outcome"] == "skipped"
+    assert broke == {"osmosis.outcome": "provider", "osmosis.pass": "false", "osmosis.duration_ms": 450.5}
+    assert never == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
+    assert out["osmosis.outcome"] == "skipped"
 
 
 def test_a_row_has_means_and_sums_of_its_runs() -> None:

@@ -23,19 +23,13 @@ def test_styled_text_equals_its_plain_text() -> None:
     assert line.split() == ["gate", "x:", "HOLDS:", "9", "of", "10"]
 
 
-def test_joined_keeps_every_style() -> None:
+def test_joined_keeps_every_style_and_ansi_ends_each_that_it_begins() -> None:
     line = joined(joined("a ", bad("b")), " ", "", dim("c"))
 
     assert painted(line, str, tagged) == "a <bad>b</> <dim>c</>"
-
-
-def test_a_plain_string_and_an_empty_piece_are_not_painted() -> None:
+    assert painted(joined("a ", bad("b"), " c"), str, ansi) == "a \x1b[31mb\x1b[0m c"
     assert painted("plain", str, tagged) == "plain"
     assert painted(joined("plain", good("")), str, tagged) == "plain"
-
-
-def test_ansi_ends_each_style_that_it_begins() -> None:
-    assert painted(joined("a ", bad("b"), " c"), str, ansi) == "a \x1b[31mb\x1b[0m c"
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[32mHOLDS\x1b[0m", "\x9b32mHOLDS", "\r\x1b]0;title\x07"])
@@ -52,13 +46,9 @@ def test_a_secret_or_a_command_across_pieces_is_found() -> None:
 
     across = painted(joined(SECRET[:9], bad(SECRET[9:])), outlet.shown, ansi)
     command = painted(joined("#", bad("#[group]x")), outlet.shown, ansi)
+    within = painted(joined("key ", bad(SECRET)), outlet.shown, tagged)
 
     assert across == outlet.shown(SECRET)
     assert SECRET[9:] not in across
     assert command == outlet.shown("##[group]x")
-
-
-def test_a_secret_within_a_piece_leaves_the_styles() -> None:
-    outlet = Outlet({"KEY": SECRET})
-
-    assert painted(joined("key ", bad(SECRET)), outlet.shown, tagged) == f"key <bad>{outlet.shown(SECRET)}</>"
+    assert within == f"key <bad>{outlet.shown(SECRET)}</>", "it leaves the styles"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +19,13 @@ from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
 from pytest_osmosis.report.style import aligned
 from pytest_osmosis.report.summary import last_run_line, summary_lines
 from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
-from pytest_osmosis.results.read import PublishedHead
+from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.results import Rescored, Results, Throttling
 from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide
-from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of
+from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, published, removed, results_of
 
 Golden = Callable[[str], str]
 
@@ -38,28 +39,35 @@ def summary(results: Results) -> str:
     return "\n".join(all_lines(results)) + "\n"
 
 
+HALVES = [finished({A: score}, row) for row, score in enumerate((1.0, 0.0, 0.5))]
+FIVE_RUNS = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
+
+
 def test_one_run_a_row(golden: Golden) -> None:
-    results = results_of([finished({A: 1.0}, 0), finished({A: 0.0}, 1), finished({A: 0.5}, 2)])
-    shown = summary(results)
+    shown = summary(results_of(HALVES))
 
     assert shown == golden(shown)
 
 
 def test_five_runs_a_row_and_a_gate(golden: Golden) -> None:
-    records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
-    shown = summary(results_of(records, n=5, minimum=0.7))
+    shown = summary(results_of(FIVE_RUNS, n=5, minimum=0.7))
 
     assert shown == golden(shown)
 
 
 def test_a_table_too_wide_for_the_terminal_is_split_in_two(golden: Golden) -> None:
-    records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
-
-    lines = summary_lines(results_of(records, n=5), columns=80)
+    lines = summary_lines(results_of(FIVE_RUNS, n=5), columns=80)
     shown = "\n".join(lines[:6]) + "\n"
 
     assert shown == golden(shown)
-    assert len(summary_lines(results_of(records, n=5), columns=90)) == len(lines) - 3
+    assert len(summary_lines(results_of(FIVE_RUNS, n=5), columns=90)) == len(lines) - 3
+
+
+def test_verbose_output_adds_spread_and_noise(golden: Golden) -> None:
+    lines = summary_lines(results_of(FIVE_RUNS, n=5), verbose=True)
+    shown = "\n".join(lines[3:15]) + "\n"
+
+    assert shown == golden(shown)
 
 
 def test_tables_in_a_very_narrow_terminal_keep_intervals_next_to_their_values() -> None:
@@ -71,15 +79,6 @@ def test_tables_in_a_very_narrow_terminal_keep_intervals_next_to_their_values() 
         ["eval function", "model", "threshold", "mean", "95% interval"],
         ["eval function", "model", "pass rate", "95% interval"],
     ]
-
-
-def test_verbose_output_adds_spread_and_noise(golden: Golden) -> None:
-    records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
-
-    lines = summary_lines(results_of(records, n=5), verbose=True)
-    shown = "\n".join(lines[3:15]) + "\n"
-
-    assert shown == golden(shown)
 
 
 def test_there_is_no_pass_hat_table_if_each_row_ran_once() -> None:
@@ -189,9 +188,6 @@ def test_tokens_by_kind_and_their_cost() -> None:
 
     line = "1,234 tokens (1,000 in, 234 out, 100 cached, unknown for 1 run), $0.013 (unknown for 1 run), 3.2 s"
     assert line in summary_lines(results)
-
-
-def test_a_free_model_costs_nothing_rather_than_an_unknown_amount() -> None:
     assert "18 tokens (11 in, 7 out), $0, 3.2 s" in summary_lines(results_of([finished({A: 1.0})], price=FREE))
 
 
@@ -216,48 +212,34 @@ def answered(equal: int, rows: int = 10, *, passes: int = 1, extra: dict[str, An
     return summary(results_of(records, n=2, extra=extra))
 
 
-def test_equal_answers_in_most_rows_are_reported() -> None:
+def test_equal_answers_in_most_rows_are_reported_unless_they_are_right() -> None:
     told = "9 of 10 rows gave 2 equal answers, so pass@k says no more than pass@1: "
 
     assert f"{told}check that the server samples and honours the seed" in answered(9, passes=0)
     assert f"{told}the temperature is 0" in answered(9, passes=0, extra={"sampling": {"temperature": 0.0}})
-
-
-def test_few_equal_answers_or_only_right_ones_are_not_reported() -> None:
-    assert "equal answers" not in answered(8)
-    assert "equal answers" not in answered(10, passes=10)
-    assert "equal answers" not in answered(1, rows=1, passes=0)
-    assert "equal answers" not in answered(9, passes=9)  # the one row that did not pass has different answers
+    few_or_right = [answered(8), answered(10, passes=10), answered(1, rows=1, passes=0), answered(9, passes=9)]
+    assert not [text for text in few_or_right if "equal answers" in text]
 
 
 STARTED_AT = "2026-11-20T14:03:59.000+00:00"
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("better", "worse", "p", "changed", "words"),
     [
-        (
-            {"better": 12, "worse": 9, "difference": 0.03, "p": 0.6636},
-            "12 rows better, 9 worse; may be chance (p = 0.66)",
-        ),
-        (
-            {"better": 20, "worse": 4, "difference": 0.16, "p": 0.00154},
-            "20 rows better, 4 worse; unlikely to be chance (p = 0.0015)",
-        ),
-        (
-            {"better": 0, "worse": 40, "difference": -0.4, "p": 1e-12},
-            "0 rows better, 40 worse; unlikely to be chance (p < 0.001)",
-        ),
-        ({"better": 0, "worse": 0, "difference": 0.0, "p": 1.0}, "no row of 100 changed"),
-        (
-            {"better": 1, "worse": 0, "difference": 0.01, "p": 1.0, "changed": 1},
-            "1 row better, 0 worse; may be chance (p = 1); 2 rows not compared",
-        ),
+        (12, 9, 0.6636, 0, "12 rows better, 9 worse; may be chance (p = 0.66)"),
+        (20, 4, 0.00154, 0, "20 rows better, 4 worse; unlikely to be chance (p = 0.0015)"),
+        (0, 40, 1e-12, 0, "0 rows better, 40 worse; unlikely to be chance (p < 0.001)"),
+        (0, 0, 1.0, 0, "no row of 100 changed"),
+        (1, 0, 1.0, 1, "1 row better, 0 worse; may be chance (p = 1); 2 rows not compared"),
     ],
 )
-def test_rows_that_changed_since_the_last_run_are_counted(change: dict[str, Any], words: str) -> None:
-    rows = Matched([Pair(0, 0, [True], [True])] * 100, changed=change.pop("changed", 0))
-    paired = Paired(100, se=None, interval=Interval(-0.1, 0.1, "made up"), test="McNemar, exact", **change)
+def test_rows_that_changed_since_the_last_run_are_counted(
+    better: int, worse: int, p: float, changed: int, words: str
+) -> None:
+    rows = Matched([Pair(0, 0, [True], [True])] * 100, changed=changed)
+    difference, interval = (better - worse) / 100, Interval(-0.1, 0.1, "made up")
+    paired = Paired(100, better, worse, difference, None, interval, p, "McNemar, exact")
     compared = RowComparison("previous run", "x-1", STARTED_AT, rows, paired, p=paired.p)
 
     lines = summary_lines(results_of([finished({A: 1.0})], previous=compared))
@@ -269,38 +251,16 @@ def test_rows_that_changed_since_the_last_run_are_counted(change: dict[str, Any]
     ("cost", "n_unknown", "said"),
     [(1.2, 0, "$1.20"), (None, 500, "cost unknown"), (1.2, 4, "$1.20 (unknown for 4 runs)")],
 )
-def test_the_header_shows_the_time_and_cost_of_the_last_run(cost: float | None, n_unknown: int, said: str) -> None:
-    last = PublishedHead(
-        path=Path("x-1/results.json"),
-        status="finished",
-        stop_reason=None,
-        partial=False,
-        started_at=STARTED_AT,
-        plan_digest="",
-        run_dir="",
-        total_rows=500,
-        total_runs=500,
-        selected=500,
-        pending=0,
-        measured=500,
-        pass_rate=1.0,
-        total_tokens=625_000,
-        duration_s=230.5,
-        cost_usd=cost,
-        n_cost_unknown=n_unknown,
-        judges_cost_usd=0.0,
-        git_commit=None,
-        git_dirty=None,
-        eval="x",
-        counted=500,
-        gates=(),
-        shard=None,
-        replayed=False,
-        pass_rate_interval=None,
-        comparison=None,
-    )
+def test_the_header_shows_the_time_and_cost_of_the_last_run(
+    tmp_path: Path, cost: float | None, n_unknown: int, said: str
+) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(published([finished({A: 1.0})])))
+    last = replace(read_head(path), total_runs=500, total_tokens=625_000, duration_s=230.5, cost_usd=cost)
 
-    assert last_run_line(last) == (f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s")
+    line = last_run_line(replace(last, n_cost_unknown=n_unknown))
+
+    assert line == f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s"
 
 
 def cassette(mode: CassetteMode, replayed: int = 0, cost_usd: float | None = None, **unrecorded: int) -> CassetteUse:
@@ -308,32 +268,24 @@ def cassette(mode: CassetteMode, replayed: int = 0, cost_usd: float | None = Non
     return CassetteUse(mode, path, "0" * 64, 52, replayed, 12_300 if replayed else 0, cost_usd, unrecorded)
 
 
+RECORDED = "52 answers recorded in cassettes/x.jsonl"
+FROM_CASSETTE = "40 of 52 requests came from the cassette: 12,300 tokens, $0.020 not spent"
+
+
 @pytest.mark.parametrize(
     ("use", "said"),
     [
-        (cassette("record"), ["52 answers recorded in cassettes/x.jsonl"]),
+        (cassette("record"), [RECORDED]),
         (
             cassette("record", provider=2, timeout=1),
-            [
-                "52 answers recorded in cassettes/x.jsonl",
-                "3 of 20 rollouts are not in the cassette: 2 provider, 1 timeout",
-            ],
+            [RECORDED, "3 of 20 rollouts are not in the cassette: 2 provider, 1 timeout"],
         ),
         (cassette("record", provider=1), [ANY, "1 of 20 rollouts is not in the cassette: 1 provider"]),
-        (
-            cassette("new", 40, 0.02),
-            [
-                "40 of 52 requests came from the cassette: 12,300 tokens, $0.020 not spent",
-                "12 answers recorded in cassettes/x.jsonl",
-            ],
-        ),
+        (cassette("new", 40, 0.02), [FROM_CASSETTE, "12 answers recorded in cassettes/x.jsonl"]),
         (cassette("new", 52, 0.02), [ANY]),
         (cassette("cache", 40), ["40 of 52 requests came from the cache: 12,300 tokens not spent, cost unknown"]),
         (cassette("cache"), []),
-        (
-            cassette("replay", 52, 0.02),
-            ["tokens and cost are those of the recording, nothing was paid now"],
-        ),
+        (cassette("replay", 52, 0.02), ["tokens and cost are those of the recording, nothing was paid now"]),
     ],
 )
 def test_what_was_recorded_and_what_came_from_a_store(use: CassetteUse, said: list[str]) -> None:
@@ -374,14 +326,18 @@ def test_waits_are_reported_if_they_mattered() -> None:
 
 
 def test_the_end_of_a_very_long_function_name_is_kept() -> None:
-    name = "a.package.with.very.many.parts.and.then.some.more:" + "function_that_goes_on_" * 2
+    name, wide = (
+        "a.package.with.very.many.parts.and.then.some.more:" + "function_that_goes_on_" * 2,
+        "rewards:" + "評" * 60,
+    )
 
-    head, row, *_ = summary_lines(results_of([finished({name: 1.0})], scorers=(name,)))
-    shown = row.split(" ")[0]
-    assert len(shown) == NAME_COLUMNS
-    assert shown.startswith("...")
-    assert name.endswith(shown[3:])
-    assert len(head) == len(row)
+    for each, columns in ((name, NAME_COLUMNS), (wide, NAME_COLUMNS - 1)):
+        head, row, *_ = summary_lines(results_of([finished({each: 1.0})], scorers=(each,)))
+        shown = row.split(" ")[0]
+        assert width(shown) == columns
+        assert shown.startswith("...")
+        assert each.endswith(shown[3:])
+        assert width(head) == width(row)
 
 
 def test_a_threshold_that_is_nearly_one_is_not_shown_as_one() -> None:
@@ -390,22 +346,7 @@ def test_a_threshold_that_is_nearly_one_is_not_shown_as_one() -> None:
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert aligned([["name", "n"], ["x", "1,000"]]) == ["name      n", "x     1,000"]
-
-
-def test_wide_characters_keep_columns_straight() -> None:
-    wide, narrow = "rewards:評価", "rewards:wide"
-
-    head, first, second, *_ = summary_lines(results_of([finished({wide: 1.0, narrow: 1.0})], scorers=(wide, narrow)))
-
-    assert width(head) == width(first) == width(second)
-    assert first.startswith(f"{wide}        >= 1")
-
-
-def test_the_end_of_a_long_name_in_wide_characters_is_kept() -> None:
-    name = "rewards:" + "評" * 60
-    shown = summary_lines(results_of([finished({name: 1.0})], scorers=(name,)))[1].split(" ")[0]
-
-    assert shown == "..." + "評" * 28
+    assert aligned([["name", "n"], ["評価", "1,000"]]) == ["name      n", "評価  1,000"]
 
 
 def test_a_baseline_of_the_same_name_is_distinguished_in_the_table() -> None:
@@ -516,13 +457,9 @@ def test_errors_of_the_baselines_model_are_grouped_apart() -> None:
 
 
 def test_tokens_of_a_baseline_that_its_server_does_not_count_are_unknown() -> None:
-    uncounted = [of_baseline(finished({A: 1.0}, row, usage=None)) for row in range(2)]
     own = [finished({A: 0.0}, 0), finished({A: 1.0}, 1)]
+    counted, uncounted = of_baseline(own[1]), [of_baseline(finished({A: 1.0}, row, usage=None)) for row in range(2)]
 
-    assert any(
-        line.endswith("; tokens unknown, cost unknown") for line in verdict_lines(results_of(own, baseline=uncounted))
-    )
-
-    half = [uncounted[0], of_baseline(finished({A: 1.0}, 1))]
-    lines = verdict_lines(results_of(own, baseline=half))
-    assert any(line.endswith("; 18 tokens (unknown for 1 run), cost unknown") for line in lines)
+    for baseline, said in ((uncounted, "tokens unknown"), ([uncounted[0], counted], "18 tokens (unknown for 1 run)")):
+        lines = verdict_lines(results_of(own, baseline=baseline))
+        assert any(line.endswith(f"; {said}, cost unknown") for line in lines)

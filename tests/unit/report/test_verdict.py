@@ -31,18 +31,16 @@ def never(n: int, reason: str | None = None) -> list[RunRecord]:
     return [pending(100 + row, reason=reason) for row in range(n)]
 
 
-def test_an_interrupt_counts_the_runs_that_never_started() -> None:
-    assert stopped("interrupt", "interrupted", never(1_001)) == ["interrupted: 1,001 of 1,011 runs never started"]
-
-
-def test_runs_that_an_interrupt_cut_off_are_not_among_those_that_never_started() -> None:
+def test_an_interrupt_counts_the_runs_that_never_started_and_those_that_it_cut_off() -> None:
     begun = [pending(200 + row)._replace(started=True) for row in range(3)]
 
-    assert stopped("interrupt", "interrupted", [*never(7), *begun]) == [
-        "interrupted: 7 of 20 runs never started, 3 did not finish"
-    ]
-    assert stopped("interrupt", "interrupted", begun) == ["interrupted: 3 of 13 runs did not finish"]
-    assert stopped("interrupt", "interrupted", []) == ["interrupted"]
+    for missing, said in (
+        (never(1_001), ": 1,001 of 1,011 runs never started"),
+        ([*never(7), *begun], ": 7 of 20 runs never started, 3 did not finish"),
+        (begun, ": 3 of 13 runs did not finish"),
+        ([], ""),
+    ):
+        assert stopped("interrupt", "interrupted", missing) == [f"interrupted{said}"]
 
 
 def test_a_stop_says_why_and_how_many_runs_never_started() -> None:
@@ -103,13 +101,15 @@ def test_the_baselines_model_has_counts_too() -> None:
 # -- the worst rows ----------------------------------------------------------------------------------------
 
 
+SHOW = "pytest-osmosis show x-1"
+
+
 def gated(records: list[RunRecord], *rules: GateRule, scorers: tuple[str, ...] = (A,)) -> list[str]:
     """Return the lines below gates, without those on power."""
     made = results_of(records, scorers=scorers)
     verdicts = [decide(rule, runs_for(rule, records, made.pass_rule)) for rule in rules]
-    return [
-        line for line in lines(replace(made, verdicts=verdicts)) if line.startswith("  ") and "low power" not in line
-    ]
+    shown = lines(replace(made, verdicts=verdicts))
+    return [line for line in shown if line.startswith("  ") and "low power" not in line]
 
 
 def row(index: int, *scores: float) -> list[RunRecord]:
@@ -119,51 +119,35 @@ def row(index: int, *scores: float) -> list[RunRecord]:
 PASS_RATE = GateRule("pass_rate", 0.9)
 
 
-def test_a_gate_that_fails_names_its_worst_rows() -> None:
-    records = [*row(3, 1, 1, 0), *row(5, 1, 1, 1), *row(9, 0, 1, 0), *row(12, 0, 0, 0)]
-
-    assert gated(records, PASS_RATE) == [
-        "  worst rows: row12 0 of 3, row9 1 of 3, row3 2 of 3; pytest-osmosis show x-1 row12-run0"
-    ]
+MIXED = [*row(3, 1, 1, 0), *row(5, 1, 1, 1), *row(9, 0, 1, 0), *row(12, 0, 0, 0)]
+BROKEN = [*row(0, 0, 1), failed("provider", 1), removed(2), failed("model", 3), *row(4, 1)]
+MEAN = GateRule("mean", 0.8)
 
 
-def test_equally_bad_rows_are_in_order_and_the_others_are_counted() -> None:
-    records = [record for index in range(8) for record in row(index, 0)]
-
-    assert gated(records, PASS_RATE) == [
-        "  worst rows: row0 0 of 1, row1 0 of 1, row2 0 of 1, row3 0 of 1, row4 0 of 1 and 3 more; "
-        "pytest-osmosis show x-1 row0-run0"
-    ]
-
-
-def test_runs_that_were_not_measured_or_removed_make_no_row_bad() -> None:
-    records = [*row(0, 0, 1), failed("provider", 1), removed(2), failed("model", 3), *row(4, 1)]
-
-    assert gated(records, PASS_RATE) == ["  worst rows: row3 0 of 1, row0 1 of 2; pytest-osmosis show x-1 row3-run0"]
-
-
-def test_a_gate_on_a_mean_names_the_rows_with_the_lowest_means() -> None:
-    records = [*row(0, 0.9), *row(1, 0.25, 0.5), *row(2, 0.1)]
-
-    assert gated(records, GateRule("mean", 0.8)) == [
-        "  worst rows: row2 0.100, row1 0.375; pytest-osmosis show x-1 row2-run0"
-    ]
-
-
-def test_a_row_of_crashes_is_as_bad_as_the_worst_answer() -> None:
-    records = [*row(0, -0.5), failed("timeout", 1), *row(2, 0.9)]
-
-    assert gated(records, GateRule("mean", 0.8)) == [
-        "  worst rows: row0 -0.500, row1 -0.500; pytest-osmosis show x-1 row0-run0"
-    ]
+@pytest.mark.parametrize(
+    ("records", "rule", "worst"),
+    [
+        (MIXED, PASS_RATE, "row12 0 of 3, row9 1 of 3, row3 2 of 3; {} row12-run0"),
+        (
+            [record for index in range(8) for record in row(index, 0)],
+            PASS_RATE,
+            "row0 0 of 1, row1 0 of 1, row2 0 of 1, row3 0 of 1, row4 0 of 1 and 3 more; {} row0-run0",
+        ),
+        (BROKEN, PASS_RATE, "row3 0 of 1, row0 1 of 2; {} row3-run0"),
+        ([*row(0, 0.9), *row(1, 0.25, 0.5), *row(2, 0.1)], MEAN, "row2 0.100, row1 0.375; {} row2-run0"),
+        ([*row(0, -0.5), failed("timeout", 1), *row(2, 0.9)], MEAN, "row0 -0.500, row1 -0.500; {} row0-run0"),
+    ],
+    ids=["by runs passed", "equals in order", "unmeasured and removed", "by means", "crashes as the worst answer"],
+)
+def test_a_gate_that_fails_names_its_worst_rows(records: list[RunRecord], rule: GateRule, worst: str) -> None:
+    assert gated(records, rule) == [f"  worst rows: {worst.format(SHOW)}"]
 
 
 def test_a_gate_on_one_function_counts_what_that_function_passed() -> None:
     records = [finished({A: 1.0, B: 0.0}, 0), finished({A: 0.0, B: 1.0}, 1)]
 
-    assert gated(records, GateRule("pass_rate", 0.9, function=B), scorers=(A, B)) == [
-        "  worst rows: row0 0 of 1; pytest-osmosis show x-1 row0-run0"
-    ]
+    found = gated(records, GateRule("pass_rate", 0.9, function=B), scorers=(A, B))
+    assert found == [f"  worst rows: row0 0 of 1; {SHOW} row0-run0"]
 
 
 def test_gates_with_the_same_worst_rows_name_them_once() -> None:

@@ -79,18 +79,19 @@ def test_rows_are_paired_if_at_least_half_of_them_are_the_same(n_common: int, pa
     assert found.left_out == (2 * (20 - n_common) if paired else 0)
 
 
-def test_a_smaller_entry_is_compared_over_its_rows() -> None:
-    found = difference(table_of({"a": FIRST, "b": results_of(scored([1.0] * 4))}), "b")
+@pytest.mark.parametrize(
+    ("results", "rows", "left_out"),
+    [
+        (results_of(scored([1.0] * 4)), 4, 16),
+        (results_of([*scored([1.0] * 18), failed("provider", 18), failed("host", 19)]), 18, 2),
+        (results_of([*scored([1.0] * 10), *map(pending, range(10, 20))], stopped="interrupted"), 10, 10),
+    ],
+    ids=["smaller", "unmeasured", "stopped"],
+)
+def test_an_entry_is_compared_over_the_rows_that_both_measured(results: Results, rows: int, left_out: int) -> None:
+    found = difference(table_of({"a": FIRST, "b": results}), "b")
 
-    assert (found.paired, found.rows, found.left_out, found.difference) == (True, 4, 16, 0.5)
-
-
-def test_rows_that_one_side_did_not_measure_are_left_out() -> None:
-    unmeasured = results_of([*scored([1.0] * 18), failed("provider", 18), failed("host", 19)])
-
-    found = difference(table_of({"a": FIRST, "b": unmeasured}), "b")
-
-    assert (found.rows, found.left_out, found.difference) == (18, 2, 0.5)
+    assert (found.paired, found.rows, found.left_out, found.difference) == (True, rows, left_out, 0.5)
 
 
 NOTHING = results_of([failed("provider", row) for row in range(20)], stopped="the code does not load")
@@ -129,23 +130,15 @@ def test_nothing_is_compared_with_a_first_entry_that_was_not_measured() -> None:
     assert table.differences == []
 
 
-@pytest.mark.parametrize(("n_rows", "least"), [(5, 0.0625), (6, None), (1, 1.0)])
-def test_few_rows_cannot_show_a_difference(n_rows: int, least: float | None) -> None:
-    assert table_of({"a": FIRST, "b": results_of(scored([1.0] * n_rows))}).least_p == least
+@pytest.mark.parametrize(
+    ("n_rows", "n_others", "least"), [(5, 1, 0.0625), (6, 1, None), (1, 1, 1.0), (6, 2, 2 * 2**-5)]
+)
+def test_few_rows_cannot_show_a_difference_and_more_comparisons_need_more(
+    n_rows: int, n_others: int, least: float | None
+) -> None:
+    others = {str(n): results_of(scored([1.0] * n_rows)) for n in range(n_others)}
 
-
-def test_more_comparisons_need_more_rows() -> None:
-    entries = {"a": FIRST, **{str(n): results_of(scored([1.0] * 6)) for n in range(2)}}
-
-    assert table_of(entries).least_p == 2 * 2**-5
-
-
-def test_a_stopped_entry_is_compared_over_the_rows_that_it_measured() -> None:
-    stopped = results_of([*scored([1.0] * 10), *(pending(row) for row in range(10, 20))], stopped="interrupted")
-
-    found = difference(table_of({"a": FIRST, "b": stopped}), "b")
-
-    assert (found.rows, found.left_out, found.difference) == (10, 10, 0.5)
+    assert table_of({"a": FIRST, **others}).least_p == least
 
 
 def test_the_figures_are_those_of_each_entrys_own_results() -> None:

@@ -19,7 +19,6 @@ from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES
 from pytest_osmosis.record.run_record import JudgeUse, RewardError, RunRecord
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
@@ -137,6 +136,20 @@ def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Resu
     )
 
 
+def shards_of(whole: Results, rules: Rules, of: int, **changes: Any) -> list[Results]:
+    return [shard_of(whole, rules, Shard(number, of), **changes) for number in range(1, of + 1)]
+
+
+def facts_of(shard: Results) -> ShardFacts:
+    assert shard.shard is not None
+    return shard.shard
+
+
+def told(shard: Results, **provenance: Any) -> Results:
+    """The shard with other members of its provenance."""
+    return replace(shard, provenance={**shard.provenance, **provenance})
+
+
 def write(folder: Path, shards: Sequence[Results]) -> list[Path]:
     paths = [folder / f"{number}.json" for number, _ in enumerate(shards, 1)]
     for path, shard in zip(paths, shards, strict=True):
@@ -145,7 +158,12 @@ def write(folder: Path, shards: Sequence[Results]) -> list[Path]:
 
 
 def written(folder: Path, whole: Results, rules: Rules, of: int, **changes: Any) -> list[Path]:
-    return write(folder, [shard_of(whole, rules, Shard(number, of), **changes) for number in range(1, of + 1)])
+    return write(folder, shards_of(whole, rules, of, **changes))
+
+
+def merged_of(folder: Path, shards: Sequence[Results]) -> MergedEval:
+    (merged,) = merge(write(folder, shards))
+    return merged
 
 
 def plain(made: Results) -> dict[str, Any]:
@@ -168,17 +186,22 @@ def test_merged_shards_equal_the_whole(tmp_path_factory: pytest.TempPathFactory,
     assert merged.status == MergedEval(whole, (), rules.decide).status
 
 
-def an_eval(rows: int = 6, *, gates: Sequence[GateRule] = (GATES[0],)) -> tuple[Results, Rules]:
-    records = [finished({A: 1.0, B: 1.0}, row) for row in range(rows)]
-    made = results_of(records, scorers=(A, B), extra=CONFIG)
-    return replace(made, n_planned=rows, provenance=PROVENANCE), Rules(list(gates))
+def an_eval(*others: RunRecord, rows: int = 6) -> Results:
+    """An eval of rows that passed, but for the other records."""
+    by_row = {row: finished({A: 1.0, B: 1.0}, row) for row in range(rows)}
+    records = {**by_row, **{record.run.row: record for record in others}}
+    made = results_of(list(records.values()), scorers=(A, B), extra=CONFIG)
+    return replace(made, n_planned=rows, provenance=PROVENANCE)
+
+
+GATED = Rules([GATES[0]])
+EASY = Rules([GateRule("pass_rate", 0.1)])
 
 
 def test_a_missing_shard_leaves_a_part_without_verdict(tmp_path: Path) -> None:
-    whole, rules = an_eval()
-    paths = written(tmp_path, whole, rules, 3)
+    one, _, three = shards_of(an_eval(), GATED, 3)
 
-    (merged,) = merge([paths[0], paths[2]])
+    merged = merged_of(tmp_path, [one, three])
 
     assert (merged.status, list(merged.missing), merged.results.partial) == (9, [2], True)
     assert [(verdict.state, verdict.text) for verdict in merged.results.verdicts] == [
@@ -188,30 +211,26 @@ def test_a_missing_shard_leaves_a_part_without_verdict(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_shard_leaves_the_whole_a_part(tmp_path: Path) -> None:
-    whole, rules = an_eval()
-    shards = [shard_of(whole, rules, Shard(number, 2)) for number in (1, 2)]
-    facts = shards[1].shard
-    assert facts is not None
-    part = replace(facts, whole=False, missing="only 1 of 3 runs of shard 2 of 2 selected", decides=False)
-    shards[1] = replace(shards[1], records=shards[1].records[:1], shard=part)
+    one, two = shards_of(an_eval(), GATED, 2)
+    missing = "only 1 of 3 runs of shard 2 of 2 selected"
+    part = replace(facts_of(two), whole=False, missing=missing, decides=False)
 
-    (merged,) = merge(write(tmp_path, shards))
+    merged = merged_of(tmp_path, [one, replace(two, records=two.records[:1], shard=part)])
 
     assert merged.results.partial
     assert [verdict.text for verdict in merged.results.verdicts] == ["only 4 of 6 runs selected"]
     assert merged.status == 9
 
 
-def test_what_shards_lost_in_flight_adds_up(tmp_path: Path) -> None:
-    whole, rules = an_eval()
-    shards = [
-        replace(made := shard_of(whole, rules, Shard(number, 2)), provenance={**made.provenance, "lost_in_flight": n})
-        for number, n in ((1, 2), (2, 3))
-    ]
+def test_what_shards_lost_adds_up_and_the_end_of_a_model_that_any_heard_of_is_kept(tmp_path: Path) -> None:
+    ends = {"gpt-5-mini": "2026-12-11"}
+    one, two = shards_of(an_eval(), GATED, 2)
+    one, two = told(one, lost_in_flight=2), told(two, lost_in_flight=3, shutdown_dates=ends)
 
-    (merged,) = merge(write(tmp_path, shards))
+    provenance = merged_of(tmp_path, [one, two]).results.provenance
 
-    assert merged.results.provenance["lost_in_flight"] == 5
+    assert (provenance["lost_in_flight"], provenance["shutdown_dates"]) == (5, ends)
+    assert "shutdown_dates" not in merged_of(tmp_path, [one]).results.provenance
 
 
 @pytest.mark.parametrize(
@@ -224,39 +243,22 @@ def test_what_shards_lost_in_flight_adds_up(tmp_path: Path) -> None:
     ],
 )
 def test_code_is_that_of_a_commit_if_all_shards_ran_it(tmp_path: Path, states: Any, whole_state: Any) -> None:
-    whole, rules = an_eval()
-    shards = [shard_of(whole, rules, Shard(number, 2)) for number in (1, 2)]
     shards = [
-        replace(shard, provenance={**shard.provenance, "git_commit": commit and 40 * commit, "git_dirty": dirty})
-        for shard, (commit, dirty) in zip(shards, states, strict=True)
+        told(shard, git_commit=commit and 40 * commit, git_dirty=dirty)
+        for shard, (commit, dirty) in zip(shards_of(an_eval(), GATED, 2), states, strict=True)
     ]
 
-    (merged,) = merge(write(tmp_path, shards))
+    provenance = merged_of(tmp_path, shards).results.provenance
 
     commit, dirty = whole_state
-    provenance = merged.results.provenance
     assert (provenance["git_commit"], provenance["git_dirty"]) == (commit and 40 * commit, dirty)
 
 
-def test_the_end_of_a_model_that_any_shard_heard_of_is_kept(tmp_path: Path) -> None:
-    whole, rules = an_eval()
-    first, second = shard_of(whole, rules, Shard(1, 2)), shard_of(whole, rules, Shard(2, 2))
-    ends = {"gpt-5-mini": "2026-12-11"}
-    second = replace(second, provenance={**second.provenance, "shutdown_dates": ends})
-
-    (merged,) = merge(write(tmp_path, [first, second]))
-
-    assert merged.results.provenance["shutdown_dates"] == ends
-    assert "shutdown_dates" not in merge(write(tmp_path, [first]))[0].results.provenance
-
-
 def test_too_many_errors_over_all_shards_are_not_measured(tmp_path: Path) -> None:
-    records = [failed("provider", row) if row in (0, 3) else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
-    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
-    rules = Rules([GateRule("pass_rate", 0.1)])
+    whole = an_eval(failed("provider", 0), failed("provider", 3))
 
-    (few,) = merge(written(tmp_path, whole, rules, 3, max_errors=2, max_errors_is_share=False))
-    (many,) = merge(written(tmp_path, whole, rules, 3, max_errors=0.2))
+    few = merged_of(tmp_path, shards_of(whole, EASY, 3, max_errors=2, max_errors_is_share=False))
+    many = merged_of(tmp_path, shards_of(whole, EASY, 3, max_errors=0.2))
 
     assert (few.status, few.results.stopped) == (0, None)
     assert (many.status, many.results.stop_reason) == (9, "max_errors")
@@ -264,46 +266,31 @@ def test_too_many_errors_over_all_shards_are_not_measured(tmp_path: Path) -> Non
 
 
 def test_a_share_of_errors_is_one_of_all_rows(tmp_path: Path) -> None:
-    records = [failed("provider", row) if row == 0 else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
-    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
-    shards = [shard_of(whole, Rules(), Shard(number, 3), max_errors=0.2) for number in (1, 2, 3)]
-    shards[0] = replace(shards[0], stopped="1 of 2 runs not measured", stop_reason="max_errors")
+    first, *others = shards_of(an_eval(failed("provider", 0)), Rules(), 3, max_errors=0.2)
+    first = replace(first, stopped="1 of 2 runs not measured", stop_reason="max_errors")
 
-    (merged,) = merge(write(tmp_path, shards))
+    merged = merged_of(tmp_path, [first, *others])
 
     assert (merged.results.stopped, merged.status) == (None, 1), "that run is an error"
 
 
-def test_a_rescored_shard_without_a_rollout_is_not_measured(tmp_path: Path) -> None:
-    records = [finished({A: 1.0, B: 1.0}, row) if row else pending(row) for row in range(6)]
-    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
-    shards = [shard_of(whole, Rules(), Shard(number, 3)) for number in (1, 2, 3)]
-
-    assert merge(write(tmp_path, shards))[0].status == 9
-
-
-@pytest.mark.parametrize("rules", [Rules(), Rules([GateRule("pass_rate", 0.1)])])
+@pytest.mark.parametrize("rules", [Rules(), EASY])
 def test_a_shard_whose_replay_asked_something_else_fails_the_whole(tmp_path: Path, rules: Rules) -> None:
-    records = [failed("provider", row) if row == 0 else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
-    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
-    shards = [shard_of(whole, rules, Shard(number, 3)) for number in (1, 2, 3)]
     shards = [
         replace(shard, cassette=CassetteUse("replay", "x.cassette.jsonl", unrecorded=unrecorded))
-        for shard, unrecorded in zip(shards, ({"provider": 1}, {}, {}), strict=True)
+        for shard, unrecorded in zip(
+            shards_of(an_eval(failed("provider", 0)), rules, 3), ({"provider": 1}, {}, {}), strict=True
+        )
     ]
 
-    assert merge(write(tmp_path, shards))[0].status == 1
+    assert merged_of(tmp_path, shards).status == 1
 
 
 def test_a_stopped_shard_is_named_and_its_missing_runs_leave_the_gate_undecided(tmp_path: Path) -> None:
-    records = [pending(row) if row in (1, 4) else finished({A: 1.0, B: 1.0}, row) for row in range(6)]
-    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=6, provenance=PROVENANCE)
-
     def merged_with(minimum: float) -> MergedEval:
-        rules = Rules([GateRule("pass_rate", minimum)])
-        shards = [shard_of(whole, rules, Shard(number, 3)) for number in (1, 2, 3)]
-        shards[1] = replace(shards[1], stopped="max_cost_usd = 1 reached", stop_reason="max_cost_usd")
-        return merge(write(tmp_path, shards))[0]
+        one, two, three = shards_of(an_eval(pending(1), pending(4)), Rules([GateRule("pass_rate", minimum)]), 3)
+        two = replace(two, stopped="max_cost_usd = 1 reached", stop_reason="max_cost_usd")
+        return merged_of(tmp_path, [one, two, three])
 
     sure, unsure = merged_with(0.5), merged_with(0.9)
 
@@ -311,42 +298,34 @@ def test_a_stopped_shard_is_named_and_its_missing_runs_leave_the_gate_undecided(
     assert (unsure.status, unsure.results.verdicts[0].state) == (9, "not measured")
 
 
-@pytest.mark.parametrize("reason", ["killed", None])
-def test_without_gates_a_shard_that_ended_early_is_not_measured(tmp_path: Path, reason: StopReason | None) -> None:
-    records = [finished({A: 1.0, B: 1.0}, row) if row != 1 else pending(row) for row in range(3)]
-    whole = replace(results_of(records, scorers=(A, B), extra=CONFIG), n_planned=3, provenance=PROVENANCE)
-    shards = [shard_of(whole, Rules(), Shard(number, 3)) for number in (1, 2, 3)]
-    shards[1] = replace(shards[1], stopped="its process ended", stop_reason=reason)
+@pytest.mark.parametrize(
+    "end", [{}, {"stopped": "its process ended", "stop_reason": "killed"}, {"stopped": "its process ended"}]
+)
+def test_without_gates_a_shard_that_lacks_a_run_is_not_measured(tmp_path: Path, end: dict[str, Any]) -> None:
+    one, two, three = shards_of(an_eval(pending(1), rows=3), Rules(), 3)
 
-    assert merge(write(tmp_path, shards))[0].status == 9
+    assert merged_of(tmp_path, [one, replace(two, **end), three]).status == 9
 
 
 def test_a_whole_file_stays_as_it_is(tmp_path: Path) -> None:
-    measured, rules = an_eval()
-    whole = concluded(measured, rules)
-    paths = write(tmp_path, [whole])
+    whole = concluded(an_eval(), GATED)
 
-    (merged,) = merge(paths)
+    merged = merged_of(tmp_path, [whole])
 
     assert (merged.is_copy, merged.status) == (True, 0)
     assert plain(merged.results) == plain(whole)
 
 
 def test_files_that_do_not_belong_together_are_refused_with_all_problems(tmp_path: Path) -> None:
-    measured, rules = an_eval()
-    one, two, three, four = (shard_of(measured, rules, Shard(number, 4)) for number in (1, 2, 3, 4))
-    facts = four.shard
-    assert facts is not None
-    two = replace(two, provenance={**PROVENANCE, "plan_digest": "1" * 32})
+    measured = an_eval()
+    one, two, three, four = shards_of(measured, GATED, 4)
+    one = replace(one, shard=replace(facts_of(one), code={A: "1"}))
+    two = told(two, plan_digest="1" * 32)
     three = replace(three, pass_rule=replace(three.pass_rule, thresholds={A: 0.5}))
-    four = replace(four, shard=replace(facts, code={A: "2"}), verdicts=())
-    one_facts = one.shard
-    assert one_facts is not None
-    one = replace(one, shard=replace(one_facts, code={A: "1"}))
-    paths = write(tmp_path, [one, two, three, four, one, concluded(measured, rules)])
+    four = replace(four, shard=replace(facts_of(four), code={A: "2"}), verdicts=())
 
     with pytest.raises(OsmosisError) as raised:
-        merge(paths)
+        merge(write(tmp_path, [one, two, three, four, one, concluded(measured, GATED)]))
 
     lines = str(raised.value).splitlines()
     first = shown(tmp_path / "1.json")
@@ -361,29 +340,23 @@ def test_files_that_do_not_belong_together_are_refused_with_all_problems(tmp_pat
 
 
 def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_path: Path) -> None:
-    measured, rules = an_eval()
-    one, two, three, four = (shard_of(measured, rules, Shard(number, 4)) for number in (1, 2, 3, 4))
-    facts = [each.shard for each in (one, two, three, four) if each.shard is not None]
-    two = replace(two, provenance={**two.provenance, "dataset_sha256": "e" * 64})
-    three = replace(three, shard=replace(facts[2], code={"agent.py": "2"}, planned_rows=99))
-    one = replace(one, shard=replace(facts[0], code={"agent.py": "1"}))
+    one, two, three, four = shards_of(an_eval(), GATED, 4)
+    lost = [one, replace(four, records=four.records[:0])]
+    one = replace(one, shard=replace(facts_of(one), code={"agent.py": "1"}))
+    three = replace(three, shard=replace(facts_of(three), code={"agent.py": "2"}, planned_rows=99))
 
     with pytest.raises(OsmosisError, match="SHA-256 of the dataset") as raised:
-        merge(write(tmp_path, [one, two, three, four]))
+        merge(write(tmp_path, [one, told(two, dataset_sha256="e" * 64), three, four]))
     assert "shard.planned_rows: 99, but " in str(raised.value)
     assert "digest of the code of agent.py: 2, but 1 in " in str(raised.value)
-
-    lost = replace(four, records=four.records[:0])
     with pytest.raises(OsmosisError, match="holds 0 rows, but shard 4 of 4 has "):
-        merge(write(tmp_path, [shard_of(measured, rules, Shard(1, 4)), lost]))
+        merge(write(tmp_path, lost))
 
 
 def test_different_versions_are_noted(tmp_path: Path) -> None:
-    measured, rules = an_eval()
-    shards = [shard_of(measured, rules, Shard(number, 2)) for number in (1, 2)]
-    shards[1] = replace(shards[1], provenance={**PROVENANCE, "python": "3.y", "git_commit": "a" * 40})
+    one, two = shards_of(an_eval(), GATED, 2)
 
-    (merged,) = merge(write(tmp_path, shards))
+    merged = merged_of(tmp_path, [one, told(two, python="3.y", git_commit="a" * 40)])
 
     assert list(merged.notes) == [
         "the shards have different versions of Python: 3.x in 1 shard, 3.y in 1 shard",

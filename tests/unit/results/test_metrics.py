@@ -33,13 +33,10 @@ def test_each_metric_is_summarized_over_the_runs_that_reported_it() -> None:
     }
 
 
-def test_numbers_whose_sum_is_too_large_have_a_mean() -> None:
+def test_numbers_whose_sum_is_too_large_have_a_mean_and_an_eval_without_metrics_no_table() -> None:
     records = [told(finished({A: 1.0}, row), a={"x": 1.7e308}) for row in range(3)]
 
     assert metric_summaries(records, [A])[A]["x"].mean == 1.7e308
-
-
-def test_an_eval_without_metrics_has_no_table() -> None:
     assert metric_summaries([finished({A: 1.0}), pending(1)], [A]) == {}
     assert metric_lines(results_of([finished({A: 1.0})])) == []
 

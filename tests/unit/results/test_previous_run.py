@@ -46,8 +46,7 @@ def test_plans_are_the_same_whatever_the_order_of_their_keys() -> None:
 
 
 def test_without_runs_there_is_no_previous_one(tmp_path: Path) -> None:
-    assert previous_run(tmp_path / "nowhere", PLAN) == (None, None)
-    assert previous_run(tmp_path, PLAN) == (None, None)
+    assert previous_run(tmp_path / "nowhere", PLAN) == previous_run(tmp_path, PLAN) == (None, None)
 
 
 def test_the_newest_whole_run_of_the_plan_is_the_previous_one(tmp_path: Path, stored: Stored) -> None:
@@ -83,19 +82,12 @@ def test_a_run_of_the_plan_that_cannot_be_read_is_reported_and_passed_over(tmp_p
     assert unreadable == f"{shown(lacking)}: lacks 'total_rows'"
 
 
-def test_rows_are_not_parsed(tmp_path: Path, stored: Stored) -> None:
+def test_rows_are_not_parsed_but_if_another_program_wrote_them(tmp_path: Path, stored: Stored) -> None:
     path = stored("x")
     whole = path.read_text()
-    path.write_text(whole[: whole.index(ROWS) + len(ROWS)] + "no JSON")
-
-    assert found(tmp_path).path == path
-
-
-def test_results_that_another_program_wrote_are_read_whole(tmp_path: Path, stored: Stored) -> None:
-    path = stored("x")
-    path.write_text(json.dumps(WHOLE))
-
-    assert found(tmp_path).path == path
+    for text in (whole[: whole.index(ROWS) + len(ROWS)] + "no JSON", json.dumps(WHOLE)):
+        path.write_text(text)
+        assert found(tmp_path).path == path
 
 
 def test_results_that_a_rescoring_replaced_still_belong_to_their_plan(tmp_path: Path, stored: Stored) -> None:

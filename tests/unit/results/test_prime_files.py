@@ -159,12 +159,8 @@ def test_blank_lines_count_and_a_torn_last_line_is_passed_over(tmp_path: Path, e
     assert [(line.number, line.members["example_id"]) for line in found.lines] == [(2, 0), (4, 1)]
     assert [line.has_failed for line in found.lines] == [True, False]
     assert found.torn == bool(end)
-
-
-def test_files_without_a_line_are_not_torn(tmp_path: Path) -> None:
-    found = of_another_program(tmp_path, "")
-
-    assert (found.lines, found.torn) == ([], False)
+    empty = of_another_program(tmp_path, "")
+    assert (empty.lines, empty.torn) == ([], False)
 
 
 @pytest.mark.parametrize(

@@ -40,26 +40,15 @@ def run_of(record: RunRecord, **options: Any) -> dict[str, Any]:
 def test_the_keys_of_eval_mode_are_there_with_their_values() -> None:
     found = published(results_of([finished({A: 1.0}, 0, 0), finished({A: 0.0}, 0, 1)], n=2))
 
-    assert {key: found["config"][key] for key in ("model", "n_runs", "pass_threshold", "eval_fns")} == {
-        "model": "vendor/some-model",
-        "n_runs": 2,
-        "pass_threshold": 1.0,
-        "eval_fns": [A],
-    }
-    summary = found["summary"]
-    assert (summary["total_rows"], summary["total_runs"]) == (1, 2)
-    assert (summary["total_tokens"], summary["total_duration_ms"]) == (36, 3210.0)
-    values = {key: summary["eval_fns"][A][key] for key in ("mean", "std", "min", "max", "pass_at_1", "pass_at_2")}
-    assert values == {"mean": 0.5, "std": 0.5, "min": 0.0, "max": 1.0, "pass_at_1": 0.5, "pass_at_2": 1.0}
+    config = {"model": "vendor/some-model", "n_runs": 2, "pass_threshold": 1.0, "eval_fns": [A]}
+    assert found["config"].items() >= config.items()
+    totals = {"total_rows": 1, "total_runs": 2, "total_tokens": 36, "total_duration_ms": 3210.0}
+    assert found["summary"].items() >= totals.items()
+    statistics = {"mean": 0.5, "std": 0.5, "min": 0.0, "max": 1.0, "pass_at_1": 0.5, "pass_at_2": 1.0}
+    assert found["summary"]["eval_fns"][A].items() >= statistics.items()
     assert [row["row_index"] for row in found["rows"]] == [0]
-    run = found["rows"][0]["runs"][0]
-    assert {key: run[key] for key in ("run_index", "success", "scores", "duration_ms", "tokens")} == {
-        "run_index": 0,
-        "success": True,
-        "scores": {A: 1.0},
-        "duration_ms": 450.5,
-        "tokens": 18,
-    }
+    run = {"run_index": 0, "success": True, "scores": {A: 1.0}, "duration_ms": 450.5, "tokens": 18}
+    assert found["rows"][0]["runs"][0].items() >= run.items()
 
 
 def test_rows_and_runs_are_in_order_with_their_absolute_index() -> None:
@@ -76,63 +65,44 @@ def test_total_rows_counts_rows_with_a_run_and_pending_ones_are_listed_apart() -
 
     found = published(results_of(records, stopped="stopped"))
 
-    assert (found["summary"]["total_rows"], found["summary"]["total_runs"], found["summary"]["selected"]) == (3, 3, 5)
     assert found["pending"] == [
         {"row_index": 3, "row_digest": f"{3:016x}", "run_index": 0, "reason": "stopped", "started": False},
         {"row_index": 4, "row_digest": f"{4:016x}", "run_index": 0, "reason": None, "started": False},
     ]
-    assert {key: found["summary"][key] for key in ("finished", "failed", "skipped", "pending")} == {
-        "finished": 1,
-        "failed": 1,
-        "skipped": 1,
-        "pending": 2,
-    }
+    totals = {"total_rows": 3, "total_runs": 3, "selected": 5}
+    assert found["summary"].items() >= {**totals, "finished": 1, "failed": 1, "skipped": 1, "pending": 2}.items()
+
+
+def outcome(status: str, score: float | None = None, *, passed: bool = False) -> dict[str, Any]:
+    scores = {} if score is None else {A: score}
+    return {"status": status, "success": status != "failed", "passed": passed, "scores": scores}
 
 
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        (finished({A: 1.0}), {"status": "finished", "success": True, "passed": True, "scores": {A: 1.0}}),
-        (finished({A: 0.2}), {"status": "finished", "success": True, "passed": False, "scores": {A: 0.2}}),
-        *[
-            (
-                failed(boundary),
-                {
-                    "status": "failed",
-                    "success": False,
-                    "passed": False,
-                    "scores": {},
-                    "boundary": boundary,
-                    "error": "what happened",
-                },
-            )
-            for boundary in ("model", "agent", "timeout", "provider", "host")
-        ],
+        (finished({A: 1.0}), outcome("finished", 1.0, passed=True)),
+        (finished({A: 0.2}), outcome("finished", 0.2)),
+        *(
+            (failed(boundary), {**outcome("failed"), "boundary": boundary, "error": "what happened"})
+            for boundary in ("model", "agent", "timeout")
+        ),
+        *(
+            (failed(boundary), {**outcome("failed"), "boundary": boundary, "error": "what happened", "infra": True})
+            for boundary in ("provider", "host")
+        ),
         (
             finished({}, errors={A: BROKE}),
-            {
-                "status": "finished",
-                "success": True,
-                "passed": False,
-                "scores": {},
-                "boundary": "reward",
-                "error": "rewards:a: ValueError: no",
-            },
+            {**outcome("finished"), "boundary": "reward", "error": "rewards:a: ValueError: no"},
         ),
-        (removed(), {"status": "skipped", "success": True, "passed": False, "scores": {}}),
+        (removed(), outcome("skipped")),
     ],
     ids=["passed", "not passed", "model", "agent", "timeout", "provider", "host", "reward", "removed"],
 )
 def test_a_run_is_published_as_the_outcome_table_says(record: RunRecord, expected: dict[str, Any]) -> None:
-    keys = ("status", "success", "passed", "scores", "boundary", "error")
+    keys = ("status", "success", "passed", "scores", "boundary", "error", "infra")
 
     assert {key: value for key, value in run_of(record).items() if key in keys} == expected
-
-
-@pytest.mark.parametrize("boundary", ["provider", "host"])
-def test_infrastructure_is_marked(boundary: Any) -> None:
-    assert run_of(failed(boundary))["infra"] is True
-    assert "infra" not in run_of(failed("agent"))
 
 
 def test_an_error_of_a_function_that_does_not_decide_is_kept_with_the_pass() -> None:
@@ -239,15 +209,12 @@ def test_skipped_and_pending_runs_are_in_no_denominator() -> None:
 
 
 def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() -> None:
-    records = [finished({A: 1.0}), finished({A: 0.0}, 1), failed("model", 2), failed("host", 3), removed(4), pending(5)]
+    done = [finished({A: 1.0}), finished({A: 0.0}, 1), failed("model", 2), failed("host", 3)]
+    records = [*done, removed(4), pending(5), rolled(6, scores={A: 1.0})]
 
-    assert runs_for(GateRule("pass_rate", 0.5), records, results_of(records).pass_rule) == [
-        [1.0],
-        [0.0],
-        [0.0],
-        [None],
-        [None],
-    ]
+    for rule in (GateRule("pass_rate", 0.5), GateRule("mean", 0.5, function=A)):
+        found = runs_for(rule, records, results_of(records).pass_rule)
+        assert found == [[1.0], [0.0], [0.0], [None], [None], [None]], "interrupted runs are not measured"
 
 
 def test_a_gate_on_a_function_uses_only_its_scores() -> None:
@@ -262,12 +229,6 @@ def test_a_gate_on_a_function_uses_only_its_scores() -> None:
     assert found("mean", None) == found("pass_rate", A) == [[1.0], [0.0], [0.0], [None]]  # A is the one that decides
 
 
-def test_a_run_that_was_interrupted_while_it_was_scored_is_not_measured() -> None:
-    records = [rolled(0, scores={A: 1.0}), finished({A: 1.0}, 1)]
-
-    assert runs_for(GateRule("mean", 0.5, function=A), records, results_of(records).pass_rule) == [[None], [1.0]]
-
-
 def test_pass_at_k_uses_only_rows_with_k_measured_runs() -> None:
     whole = [finished({A: float(run == 0)}, 0, run) for run in range(3)]  # 1 of 3
     torn = [finished({A: 1.0}, 1, 0), finished({A: 1.0}, 1, 1), failed("provider", 1, 2)]  # 2 of 2 measured
@@ -279,10 +240,18 @@ def test_pass_at_k_uses_only_rows_with_k_measured_runs() -> None:
     assert summary.pass_rate == 0.5
 
 
-def test_with_one_run_a_row_there_is_no_pass_at_k() -> None:
-    keys = published(results_of([finished({A: 1.0})]))["summary"]["eval_fns"][A]
+def test_with_one_run_a_row_there_is_no_pass_at_k_and_without_any_statistics_are_null() -> None:
+    one, none = (published(results_of([record])) for record in (finished({A: 1.0}), pending()))
 
-    assert not [key for key in keys if key.startswith(("pass_at", "pass_hat"))]
+    assert not [key for key in one["summary"]["eval_fns"][A] if key.startswith(("pass_at", "pass_hat"))]
+    assert (none["summary"]["pass_rate"], none["summary"]["eval_fns"][A]["mean"]) == (None, None)
+    assert (none["summary"]["total_rows"], none["rows"]) == (0, [])
+
+
+def test_a_run_without_an_event_is_pending() -> None:
+    done = finished({A: 1.0}, 0)
+
+    assert records_of([RunId(0, 0), RunId(7, 2)], {done.run: done}) == [done, RunRecord(RunId(7, 2))]
 
 
 def test_each_function_has_statistics_of_its_own() -> None:
@@ -294,20 +263,6 @@ def test_each_function_has_statistics_of_its_own() -> None:
     assert (results.by_function[B].mean, results.by_function[B].n_measured) == (0.125, 1)
     assert (results.by_function[B].pass_rate, results.overall.pass_rate) == (0.5, 0.5)
     assert results.measured == 2
-
-
-def test_without_any_run_statistics_are_null() -> None:
-    found = published(results_of([pending()], scorers=(A,)))
-
-    assert found["summary"]["pass_rate"] is None
-    assert found["summary"]["eval_fns"][A]["mean"] is None
-    assert (found["summary"]["total_rows"], found["rows"]) == (0, [])
-
-
-def test_a_run_without_an_event_is_pending() -> None:
-    done = finished({A: 1.0}, 0)
-
-    assert records_of([RunId(0, 0), RunId(7, 2)], {done.run: done}) == [done, RunRecord(RunId(7, 2))]
 
 
 @given(st.lists(st.sampled_from([1.0, 0.0, None, "agent", "provider", "pending", "removed"]), max_size=12), st.data())
@@ -370,12 +325,8 @@ def test_runs_of_a_row_are_ordered_by_model() -> None:
 
     runs = published(results_of(own, n=2, baseline=list(map(of_baseline, own))))["rows"][0]["runs"]
 
-    assert [(run["model_tag"], run["run_index"]) for run in runs] == [
-        ("primary", 0),
-        ("primary", 1),
-        ("baseline", 0),
-        ("baseline", 1),
-    ]
+    order = [("primary", 0), ("primary", 1), ("baseline", 0), ("baseline", 1)]
+    assert [(run["model_tag"], run["run_index"]) for run in runs] == order
 
 
 def test_results_of_one_model_have_no_model_keys() -> None:
@@ -388,12 +339,7 @@ def test_results_of_one_model_have_no_model_keys() -> None:
 
 # -- comparisons ------------------------------------------------------------------------------------------
 
-COMPARED = Matched(
-    [Pair(row, row, [row < 94], [True]) for row in range(100)],
-    added=1,
-    removed=2,
-    changed=3,
-)
+COMPARED = Matched([Pair(row, row, [row < 94], [True]) for row in range(100)], added=1, removed=2, changed=3)
 
 
 def test_the_comparison_with_the_baseline_is_published() -> None:
@@ -401,9 +347,8 @@ def test_the_comparison_with_the_baseline_is_published() -> None:
 
     found = published(replace(results_of([finished({A: 1.0})]), comparison=against))["baseline"]
 
-    counts = ("rows", "added", "removed", "changed", "better", "worse", "regression")
-    assert [found[key] for key in counts] == [100, 1, 2, 3, 0, 6, True]
-    assert found["p_value"] == found["p_adjusted"] == 0.03125
+    counts = {"rows": 100, "added": 1, "removed": 2, "changed": 3, "better": 0, "worse": 6, "regression": True}
+    assert found.items() >= {**counts, "p_value": 0.03125, "p_adjusted": 0.03125}.items()
     assert found["differs"] == ["the model: a, here b"]
     assert found["difference_interval"]["method"] == "Gaffke, mid-p"
 
