@@ -38,10 +38,9 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     "arguments",
     [
         pytest.param([], marks=pytest.mark.journey),
-        pytest.param(["-n2"], marks=pytest.mark.slow),
         pytest.param(["-pno:asyncio"], marks=pytest.mark.slow),
     ],
-    ids=["plain", "-n2", "no asyncio"],
+    ids=["plain", "no asyncio"],
 )
 def test_a_new_workspace_runs_green_and_warns_of_nothing(tmp_path: Path, arguments: list[str]) -> None:
     began = python(tmp_path, "-m", "pytest_osmosis", "init", "sums")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.plugin import vscode_adapter
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json
+from tests.plugin.workspaces import Workspace, read_json
 
 ROOT = Path(__file__).parents[2]
 COMPANIONS = Path(sys.prefix) / "companions"
@@ -134,10 +134,7 @@ def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode) -> None:
     vscode.result.stdout.fnmatch_lines(["osmosis: not started: configs/eval/x.toml, configs/eval/y.toml: with*"])
 
 
-@pytest.mark.parametrize("option", [(), ("-n2",)])
-def test_node_ids_of_several_evals_start_none_if_evals_are_listed(
-    workspace: Workspace, option: tuple[str, ...]
-) -> None:
+def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Workspace) -> None:
     workspace.ini(LISTED)
     workspace.eval(rows=2)
     workspace.eval("y", rows=1)
@@ -231,7 +228,6 @@ def test_pycharm_starts_no_eval_when_it_runs_a_folder(pycharm: Workspace) -> Non
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 def test_pycharm_runs_the_toml_of_a_run_configuration(pycharm: Workspace) -> None:
     pycharm.eval(rows=[{}, {"score": 0.0}])
     passed, failed = (f"configs.eval.x_toml.x(row{row}-run0)" for row in (0, 1))

@@ -189,7 +189,6 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Workspace) -> None:
     """The server holds the probe, so nothing is in flight."""
     with ChatServer(held(reply("42"))) as server:

@@ -127,43 +127,41 @@ def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Wor
     )
 
 
+MISSING = {
+    "import osmosis_ai.cli": (
+        "module osmosis_ai.cli",
+        "ModuleNotFoundError: No module named 'osmosis_ai.cli'",
+        "pytest-osmosis stands in for the parts of it *; see docs/how-to/osmosis-workspace.md",
+    ),
+    "from osmosis_ai import evaluate_rubric": (
+        "evaluate_rubric in osmosis_ai",
+        "ImportError: cannot import name 'evaluate_rubric' from 'osmosis_ai' *",
+        "*; pytest_osmosis has evaluate_rubric and osmosis_rubric, and pip install osmosis-ai *",
+    ),
+    "import verifiers": (
+        "module verifiers",
+        "ModuleNotFoundError: No module named 'verifiers'",
+        "install one that has environments *: see docs/how-to/verifiers-environments.md",
+    ),
+}
+
+
 @pytest.mark.slow
 @PLAIN_AND_XDIST
-@pytest.mark.parametrize(
-    ("statement", "missing", "error", "said"),
-    [
-        (
-            "import osmosis_ai.cli",
-            "module osmosis_ai.cli",
-            "ModuleNotFoundError: No module named 'osmosis_ai.cli'",
-            "pytest-osmosis stands in for the parts of it *; see docs/how-to/osmosis-workspace.md",
-        ),
-        (
-            "from osmosis_ai import evaluate_rubric",
-            "evaluate_rubric in osmosis_ai",
-            "ImportError: cannot import name 'evaluate_rubric' from 'osmosis_ai' *",
-            "*; pytest_osmosis has evaluate_rubric and osmosis_rubric, and pip install osmosis-ai *",
-        ),
-        (
-            "import verifiers",
-            "module verifiers",
-            "ModuleNotFoundError: No module named 'verifiers'",
-            "install one that has environments *: see docs/how-to/verifiers-environments.md",
-        ),
-    ],
-)
-def test_a_missing_library_leads_to_the_page_about_its_code(
-    workspace: Workspace, statement: str, missing: str, error: str, said: str
-) -> None:
-    workspace.eval()
-    workspace.write("rewards.py", f"{statement}\n{OURS}")
+def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace) -> None:
+    modules = dict(zip("abc", MISSING, strict=True))
+    workspace.eval(scoring={"eval_fns": [f"{module}:right" for module in modules]})
+    for module, statement in modules.items():
+        workspace.write(f"{module}.py", f"{statement}\n{OURS}")
 
-    tested = workspace.run("rewards.py")
+    tested = workspace.run(*(f"{module}.py" for module in modules))
     evaluated = workspace.run("--osmosis-config=configs/eval/x.toml")
 
     assert (tested.ret, evaluated.ret) == (2 if not workspace.distributed else 1, 4)
-    tested.stdout.fnmatch_lines([f"osmosis: no {missing}: {said}"])
-    evaluated.stderr.fnmatch_lines([f"ERROR: x: rewards:score: does not load: {error}; {said}"])
+    for module, statement in modules.items():
+        missing, error, said = MISSING[statement]
+        tested.stdout.fnmatch_lines([f"osmosis: no {missing}: {said}"])
+        evaluated.stderr.fnmatch_lines([f"*{module}:right: does not load: {error}; {said}"])
 
 
 def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(workspace: Workspace) -> None:

@@ -83,9 +83,18 @@ def test_no_timer_of_others_runs_during_the_wait_for_a_rollout(workspace: Worksp
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
-@pytest.mark.parametrize("option", ["--reruns=2", "--force-reruns=2", "--retries=2"])
+@pytest.mark.parametrize(
+    ("option", "workspace"),
+    [
+        ("--reruns=2", []),
+        ("--reruns=2", ["-n2"]),
+        ("--force-reruns=2", []),
+        ("--retries=2", []),
+        ("--retries=2", ["-n2"]),
+    ],
+    indirect=["workspace"],
+)
 def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str) -> None:
     workspace.write("test_flaky.py", "def test_flaky():\n    assert False\n")
     with ChatServer(reply("42")) as server:

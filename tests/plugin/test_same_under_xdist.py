@@ -242,7 +242,7 @@ def marked(copy: Copy) -> None:
 
 
 def several(copy: Copy) -> None:
-    """Four evals in one command, verbose and quiet, the duration of each and what their one table says."""
+    """Four evals in one command, and a part of them: the duration of each and what their one table says."""
     gate = {"pass_rate": ">= 0.5"}
     copy.eval("set10", rows=[FAIL] * 2, gate=gate)
     copy.eval("set2", rows=[PASS, BROKEN, PASS], gate=gate, limits={"max_errors": 9})
@@ -250,12 +250,11 @@ def several(copy: Copy) -> None:
     copy.eval("set9", rows=2, folder="other")
     both = ("--osmosis-config=configs/eval", "other/configs/eval/set9.toml")
     copy.command(9, *both, *JUNIT, "--osmosis-markdown=page.md")
-    copy.command(9, *both, "-q")
     copy.command(1, *both, "-v", "-k", "row0 and (set10 or set9)")
 
 
 def entries(copy: Copy) -> None:
-    """Three evals of one config, compared, recorded and replayed, and tests over rollouts: of one, and of none."""
+    """Three evals of one config, compared and recorded, and tests over rollouts: of one, and of none."""
     copy.eval(rows=2)
     copy.write(
         "configs/eval/many.toml",
@@ -270,7 +269,6 @@ def entries(copy: Copy) -> None:
             f"@pytest.mark.osmosis_eval('configs/eval/many.toml::{name}')\ndef test_it(rollout):\n    assert rollout\n",
         )
     copy.command(0, "configs/eval/many.toml", "--osmosis-output={name}.out.json", "-v", "--osmosis-markdown=page.md")
-    copy.command(0, "configs/eval/many.toml", "--osmosis-replay")
     copy.command(1, MODEL, "--continue-on-collection-errors")
 
 
@@ -335,7 +333,6 @@ def replayed(copy: Copy) -> None:
     )
     copy.command(1, X, "--osmosis-record", "-rA")
     copy.command(1, X, "test_x.py", MODEL, "--osmosis-replay", "-rA")
-    copy.command(1, "--osmosis-from=latest")
 
 
 # -- other tests ------------------------------------------------------------------------------------------
@@ -364,10 +361,10 @@ def over_rollouts(copy: Copy) -> None:
 def laboratory(copy: Copy) -> None:
     """Reward functions in the lab, some of which cannot be tested."""
     copy.write("graded.py", GRADED)
-    copy.write("code.py", "def accuracy(completions, **kwargs):\n    return [1.0 for _ in completions]\n")
+    copy.write("batch.py", "def accuracy(completions, **kwargs):\n    return [1.0 for _ in completions]\n")
     copy.write("tests/test_a.py", "def test_a(): pass\n")
     copy.command(1, "graded.py", "--osmosis-lab", "-k", "leaks or range or cases", *JUNIT)
-    copy.command(5, "--osmosis-lab", "code.py")
+    copy.command(5, "--osmosis-lab", "batch.py")
     copy.ini("osmosis_rewards = graded.py", "testpaths = tests")
     copy.command(1, "-v")
 
@@ -471,7 +468,6 @@ def without_toml(copy: Copy) -> None:
     copy.command(0, *asked, "--osmosis-n=2", "--osmosis-limit=3", "--osmosis-output=out.json")
     copy.command(0, "rows.jsonl::rows[row2-run0]", *asked)
     copy.command(1, *given, "--osmosis-agent=recorded", *JUNIT)
-    copy.command(1, *given, "--osmosis-agent=recorded", "--lf")
 
 
 def refusals(copy: Copy) -> None:
@@ -515,12 +511,11 @@ def files_in_the_way(copy: Copy) -> None:
 
 
 def calibrated(copy: Copy) -> None:
-    """Scores that are compared with a column of human ones, and a judge whose scores are used again."""
+    """Scores of functions and of a judge, compared with a column of human ones."""
     rows = [{"score": 1.0, "human": 1}, {"score": 1.0, "human": 0.0}, {"score": 0.0, "human": 0}, {"score": 0.5}]
     scoring = {"eval_fns": ["rewards:score"], "rubric": "Is the number right?", "calibrate": "human"}
     copy.eval(rows=rows, judge={"model_path": "demo/judge"}, scoring=scoring, evaluation={"pass_threshold": 0.5})
     copy.command(1, X, "--osmosis-markdown=page.md", *JUNIT)
-    copy.command(1, "--osmosis-from=latest")
 
 
 def commits(copy: Copy) -> None:

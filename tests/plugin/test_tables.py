@@ -363,7 +363,10 @@ def pytest_runtest_logreport(report):
 
 
 class Case(NamedTuple):
-    """A session: its evals, further arguments and files, and its exit code. `n2` is xdist's own code if it differs."""
+    """A session: its evals, further arguments and files, and its exit code.
+
+    `n2` is the exit code under xdist, of cases that no story of `test_same_under_xdist.py` tells.
+    """
 
     evals: Mapping[str, Mapping[str, Any]]
     exit: int
@@ -384,7 +387,7 @@ CASES: Mapping[str, Case] = {
         {"x": {}}, 1, ("test_fails.py",), {"test_fails.py": "def test_fails(): assert 0\n"}
     ),
     "3 and 9: a plugin broke before anything was measured": Case(
-        {"x": MEASURED_NOTHING}, 3, (), {"conftest.py": RAISES}
+        {"x": MEASURED_NOTHING}, 3, (), {"conftest.py": RAISES}, n2=3
     ),
     "4: a config is wrong": Case({"x": WRONG}, 4),
     "4: its dataset is wrong": Case({"x": {"rows": [{"user_prompt": 1}]}}, 4),
@@ -393,7 +396,7 @@ CASES: Mapping[str, Case] = {
         {"x": MEASURED_NOTHING, "y": {"rows": [FAIL]}, "z": WRONG}, 4
     ),
     "5: nothing was selected": Case({"x": {}}, 5, ("-k", "nothing")),
-    "6: too many warnings": Case({"x": {}}, 6, NO_WARNINGS, {"test_warns.py": WARNS}),
+    "6: too many warnings": Case({"x": {}}, 6, NO_WARNINGS, {"test_warns.py": WARNS}, n2=6),
     "9: only reward errors": Case({"x": MEASURED_NOTHING}, 9),
     "9: all taken out": Case(
         {"x": {"rows": [{"grader": "removes"}], "scoring": {"eval_fns": None, "grader": "graders:Removes"}}},
@@ -413,7 +416,7 @@ CASES: Mapping[str, Case] = {
     "9 and 0: one eval was not measured, another passed": Case({"x": MEASURED_NOTHING, "y": {}}, 9),
     "9 and 1: one eval was not measured, another failed": Case({"x": MEASURED_NOTHING, "y": {"rows": [FAIL]}}, 9),
     "9 and 6: not measured, with too many warnings": Case(
-        {"x": {**MEASURED_NOTHING, "gate": {"pass_rate": ">= 0.5"}}}, 9, NO_WARNINGS, {"test_warns.py": WARNS}
+        {"x": {**MEASURED_NOTHING, "gate": {"pass_rate": ">= 0.5"}}}, 9, NO_WARNINGS, {"test_warns.py": WARNS}, n2=9
     ),
     "1 and 6: a gate does not hold, with too many warnings": Case(
         {"x": {"rows": [FAIL], "gate": {"pass_rate": ">= 0.5"}}}, 1, NO_WARNINGS, {"test_warns.py": WARNS}
@@ -423,11 +426,13 @@ CASES: Mapping[str, Case] = {
 """5 and 6 never compete: pytest counts warnings only if everything passed. 0 yields to all others."""
 
 
+SESSIONS = [pytest.param(case, [], case.exit, id=name) for name, case in CASES.items()]
+SESSIONS += [pytest.param(case, ["-n2"], case.n2, id=f"-n2: {name}") for name, case in CASES.items() if case.n2]
+
+
 @pytest.mark.slow
-@PLAIN_AND_XDIST
-@pytest.mark.parametrize("name", CASES)
-def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, name: str) -> None:
-    case = CASES[name]
+@pytest.mark.parametrize(("case", "workspace", "exit_code"), SESSIONS, indirect=["workspace"])
+def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, case: Case, exit_code: int) -> None:
     if "--max-warnings=0" in case.arguments and pytest.version_tuple < (9, 1):
         pytest.skip("pytest counts warnings from 9.1 on")
     for eval_name, tables in case.evals.items():
@@ -437,7 +442,7 @@ def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, name: str) 
 
     result = workspace.run(NAMED, *case.arguments)
 
-    assert result.ret == (case.n2 if workspace.distributed and case.n2 is not None else case.exit), result.outlines
+    assert result.ret == exit_code, result.outlines
     assert ("INTERNALERROR" in result.stdout.str()) == (case.exit == 3)
     if case.exit == 4:
         assert not any(workspace.run_dirs(eval_name) for eval_name in case.evals)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import Workspace
 from tests.servers import ChatServer, refusal, reply
 
 FILE = "configs/training/x.toml"
@@ -136,7 +136,6 @@ def test_a_secrets_file_has_the_secrets_of_a_training_config(workspace: Workspac
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 def test_rows_are_selected_like_any_test(workspace: Workspace) -> None:
     training(workspace)
 

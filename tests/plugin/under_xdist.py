@@ -10,18 +10,18 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_record import fold
 from tests.plugin.reports import Report
-from tests.plugin.workspaces import DEADLINE_S, PYTEST, Session, Shell, Workspace
+from tests.plugin.workspaces import Session, Shell, Workspace
 from tests.servers import Behaviour, ChatServer
 
 MASKS = (
@@ -58,7 +58,7 @@ NOT_COMPARED = ("__pycache__", ".git", "README.md", "CACHEDIR.TAG", ".gitignore"
 
 
 class Copy(Workspace):
-    """A workspace whose commands are processes, and a server. `shown` is what can be seen of them so far."""
+    """A workspace and a server. `shown` is what can be seen of its commands so far; plain ones run in this process."""
 
     def __init__(self, root: Path, arguments: list[str], server: ChatServer) -> None:
         root.mkdir()
@@ -71,18 +71,13 @@ class Copy(Workspace):
     def command(self, status: int, *args: str, stdin: str = "", folder: str = ".", **environment: str) -> None:
         """Run `pytest <args>` in a folder, and note what can be seen of it. A plain one must exit with `status`."""
         before = self._files()
-        done = subprocess.run(
-            [*PYTEST, *self.plugins, *self.arguments, *args],
-            cwd=self.root / folder,
-            env={**os.environ, "COLUMNS": "200", **environment},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert self.distributed or done.returncode == status, done.stdout + done.stderr
-        self._note(args, done.returncode, done.stdout, done.stderr, before)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {"COLUMNS": "200", **environment}.items():
+                patch.setenv(name, value)
+            patch.chdir(self.root / folder)
+            done = self.run(*args, stdin=stdin.encode())
+        assert self.distributed or done.ret == status, f"{done.stdout}\n{done.stderr}"
+        self._note(args, done.ret, "\n".join(done.outlines), "\n".join(done.errlines), before)
 
     def background(self, status: int, *args: str, until: Callable[[Session], object]) -> None:
         """Run the same command until `until` has ended it, for example with Ctrl-C."""
