@@ -17,9 +17,11 @@ from benchmarks.viewer_runs import BEGAN, SyntheticRun, write_run
 from tests.browser import canary as canaries
 from tests.browser import chromium
 from tests.browser.canary import Canary
-from tests.browser.dashboards import Dashboard, write_report
+from tests.browser.dashboards import write_report
 from tests.browser.pages import Pages
 from tests.browser.viewed import KILLED, NOW, PAIRED, THEN, Viewed
+from tests.cli.dashboards import RunningDashboard
+from tests.cli.dashboards import dashboard as dashboard_of
 
 HERE = Path(__file__).parent
 
@@ -84,7 +86,7 @@ def viewed(tmp_path_factory: pytest.TempPathFactory) -> Viewed:
 
 
 @pytest.fixture(scope="package")
-def dashboard(viewed: Viewed) -> Iterator[Dashboard]:
+def dashboard(viewed: Viewed) -> Iterator[RunningDashboard]:
     """A dashboard over that workspace."""
-    with Dashboard(viewed.root) as dashboard:
+    with dashboard_of(viewed.root, "--no-open") as dashboard:
         yield dashboard

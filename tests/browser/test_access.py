@@ -7,17 +7,16 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from benchmarks.viewer_runs import SyntheticRun, write_run
-from tests.browser.dashboards import Dashboard
 from tests.browser.pages import Pages
 from tests.browser.viewed import NOW, Viewed
-from tests.cli.dashboards import NotingBrowser
+from tests.cli.dashboards import NotingBrowser, RunningDashboard
 from tests.cli.dashboards import dashboard as dashboard_of
 
 API = "/api/runs"
 
 
 def test_another_page_cannot_read_or_frame_it(
-    pages: Pages, dashboard: Dashboard, viewed: Viewed, tmp_path: Path
+    pages: Pages, dashboard: RunningDashboard, viewed: Viewed, tmp_path: Path
 ) -> None:
     """This page knows the address and even the token, as an extension might; its origin is another one."""
     page = pages.open("about:blank", server=dashboard.server)
@@ -42,7 +41,7 @@ def test_another_page_cannot_read_or_frame_it(
     pages.faults.refused.clear()
 
 
-def test_the_token_leaves_the_address_and_no_request_line_has_it(pages: Pages, dashboard: Dashboard) -> None:
+def test_the_token_leaves_the_address_and_no_request_line_has_it(pages: Pages, dashboard: RunningDashboard) -> None:
     page = pages.page(server=dashboard.server)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -56,7 +55,7 @@ def test_the_token_leaves_the_address_and_no_request_line_has_it(pages: Pages, d
     expect(page.get_by_role("link", name=NOW, exact=True)).to_be_visible()
 
 
-def test_without_the_token_the_page_says_how_to_get_it(pages: Pages, dashboard: Dashboard) -> None:
+def test_without_the_token_the_page_says_how_to_get_it(pages: Pages, dashboard: RunningDashboard) -> None:
     page = pages.open(f"http://{dashboard.server}/", server=dashboard.server)
 
     expect(page.get_by_role("alert")).to_contain_text("pytest-osmosis view")

@@ -49,18 +49,6 @@ def test_axe_finds_nothing(pages: Pages, viewed: Viewed, theme: Theme, width: in
     assert not lines, "\n".join(lines)
 
 
-def test_the_theme_can_be_switched_and_is_kept(pages: Pages, viewed: Viewed) -> None:
-    page = pages.open(viewed.address(""))
-    colour = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(colour)
-
-    page.get_by_role("button", name="dark colours").click()
-
-    assert page.evaluate(colour) != light
-    page.reload()
-    assert page.evaluate(colour) != light
-
-
 def test_nothing_moves_for_who_wants_no_motion(pages: Pages, viewed: Viewed) -> None:
     page = pages.open(viewed.address(VIEWS["runs"]), reduced_motion="reduce")
     settled(page)

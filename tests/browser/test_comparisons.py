@@ -22,9 +22,9 @@ from pytest_osmosis.viewer.open_run import OpenRun
 from pytest_osmosis.viewer.report import report as written_report
 from pytest_osmosis.viewer.report_file import ReportedRun, write_report
 from pytest_osmosis.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage, RunRow
-from tests.browser.dashboards import Dashboard
 from tests.browser.growing import NAME, growing
 from tests.browser.pages import DEADLINE_MS, Pages, settled
+from tests.cli.dashboards import dashboard as dashboard_of
 from tests.unit.viewer.made_pages import list_of, run_page
 
 ROWS, N = 24, 2
@@ -252,7 +252,7 @@ def test_equal_answers_are_said_to_be_equal_and_long_ones_differ_by_lines(pages:
 
 def test_a_comparison_with_an_eval_run_that_goes_on_follows_it(pages: Pages, tmp_path: Path) -> None:
     write_run(tmp_path, SyntheticRun("before", rows=8, n=2, seed=1))
-    with growing(tmp_path) as run, Dashboard(tmp_path) as dashboard:
+    with growing(tmp_path) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
         run.tell("append 30")
         page = pages.page(server=dashboard.server)
         page.clock.install()

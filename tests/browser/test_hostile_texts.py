@@ -13,9 +13,10 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.acting import assigned_html, foreign, open_all
 from tests.browser.canary import Canary
-from tests.browser.dashboards import Dashboard, write_report
+from tests.browser.dashboards import write_report
 from tests.browser.hostile_texts import ROW_OF_ESCAPES, hostile_run, texts
 from tests.browser.pages import Pages
+from tests.cli.dashboards import dashboard as dashboard_of
 
 CONVERSATION = "article.conversation"
 FEWEST_PLACES = 9
@@ -80,7 +81,7 @@ def test_no_text_becomes_an_element(pages: Pages, report: Path) -> None:
 
 
 def test_a_dashboard_shows_texts_as_they_are(pages: Pages, hostile: Path, canary: Canary) -> None:
-    with Dashboard(hostile.parents[2]) as dashboard:
+    with dashboard_of(hostile.parents[2], "--no-open") as dashboard:
         page = pages.open(dashboard.address(), server=dashboard.server)
         page.get_by_role("table").first.wait_for()
         assert foreign(page) == []
@@ -97,7 +98,7 @@ def test_a_folder_whose_name_is_no_text_hides_no_other(pages: Pages, hostile: Pa
     runs = tmp_path / ".osmosis/runs"
     for name in (b"fine", b"bad\xff"):
         shutil.copytree(hostile, runs / os.fsdecode(name))
-    with Dashboard(tmp_path) as dashboard:
+    with dashboard_of(tmp_path, "--no-open") as dashboard:
         page = pages.open(dashboard.address(), server=dashboard.server)
         expect(page.get_by_role("link", name="fine", exact=True)).to_be_visible()
         page.close()  # before the dashboard, for which it would ask

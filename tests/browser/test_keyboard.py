@@ -1,4 +1,4 @@
-"""Everything can be done by keyboard: from the list to a conversation and back, filters, comparisons, help, themes."""
+"""Keys of all views: from the list to a conversation and back, to runs that did not pass, help, and every control."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.dashboards import Dashboard
 from tests.browser.pages import Pages, settled
-from tests.browser.viewed import NOW, THEN, VIEWS, Viewed
+from tests.browser.viewed import NOW, VIEWS, Viewed
 
 OPEN_RUN = re.compile(r"/(row\d+-run\d+)")
 
@@ -66,58 +65,6 @@ def test_n_and_p_lead_to_runs_that_did_not_pass(pages: Pages, viewed: Viewed) ->
     assert visited == not_passed[:5]
     press(page, "p")
     expect(page).to_have_url(re.compile(rf"/{visited[-2]}\b"))
-
-
-def test_arrows_move_within_the_grid(pages: Pages, viewed: Viewed) -> None:
-    page = pages.open(viewed.address(f"run/{NOW}"))
-    settled(page)
-    page.locator("[role=grid] a[tabindex='0']").focus()
-
-    def expect_at(run: str) -> None:
-        expect(page.locator(f"[aria-label^='{run}:']")).to_be_focused()
-
-    expect_at("row0-run0")
-    for key, run in (
-        *(
-            ("ArrowDown", "row1-run0"),
-            ("ArrowRight", "row1-run1"),
-            ("ArrowUp", "row0-run1"),
-            ("ArrowLeft", "row0-run0"),
-        ),
-        *(("End", "row29-run0"), ("Home", "row0-run0")),
-    ):
-        press(page, key)
-        expect_at(run)
-    expect(page.locator("[role=grid] a[tabindex='0']")).to_have_count(1)
-
-
-def test_a_query_is_written_and_left_by_keyboard(pages: Pages, viewed: Viewed) -> None:
-    results = viewed.results(NOW)
-    n_failed = sum(run["passed"] is False for row in results["rows"] for run in row["runs"])
-    page = pages.open(viewed.address(f"run/{NOW}"))
-    settled(page)
-
-    press(page, "/")
-    page.keyboard.type("status:failed")
-    press(page, "Enter")
-
-    expect(page.get_by_role("status").filter(has_text="of 90 runs")).to_contain_text(f"{n_failed} of 90 runs")
-    press(page, "Escape", "j")
-    expect(page.get_by_role("grid").locator(":focus")).to_have_count(1)
-
-
-def test_two_eval_runs_are_ticked_and_compared(pages: Pages, viewed: Viewed, dashboard: Dashboard) -> None:
-    page = pages.open(dashboard.address(), server=dashboard.server)
-    settled(page)
-
-    page.get_by_role("link", name=NOW, exact=True).focus()
-    press(page, "x")
-    page.get_by_role("link", name=THEN, exact=True).focus()
-    press(page, "x", "c")
-
-    expect(page).to_have_url(re.compile("#/compare/"))
-    settled(page)
-    expect(page.locator("main")).to_contain_text("pass rate")
 
 
 def test_help_lists_the_keys_of_the_view(pages: Pages, viewed: Viewed) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.dashboards import Dashboard
 from tests.browser.pages import Pages, go, settled
 from tests.browser.viewed import NOW, THEN, VIEWS, Viewed
+from tests.cli.dashboards import RunningDashboard
 
 FOLLOWED = 4
 """Links of each kind that are followed: those of a column lead to the same kind of view."""
@@ -39,7 +39,7 @@ def test_every_view_of_a_report_opens_in_a_fresh_page(pages: Pages, viewed: View
         fresh.context.close()
 
 
-def test_every_view_of_a_dashboard_opens_in_a_fresh_page(pages: Pages, dashboard: Dashboard) -> None:
+def test_every_view_of_a_dashboard_opens_in_a_fresh_page(pages: Pages, dashboard: RunningDashboard) -> None:
     page = pages.open(dashboard.address(), server=dashboard.server)
     for name in ("list", "failures", "conversation", "comparison", "history"):
         view = VIEWS[name]
@@ -62,22 +62,6 @@ def test_links_in_a_view_lead_somewhere(pages: Pages, viewed: Viewed, view: str)
         go(page, link.removeprefix("#/"))
         expect(page.get_by_role("alert")).to_have_count(0)
         assert page.evaluate("location.hash") == link
-
-
-def test_a_filter_and_a_query_are_in_the_address(pages: Pages, viewed: Viewed) -> None:
-    page = pages.open(viewed.address(f"run/{NOW}"))
-    settled(page)
-    everything = page.get_by_role("grid").get_attribute("aria-rowcount")
-
-    page.keyboard.press("/")
-    page.keyboard.type("status:failed topic")
-    page.keyboard.press("Enter")
-
-    expect(page.get_by_role("grid").or_(page.get_by_text("No run is like this"))).to_be_visible()
-    assert "q=" in page.url
-    fresh = pages.open(page.url)
-    assert shown(fresh) == shown(page)
-    assert everything
 
 
 def test_back_leads_to_the_view_before(pages: Pages, viewed: Viewed) -> None:

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from benchmarks.viewer_runs import SyntheticRun, write_run
-from tests.browser.dashboards import Dashboard
 from tests.browser.growing import NAME, growing
 from tests.browser.pages import Pages, settled
 from tests.browser.viewed import THEN
+from tests.cli.dashboards import dashboard as dashboard_of
 from tests.plugin.workspaces import Shell, Workspace
 
 SET_HIDDEN = """(is_hidden) => {
@@ -41,7 +41,7 @@ def n_ended(root: Path) -> int:
 
 
 def test_an_eval_run_is_followed_to_its_end(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run, Dashboard(tmp_path) as dashboard:
+    with growing(tmp_path) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
         page = pages.open(dashboard.address(f"run/{NAME}"), server=dashboard.server)
         settled(page)
         expect(page.locator("header")).to_contain_text("live")
@@ -66,7 +66,7 @@ def test_an_eval_run_is_followed_to_its_end(pages: Pages, tmp_path: Path) -> Non
 
 
 def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path, rows=60) as run, Dashboard(tmp_path) as dashboard:
+    with growing(tmp_path, rows=60) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
         run.tell("append 60")
         page = pages.open(dashboard.address(f"run/{NAME}"), server=dashboard.server)
         settled(page)
@@ -83,7 +83,7 @@ def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_pat
 
 
 def test_an_eval_run_that_is_killed_is_shown_as_failed(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run, Dashboard(tmp_path) as dashboard:
+    with growing(tmp_path) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
         run.tell("append 20")
         page = pages.open(dashboard.address(), server=dashboard.server)
         settled(page)
@@ -99,7 +99,7 @@ def test_an_eval_run_that_is_killed_is_shown_as_failed(pages: Pages, tmp_path: P
 
 
 def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> None:
-    with Dashboard(tmp_path) as dashboard:
+    with dashboard_of(tmp_path, "--no-open") as dashboard:
         page = pages.open(dashboard.address(), server=dashboard.server)
         expect(page.locator("main")).to_contain_text("No eval runs yet")
 
@@ -110,7 +110,7 @@ def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> Non
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run, Dashboard(tmp_path) as dashboard:
+    with growing(tmp_path) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
         page = pages.page(server=dashboard.server)
         page.clock.install()
         page.goto(dashboard.address(f"run/{NAME}"))
@@ -125,7 +125,7 @@ def test_a_page_that_has_not_changed_is_not_sent_again(pages: Pages, tmp_path: P
 
 @pytest.mark.parametrize("view", ["", f"run/{NAME}", f"compare/{NAME}/{NAME}", "history/support"])
 def test_a_page_that_is_not_visible_does_not_poll(pages: Pages, tmp_path: Path, view: str) -> None:
-    with growing(tmp_path), Dashboard(tmp_path) as dashboard:
+    with growing(tmp_path), dashboard_of(tmp_path, "--no-open") as dashboard:
         page = pages.page(server=dashboard.server)
         page.clock.install()
         page.goto(dashboard.address(view))
@@ -144,17 +144,6 @@ def test_a_page_that_is_not_visible_does_not_poll(pages: Pages, tmp_path: Path, 
         page.close()  # before the dashboard, for which it would ask
 
 
-def test_a_dashboard_that_ends_is_said_to_be_gone(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run:
-        with Dashboard(tmp_path) as dashboard:
-            page = pages.open(dashboard.address(f"run/{NAME}"), server=dashboard.server)
-            settled(page)
-            run.tell("append 4")
-        expect(page.get_by_role("alert")).to_contain_text("does not answer")
-        page.close()
-    pages.faults.errors.clear()  # the browser complains of each connection that is refused
-
-
 def test_scores_that_are_made_again_replace_those_on_screen(pages: Pages, tmp_path: Path) -> None:
     workspace = Workspace(Shell(tmp_path), [])
     workspace.eval("x", [{"score": 0.25}, {"score": 1.0}])
@@ -162,7 +151,7 @@ def test_scores_that_are_made_again_replace_those_on_screen(pages: Pages, tmp_pa
     # Processes, because the event loop of the browser is in this one.
     assert workspace.run_process(config).ret == 1
     name = workspace.run_dirs()[-1].name
-    with Dashboard(tmp_path) as dashboard:
+    with dashboard_of(tmp_path, "--no-open") as dashboard:
         page = pages.open(dashboard.address(f"run/{name}"), server=dashboard.server)
         expect(page.locator("[aria-label='row0-run0: failed, 0.250']")).to_be_visible()
 

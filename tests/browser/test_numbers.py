@@ -13,9 +13,10 @@ from playwright.sync_api import expect
 
 from benchmarks.viewer_runs import Event, RunInProgress, SyntheticRun
 from pytest_osmosis.text.numbers import score
-from tests.browser.dashboards import Dashboard, write_report
+from tests.browser.dashboards import write_report
 from tests.browser.pages import Pages, go, settled
 from tests.browser.viewed import EVAL, KILLED, NOW, PAIRED, THEN, VIEWS, Viewed
+from tests.cli.dashboards import RunningDashboard
 
 
 def outcome_of(run: dict[str, Any]) -> str:
@@ -68,7 +69,9 @@ def test_statistics_of_functions_are_those_of_results(pages: Pages, viewed: View
             assert score(statistics[key]) in shown, (key, statistics[key])
 
 
-def test_the_list_of_a_dashboard_has_the_numbers_of_results(pages: Pages, viewed: Viewed, dashboard: Dashboard) -> None:
+def test_the_list_of_a_dashboard_has_the_numbers_of_results(
+    pages: Pages, viewed: Viewed, dashboard: RunningDashboard
+) -> None:
     page = pages.open(dashboard.address(), server=dashboard.server)
     settled(page)
 
@@ -79,7 +82,7 @@ def test_the_list_of_a_dashboard_has_the_numbers_of_results(pages: Pages, viewed
         expect(row).to_contain_text("finished")
 
 
-def test_a_killed_eval_run_has_counts_and_nowhere_a_pass_rate(pages: Pages, dashboard: Dashboard) -> None:
+def test_a_killed_eval_run_has_counts_and_nowhere_a_pass_rate(pages: Pages, dashboard: RunningDashboard) -> None:
     page = pages.open(dashboard.address(f"run/{KILLED}"), server=dashboard.server)
     settled(page)
     expect(page.locator(".verdict-rate")).to_have_text("no pass rate for a part")

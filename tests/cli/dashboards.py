@@ -48,6 +48,15 @@ class RunningDashboard:
     view: str
     said: str
 
+    @property
+    def server(self) -> str:
+        """The server, as "127.0.0.1:8000"."""
+        return f"127.0.0.1:{self.port}"
+
+    def address(self, view: str = "") -> str:
+        """Return the address of a view, "run/NAME", with the token, as a user who was given it would open it."""
+        return f"http://{self.server}/#token={self.token}" + (f"&/{view}" if view else "")
+
     def api(self, path: str, **headers: str) -> Answer:
         """Ask for data as the dashboard's own page does."""
         own = {"Authorization": f"Bearer {self.token}", "Sec-Fetch-Site": "same-origin"}
