@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from pytest_osmosis import cli
 from pytest_osmosis.record.journal import encode
+from tests.cli.background import Background
 from tests.cli.real_runs import RealRuns, make_runs
 from tests.cli.stored_runs import LOADED, RESULTS, ROWS, Cli, Stored
 from tests.unit.made import MANIFEST
@@ -50,3 +52,24 @@ def stored(tmp_path: Path) -> Stored:
 def real_runs(tmp_path_factory: pytest.TempPathFactory) -> RealRuns:
     """Real eval runs in a workspace that no test changes."""
     return make_runs(tmp_path_factory.mktemp("evaluated"))
+
+
+@pytest.fixture
+def there(real_runs: RealRuns, typed: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run commands in the workspace with the real runs."""
+    monkeypatch.chdir(real_runs.root)
+    return typed
+
+
+@pytest.fixture
+def copied(real_runs: RealRuns, tmp_path: Path) -> RealRuns:
+    """A copy of the real runs in the folder where `typed` types."""
+    return real_runs.copied(tmp_path)
+
+
+@pytest.fixture
+def background(tmp_path: Path) -> Iterator[Background]:
+    """A workspace in which evals are submitted and stopped."""
+    background = Background(tmp_path)
+    yield background
+    background.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +13,6 @@ from tests.cli.real_runs import RealRuns
 from tests.cli.stored_runs import RESULTS, Cli, Stored
 from tests.journals import with_checksums
 from tests.unit.made import finished, published
-
-
-@pytest.fixture
-def there(real_runs: RealRuns, typed: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.chdir(real_runs.root)
-    return typed
-
-
-@pytest.fixture
-def copied(real_runs: RealRuns, typed: Cli, tmp_path: Path) -> RealRuns:
-    """A copy of the runs in the folder where `typed` types."""
-    return real_runs.copied(tmp_path)
 
 
 @pytest.mark.slow

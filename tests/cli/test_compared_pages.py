@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.comparison import comparison_json
@@ -18,11 +16,6 @@ from pytest_osmosis.verdicts.comparison import RowRuns
 from pytest_osmosis.viewer.comparing import ComparedRun, PastRun, comparison_page, history_page, past_run, past_run_of
 from pytest_osmosis.viewer.shapes import ComparisonPage, RunRow
 from tests.cli.real_runs import RealRuns
-
-
-@pytest.fixture
-def copied(real_runs: RealRuns, tmp_path: Path) -> RealRuns:
-    return real_runs.copied(tmp_path)
 
 
 def run_at(path: Path) -> StoredEvalRun:

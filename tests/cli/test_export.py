@@ -19,12 +19,6 @@ from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, Stored
 RUN_TABLE = Path(__file__).parents[2] / "docs" / "reference" / "run-table.md"
 
 
-@pytest.fixture
-def there(real_runs: RealRuns, typed: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.chdir(real_runs.root)
-    return typed
-
-
 def jsonl(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 

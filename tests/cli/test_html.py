@@ -14,13 +14,6 @@ from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, Stored
 from tests.plugin.reports import Report
 
 
-@pytest.fixture
-def there(real_runs: RealRuns, typed: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run commands in a folder of the workspace, from which runs are found above."""
-    monkeypatch.chdir(real_runs.root)
-    return typed
-
-
 def test_a_report_on_runs_holds_their_pages_comparisons_and_histories(
     there: Cli, real_runs: RealRuns, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.stored_runs import ROLLOUT, SCORE, Stored
+from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, Stored
 
 PROGRAM = (sys.executable, "-m", "pytest_osmosis")
 UNSET = ("PAGER", "LESS", "NO_COLOR", "FORCE_COLOR", "PY_COLORS")
@@ -80,7 +80,6 @@ def test_what_failed_is_red_on_a_terminal(folder: Path) -> None:
     assert "\x1b" not in on_terminal(folder, "show", "--no-pager", variables={"NO_COLOR": "1"})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "variables", "coloured"),
     [
@@ -93,19 +92,20 @@ def test_what_failed_is_red_on_a_terminal(folder: Path) -> None:
     ],
 )
 def test_colours_of_a_pipe_follow_pytests_rules(
-    folder: Path, option: tuple[str, ...], variables: Mapping[str, str], coloured: bool
+    typed: Cli,
+    stored: Stored,
+    monkeypatch: pytest.MonkeyPatch,
+    option: tuple[str, ...],
+    variables: Mapping[str, str],
+    coloured: bool,
 ) -> None:
-    env = {name: value for name, value in os.environ.items() if name not in UNSET}
+    stored("x-1", ROLLOUT, SCORE)
+    for name in UNSET:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     for command in ("show", "runs"):
-        done = subprocess.run(
-            [*PROGRAM, command, *option],
-            cwd=folder,
-            env={**env, **variables},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert ("\x1b[" in done.stdout) is coloured
+        assert ("\x1b[" in typed(command, *option)) is coloured
 
 
 @pytest.mark.parametrize(("columns", "lines"), [("50", 2), ("200", 1)])
@@ -116,8 +116,6 @@ def test_an_answer_that_does_not_fit_gets_a_line_of_its_own(folder: Path, column
     assert f"  row3-run1  score 0.25 < 0.5{separator}{answer}\n" in said
 
 
-def test_text_of_others_has_no_colour_of_its_own(folder: Path) -> None:
-    done = subprocess.run(
-        [*PROGRAM, "show", "row3-run1", "--color=yes"], cwd=folder, capture_output=True, text=True, check=True
-    )
-    assert "    \\x1b[31mred\n" in done.stdout
+def test_text_of_others_has_no_colour_of_its_own(typed: Cli, stored: Stored) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    assert "    \\x1b[31mred\n" in typed("show", "row3-run1", "--color=yes")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.record.journal import Journal, encode
 from tests.cli.stored_runs import MESSAGES, RESULTS, ROLLOUT, SCORE, Cli, Stored
 from tests.unit.made import MANIFEST
 
@@ -216,15 +215,9 @@ RULE = {"pass_threshold": 0.5, "thresholds": {}, "decide": "rewards:exact"}
 PLANNED = {**MANIFEST, "pass_rule": RULE, "gates": ["pass_rate >= 0.7"]}
 
 
-def without_results(stored: Stored) -> Path:
-    begun = {"ev": "start", "row": 4, "run": 0, "attempt": 1, "at": "2026-01-01T00:00:01+00:00"}
-    folder = stored("x-1", *answered(0, "two", 0.25), *answered(1, "2", 1.0), begun, results=None)
-    (folder / "manifest.json").write_text(json.dumps(PLANNED))
-    return folder
-
-
 def test_an_eval_run_that_was_killed_before_its_code_was_loaded_has_no_runs(typed: Cli, stored: Stored) -> None:
-    folder = without_results(stored)
+    folder = stored("x-1", results=None)
+    (folder / "manifest.json").write_text(json.dumps(PLANNED))
     (folder / "journal.jsonl").write_bytes(b"")
     said = typed("show")
     assert said.startswith("x-1: failed, 0 of 4 planned runs ended\n")
@@ -235,31 +228,6 @@ def test_an_eval_run_that_was_killed_before_its_code_was_loaded_has_no_runs(type
     page = json.loads(typed("show", "--json"))
     assert (page["runs"], page["results"]["summary"]["total_runs"]) == ([], 0)
     assert json.loads(typed("runs", "export", "x-1"))["summary"]["total_runs"] == 0
-
-
-def test_an_eval_run_that_was_killed_is_shown_from_its_journal(typed: Cli, stored: Stored) -> None:
-    without_results(stored)
-    said = typed("show")
-    assert said.startswith("x-1: failed, 2 of 4 planned runs ended, 1 more had begun\n")
-    assert "these numbers are made from its journal, for the runs that ended" in said
-    assert "1 of 2 runs passed (4 planned; decided by rewards:exact)\n" in said
-    assert "gate pass_rate >= 0.7: not decided (the eval run did not end)\n" in said
-    assert '  row3-run0  score 0.25 < 0.5: answered "two", expected "2"\n' in said
-    assert typed("show", "row4-run0").startswith("x-1 row4-run0: begun, but not finished\n")
-
-
-def test_an_eval_run_that_is_still_going_is_shown_so_far(typed: Cli, stored: Stored) -> None:
-    journal = Journal.reopen(without_results(stored) / "journal.jsonl")
-    try:
-        assert typed("show").startswith("x-1: pending, 2 of 4 planned runs ended, 1 more had begun\n")
-        began = {"ev": "began", "at": "2026-01-01T00:00:09+00:00", "pid": 1, "machine": "m", "resumed": True}
-        journal.append(encode(began))
-        said = typed("show")
-        assert said.startswith("x-1: running, 2 of 4 planned runs ended, 1 more in flight\n")
-        assert "  the numbers are those of the runs that ended so far\n" in said
-        assert json.loads(typed("show", "--json"))["status"] == "running"
-    finally:
-        journal.close()
 
 
 # -- JSON --------------------------------------------------------------------------------------------------

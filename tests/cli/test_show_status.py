@@ -41,6 +41,8 @@ def test_a_killed_run_says_how_far_it_got_and_how_to_go_on(typed: Cli) -> None:
     assert (page["planned_runs"], page["in_flight"], len(page["runs"])) == (4, 1, 2)
     assert page["results"]["summary"]["pass_rate"] == 0.5
     assert "rewards:exact     >= 0.5  0.625  1 of 2\n" in said
+    assert '\n  row3-run0  score 0.25 < 0.5: answered "two", expected "2"\n' in said
+    assert typed("show", "row4-run0").startswith("x-1 row4-run0: begun, but not finished\n")
 
 
 def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinished: Path) -> None:
@@ -48,6 +50,7 @@ def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinish
     try:
         assert typed("show", "x-1").startswith("x-1: pending, 2 of 4 planned runs ended, 1 more had begun\n")
         journal.append(encode({**BEGAN, "resumed": True}))
+        assert "x-1: running, 2 of 4 planned runs ended, 1 more in flight\n" in typed("show", "x-1")
         page = json.loads(typed("show", "x-1", "--json"))
         assert (page["status"], page["in_flight"], page["ended_at"]) == ("running", 1, None)
         rollout, score = ({**event, "row": 4, "run": 0} for event in answered(0, "2", 1.0))
@@ -56,6 +59,7 @@ def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinish
         said = typed("show", "x-1")
         assert said.startswith("x-1: running, 3 of 4 planned runs ended\n")
         assert "\n  written by process " in said
+        assert "  the numbers are those of the runs that ended so far\n" in said
         assert "\n2 of 3 runs passed (4 planned; decided by rewards:exact)\n" in said
         assert said.endswith("pytest-osmosis runs stop x-1\n")
         assert "to go on" not in said

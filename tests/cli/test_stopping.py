@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from pytest_osmosis.record.stop import REQUESTED
 from tests.cli.background import Background
 from tests.plugin.workspaces import DEADLINE_S, hosts_under, wait_until
-
-
-@pytest.fixture
-def background(tmp_path: Path) -> Iterator[Background]:
-    background = Background(tmp_path)
-    yield background
-    background.close()
 
 
 @pytest.mark.journey
