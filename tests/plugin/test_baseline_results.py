@@ -180,8 +180,6 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
             [UPDATE],
             "*--osmosis-update-baseline: no eval names a file for its baseline; *",
         ),
-        ({}, [UPDATE, "--osmosis-smoke"], "*--osmosis-update-baseline: contradicts --osmosis-smoke: *"),
-        ({}, [UPDATE, "--osmosis-stop-when-decided"], "*contradicts --osmosis-stop-when-decided: *"),
         (
             {},
             [UPDATE, f"--osmosis-output={FILE}"],
@@ -189,7 +187,7 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
         ),
         ({"baseline": {"results": "../x.json"}}, [UPDATE], "*results: must be inside the workspace *"),
     ],
-    ids=["missing", "none", "nowhere", "smoke", "decided", "output", "outside"],
+    ids=["missing", "none", "nowhere", "output", "outside"],
 )
 def test_invalid_baselines_exit_with_4(
     workspace: Workspace, tables: dict[str, Any], words: list[str], said: str
@@ -199,15 +197,6 @@ def test_invalid_baselines_exit_with_4(
     result = workspace.run(CONFIG, *words, exits=4)
 
     result.stderr.fnmatch_lines([f"ERROR: {said}"])
-
-
-def test_an_environment_variable_never_writes_a_baseline(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    eval_of(workspace, [PASS])
-    monkeypatch.setenv("PYTEST_OSMOSIS_UPDATE_BASELINE", "1")
-
-    result = workspace.run(CONFIG, exits=4)
-
-    result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; pass *"])
 
 
 @pytest.mark.slow

@@ -151,11 +151,6 @@ def test_rows_may_get_human_scores_after_they_were_scored(workspace: Workspace) 
         ),
         (
             [{"human": 1}],
-            {"calibrate": None, "calibrate_within": 0.1},
-            ["configs/eval/x.toml:*: *scoring* calibrate_within: needs *scoring* calibrate, *"],
-        ),
-        (
-            [{"human": 1}],
             {"rubric": "Right?", "judge": {"model_path": "demo/judge", "metadata": ["Human"]}},
             ['configs/eval/x.toml:*: *judge* metadata: "Human" is *scoring* calibrate, which no judge sees; *'],
         ),
@@ -168,7 +163,7 @@ def test_rows_may_get_human_scores_after_they_were_scored(workspace: Workspace) 
             ],
         ),
     ],
-    ids=["values", "column", "tolerance", "judge", "absent"],
+    ids=["values", "column", "judge", "absent"],
 )
 def test_bad_columns_are_named_before_anything_runs(
     workspace: Workspace, rows: list[dict[str, Any]], scoring: dict[str, Any], problem: list[str]

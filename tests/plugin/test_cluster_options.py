@@ -74,11 +74,3 @@ def test_options_win_over_the_toml_and_the_toml_over_pyproject(workspace: Worksp
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(['  overridden: engine = "local" (--osmosis-engine), hosts = 2 (--osmosis-hosts)'])
     assert imported(workspace) == []
-
-
-def test_two_names_of_one_key_contradict_each_other(workspace: Workspace) -> None:
-    workspace.eval("x", 2)
-
-    result = workspace.run(CONFIG, "--osmosis-hosts=2", "--osmosis-num-workers=3", "--osmosis-engine=dask", exits=4)
-
-    assert "sets [execution] hosts, as --osmosis-hosts does; leave out one of them" in "\n".join(result.errlines)

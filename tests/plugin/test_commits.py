@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.plugin.workspaces import CONFIG, DEADLINE_S, Session, Workspace
+from tests.plugin.workspaces import CONFIG, Session, Workspace, wait_until
 from tests.unit.git.repositories import commit, git
 
 MAIN = """
@@ -66,13 +65,6 @@ def left(workspace: Workspace, folder: str = ".") -> list[str]:
         with contextlib.suppress(FileNotFoundError):  # it may be removed while it is looked at
             found += [path.name for path in each.iterdir()]
     return found
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
 
 
 NOTHING = [".gitignore"]
@@ -178,15 +170,6 @@ def test_what_cannot_be_had_is_an_error_before_anything_runs(
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_outside_of_a_repository_a_branch_is_an_error(workspace: Workspace) -> None:
-    workspace.eval(experiment={"branch": "main"})
-
-    result = workspace.run(CONFIG, exits=pytest.ExitCode.USAGE_ERROR)
-
-    assert "[experiment] branch: " in result.stderr.str()
-    assert "is not in the work tree of a git repository" in result.stderr.str()
-
-
 def test_a_dry_run_checks_the_commit_and_checks_nothing_out(workspace: Workspace) -> None:
     early = make(workspace)
 
@@ -219,10 +202,10 @@ def test_nothing_is_left_of_a_session_that_is_ended(workspace: Workspace, end: C
 
     session = workspace.start(CONFIG, "--osmosis-set=experiment.branch=main")
     worktrees = workspace.root / ".osmosis" / "worktrees"
-    wait_until(lambda: any(path.is_dir() for path in worktrees.glob("*/rollouts")))
+    wait_until(lambda: any(path.is_dir() for path in worktrees.glob("*/rollouts")), "the worktree")
     end(session)
 
-    wait_until(lambda: left(workspace) == NOTHING)
+    wait_until(lambda: left(workspace) == NOTHING, "the worktree to go")
     if end is Session.interrupt:
         session.wait()
 

@@ -65,13 +65,7 @@ def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspac
     fails.stdout.fnmatch_lines(["gate whole answers: FAILS: 1 were cut off"])
     holds.assert_outcomes(passed=3)
     assert holds.ret == partial.ret == 0
-    assert read_gates(workspace) == []
-
-
-def read_gates(workspace: Workspace) -> list[dict[str, Any]]:
-    """Return the gates in the last results."""
-    gates: list[dict[str, Any]] = workspace.results()["gates"]
-    return gates
+    assert workspace.results()["gates"] == []
 
 
 @pytest.mark.slow
@@ -136,7 +130,7 @@ def test_a_hook_that_raises_is_reported_and_affects_no_other(workspace: Workspac
     assert "_multicall" not in text
     assert len(list(workspace.root.glob("heard-*"))) == 3
     assert (workspace.root / "gates-3").exists()
-    assert [gate["state"] for gate in read_gates(workspace)].count("not measured") == 1
+    assert [gate["state"] for gate in workspace.results()["gates"]].count("not measured") == 1
     assert workspace.results()["summary"]["total_runs"] == 3
 
 

@@ -86,16 +86,3 @@ def test_another_plan_or_a_partial_run_is_compared_with_nothing(workspace: Works
 
 def rows(numbers: Iterable[int]) -> list[dict[str, object]]:
     return [{"user_prompt": f"What is {number} + 2?", "ground_truth": str(number)} for number in numbers]
-
-
-@pytest.mark.slow
-def test_rows_are_matched_by_their_content(workspace: Workspace) -> None:
-    workspace.eval(rows=rows(range(3)))
-    workspace.run(CONFIG)
-    workspace.eval(rows=rows(reversed(range(3))))
-    moved = workspace.run(CONFIG)
-    workspace.eval(rows=rows([0, 1, 7]))
-    changed = workspace.run(CONFIG)
-
-    moved.stdout.fnmatch_lines(["against the last run (*): no row of 3 changed"])
-    assert "last run" not in changed.stdout.str()

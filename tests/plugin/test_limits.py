@@ -30,7 +30,6 @@ def test_an_eval_stops_when_its_tokens_are_spent(workspace: Workspace) -> None:
 
 def test_an_eval_stops_when_its_time_is_used_up(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
-        workspace = workspace
         workspace.eval(rows=40, limits={"max_duration_s": 1e-6}, model={"base_url": server.base_url})
 
         result = workspace.run(CONFIG)

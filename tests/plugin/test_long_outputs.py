@@ -188,25 +188,6 @@ def test_after_an_internal_error_the_verdict_is_still_above_the_last_line(worksp
     assert "of 2 runs passed" in lines[last - 1] or "run was measured" in lines[last - 1]
 
 
-# -- a part of the plan ------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_part_of_the_plan_prints_counts(workspace: Workspace) -> None:
-    workspace.eval(rows=[{"score": 0.0}, {}, {}, {}], gate={"pass_rate": ">= 0.9"})
-    workspace.run(CONFIG)
-
-    for selection, counts in (
-        (["-k", "row0 or row1"], "1 of 2 runs passed (4 planned)"),
-        (["configs/eval/x.toml::x[row2-run0]"], "1 of 1 run passed (4 planned)"),
-    ):
-        result = workspace.run(*([CONFIG] if "-k" in selection else []), *selection)
-
-        assert counts in result.outlines
-        assert "interval" not in result.stdout.str()
-        assert "pass rate" not in result.stdout.str()
-
-
 # -- causes ------------------------------------------------------------------------------------------------
 
 

@@ -46,10 +46,3 @@ def test_folders_and_options_that_do_not_fit(workspace: Workspace, arguments: li
     result = workspace.run(*arguments, *ARGUMENTS, exits=pytest.ExitCode.USAGE_ERROR)
 
     assert text in result.stderr.str()
-
-
-def test_a_variable_never_starts_an_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_OSMOSIS_MCP", "mcp")
-    workspace.write("test_x.py", "def test_x(): pass\n")
-
-    workspace.run("test_x.py").assert_outcomes(passed=1)

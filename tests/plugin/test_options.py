@@ -46,14 +46,6 @@ def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
     assert workspace.results()["partial"] is False
 
 
-def test_limit_all_overrides_the_limit_of_the_config(workspace: Workspace) -> None:
-    workspace.eval(rows=12, data={"rows": None})
-
-    result = workspace.run(CONFIG, "--osmosis-limit=all", "--osmosis-batch-size=8")
-
-    result.assert_outcomes(passed=12)
-
-
 def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
     with ChatServer(reply("42"), together(2, reply("42"))) as server:  # after the probe
         workspace.eval(rows=12, model={"base_url": server.base_url})

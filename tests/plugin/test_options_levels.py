@@ -62,6 +62,8 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
         "MAX_IN_FLIGHT": "0",
         "SET__N": "1",
         "SET": "evaluation.n=2\nfoo",
+        "FRESH": "1",
+        "UPDATE_BASELINE": "1",
     }.items():
         monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
 
@@ -70,11 +72,14 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
     assert sorted(line for line in result.errlines if line) == [
         "ERROR: PYTEST_OSMOSIS_CONFIG: cannot name an eval (evals cost money); "
         "pass --osmosis-config=PATH on the command line",
+        "ERROR: PYTEST_OSMOSIS_FRESH: cannot begin a run anew; pass --osmosis-fresh on the command line",
         'ERROR: PYTEST_OSMOSIS_MAX_IN_FLIGHT: must be an integer of at least 1, got "0"',
         "ERROR: PYTEST_OSMOSIS_MODLE: unknown variable, did you mean PYTEST_OSMOSIS_MODEL?",
         'ERROR: PYTEST_OSMOSIS_NO_PROBE: must be 1 or 0, got "maybe"',
         'ERROR: PYTEST_OSMOSIS_SET: must be table.key=value, got "foo"',
         "ERROR: PYTEST_OSMOSIS_SET__N: must be PYTEST_OSMOSIS_SET__TABLE__KEY",
+        "ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; "
+        "pass --osmosis-update-baseline on the command line",
     ]
 
 
@@ -85,6 +90,7 @@ def test_variables_start_no_eval_and_do_not_affect_other_runs(
     workspace.write("test_python.py", "def test_python(): pass\n")
     monkeypatch.setenv("PYTEST_OSMOSIS_AGENT", "chat")
     monkeypatch.setenv("PYTEST_OSMOSIS_CONFIG", "configs/eval/x.toml")
+    monkeypatch.setenv("PYTEST_OSMOSIS_MCP", "mcp")
 
     result = workspace.run()
 
@@ -126,7 +132,6 @@ def test_options_of_addopts_apply_to_an_eval_that_the_command_names(workspace: W
 
 
 def test_max_in_flight_limits_every_eval(workspace: Workspace) -> None:
-    workspace = workspace
     with ChatServer(together(2, reply("42"))) as server:
         workspace.eval(rows=12, model={"base_url": server.base_url}, evaluation={"batch_size": 8})
 
@@ -220,12 +225,6 @@ def test_a_dry_run_reports_missing_secrets_and_prices_as_the_run_does(workspace:
             'ERROR: configs/eval/x.toml: ?limits? max_cost_usd: the price of "openai/nobodys-model" is not known*',
         ]
     )
-
-
-def test_a_dry_run_of_a_broken_config_is_exit_4(workspace: Workspace) -> None:
-    workspace.eval(evaluation={"n": 0})
-
-    assert workspace.run(CONFIG, "--osmosis-dry-run").ret == 4
 
 
 # -- --osmosis-confirm-above -------------------------------------------------------------------------------

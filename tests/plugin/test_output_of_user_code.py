@@ -79,33 +79,3 @@ def test_the_printed_rerun_command_works(workspace: Workspace, monkeypatch: pyte
 
     again.assert_outcomes(failed=1, skipped=1)
     assert [(event["row"], event["run"]) for event in workspace.events("start")] == [(1, 1)]
-
-
-def test_v_shows_a_line_for_each_run(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, {"score": 0.0}, {}])
-
-    result = workspace.run(CONFIG, "-v")
-
-    for row, word in enumerate(["PASSED", "FAILED", "PASSED"]):
-        lines = [line for line in result.outlines if f"x.toml::x[row{row}-run0]" in line and word in line]
-        assert lines, (row, result.stdout.str())
-
-
-def test_the_summary_is_a_table_for_each_eval(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, {"score": 0.0}], evaluation={"n": 2})
-
-    result = workspace.run(CONFIG)
-
-    result.stdout.fnmatch_lines(
-        [
-            "-* osmosis: x -*",
-            "eval function  threshold   mean    95% interval  pass rate    95% interval  pass@2  pass^2",
-            "rewards:score       >= 1  0.500  0.017 to 0.983      0.500  0.017 to 0.983   0.500   0.500",
-            "",
-            "* tokens *, * s",
-            "results: .osmosis/runs/x-*/results.json",
-            "",
-            "pass rate 0.500: 2 of 4 runs passed; 95% interval 0.017 to 0.983 (Gaffke, mid-p)",
-        ],
-        consecutive=True,
-    )

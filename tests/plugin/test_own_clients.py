@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
+INLINE = ("--osmosis-inline", "-Werror")
 REWARDS = """
 import os
 
@@ -32,50 +31,32 @@ def by_environment(ctx):
 """
 
 
-def write(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.write("agents.py", AGENTS)
-
-
-def configure(workspace: Workspace, server: ChatServer, agent: str, endpoint: str) -> None:
-    """Write an eval of two rows."""
-    workspace.eval(
-        rows=[{"ground_truth": "15"}] * 2,
-        model={"base_url": server.base_url},
-        agent={"agent": f"agents:{agent}", "endpoint": endpoint},
-        evaluation={"batch_size": 2},
-    )
-
-
-def total_tokens(workspace: Workspace) -> int:
-    results = json.loads((workspace.root / "results.json").read_text(encoding="utf-8"))
-    tokens: int = results["summary"]["total_tokens"]
-    return tokens
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("by_environment", "env")])
-def test_requests_of_own_clients_are_counted(workspace: Workspace, agent: str, endpoint: str) -> None:
-    write(workspace)
-    with ChatServer(reply("15")) as server:
-        configure(workspace, server, agent, endpoint)
-        result = workspace.run(CONFIG, "--osmosis-output=results.json")
-
-    result.assert_outcomes(passed=2)
-    assert total_tokens(workspace) == 20
-    assert len(server.requests) == 3, "the probe and two runs"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("on_the_loop", "url"), ("by_environment", "env")])
-def test_own_clients_work_in_a_debuggers_process(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str
+@pytest.mark.parametrize(
+    ("agent", "endpoint", "options"),
+    [
+        ("by_url", "url", ()),
+        ("by_environment", "env", ()),
+        ("by_url", "url", INLINE),
+        ("on_the_loop", "url", INLINE),
+        ("by_environment", "env", INLINE),
+    ],
+)
+def test_requests_of_own_clients_are_counted(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str, options: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "of-the-user")
-    write(workspace)
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("agents.py", AGENTS)
     with ChatServer(reply("15")) as server:
-        configure(workspace, server, agent, endpoint)
-        result = workspace.run(CONFIG, "--osmosis-output=results.json", "--osmosis-inline", "-Werror")
+        workspace.eval(
+            rows=[{"ground_truth": "15"}] * 2,
+            model={"base_url": server.base_url},
+            agent={"agent": f"agents:{agent}", "endpoint": endpoint},
+            evaluation={"batch_size": 2},
+        )
+        result = workspace.run(CONFIG, *options)
 
     result.assert_outcomes(passed=2)
-    assert total_tokens(workspace) == 20
+    assert workspace.results()["summary"]["total_tokens"] == 20
+    assert len(server.requests) == 3, "the probe and two runs"

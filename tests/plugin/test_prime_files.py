@@ -260,7 +260,5 @@ def test_files_of_another_eval_are_refused_with_the_differences(workspace: Works
     )
     result = workspace.run(command, "--osmosis-resume-from=prompts", exits=4)
     result.stderr.fnmatch_lines(["  the prompt of example 0: changed"])
-    result = workspace.run(command, "--osmosis-resume-from=nowhere", "--osmosis-resume", exits=4)
-    result.stderr.fnmatch_lines(["*--osmosis-resume-from: contradicts --osmosis-resume*"])
     result = workspace.run(command, "--osmosis-resume-from=nowhere")
     result.stderr.fnmatch_lines(["*nowhere: there is no such folder*"])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.demo_servers import DemoServer, demo_server
-from tests.plugin.workspaces import CONFIG, DEADLINE_S, Workspace
+from tests.plugin.workspaces import CONFIG, Workspace, wait_until
 from tests.servers import ChatServer, never, reply
 
 GONE = DemoServer("http://127.0.0.1:9/v1")
@@ -26,14 +24,6 @@ import pathlib
 def pytest_runtest_logreport(report):
     pathlib.Path("cassettes").write_text("in the way")
 """
-
-
-def judged(workspace: Workspace) -> None:
-    workspace.eval(
-        rows=3,
-        judge={"model_path": "demo/judge", "votes": 2},
-        scoring={"eval_fns": ["rewards:score"], "rubric": "Is it right?"},
-    )
 
 
 def run(workspace: Workspace, server: DemoServer, *words: str) -> pytest.RunResult:
@@ -61,12 +51,22 @@ def use(workspace: Workspace, name: str = "x") -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_judges_are_replayed(workspace: Workspace) -> None:
-    judged(workspace)
+def test_judges_are_replayed_also_for_rescoring(workspace: Workspace) -> None:
+    workspace.eval(
+        rows=3,
+        judge={"model_path": "demo/judge", "votes": 2},
+        scoring={"eval_fns": ["rewards:score"], "rubric": "Is it right?"},
+    )
     with demo_server() as server:
         assert run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
         asked = server.stats()["requests"]
     recorded, judges = scores(workspace), of_judges(workspace)
+
+    words = ("--osmosis-from=latest", "--osmosis-rescore", f"--osmosis-set=judge.base_url={GONE.base_url}")
+    workspace.run(*words, "--osmosis-replay", exits=0)
+
+    assert scores(workspace) == recorded
+    assert use(workspace)["replayed"] == 3 * 2
 
     replay = run(workspace, GONE, CONFIG, "--osmosis-replay")
 
@@ -75,20 +75,6 @@ def test_judges_are_replayed(workspace: Workspace) -> None:
     assert of_judges(workspace) == judges
     assert asked == 3 * (1 + 2)
     assert (use(workspace)["requests"], use(workspace)["replayed"]) == (asked, asked)
-
-
-@pytest.mark.slow
-def test_rescoring_replays_judges(workspace: Workspace) -> None:
-    judged(workspace)
-    with demo_server() as server:
-        assert run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
-    recorded = scores(workspace)
-
-    words = ("--osmosis-from=latest", "--osmosis-rescore", f"--osmosis-set=judge.base_url={GONE.base_url}")
-    workspace.run(*words, "--osmosis-replay", exits=0)
-
-    assert scores(workspace) == recorded
-    assert use(workspace)["replayed"] == 3 * 2
 
 
 @pytest.mark.slow
@@ -122,22 +108,13 @@ def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["--osmosis-inline"], ["--pdb"]])
-def test_debuggers_replay(workspace: Workspace, words: list[str]) -> None:
-    workspace.eval(rows=2)
-    with demo_server() as server:
-        run(workspace, server, CONFIG, "--osmosis-record").assert_outcomes(passed=2)
-
-    run(workspace, GONE, CONFIG, "--osmosis-replay", *words).assert_outcomes(passed=2)
-
-
-@pytest.mark.slow
-def test_debuggers_record(workspace: Workspace) -> None:
+def test_debuggers_record_and_replay(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     with demo_server() as server:
         run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-inline").assert_outcomes(passed=2)
 
-    run(workspace, GONE, CONFIG, "--osmosis-replay").assert_outcomes(passed=2)
+    for words in ([], ["--osmosis-inline"], ["--pdb"]):
+        run(workspace, GONE, CONFIG, "--osmosis-replay", *words).assert_outcomes(passed=2)
 
 
 def test_a_cassette_that_cannot_be_written_fails_the_session(workspace: Workspace) -> None:
@@ -272,9 +249,9 @@ def test_what_a_killed_session_recorded_is_not_asked_again(workspace: Workspace)
     with ChatServer(reply("1"), reply("2"), never(), reply("3")) as server:
         workspace.eval(rows=1, agent={"agent": "agents:rollout"}, model={"base_url": server.base_url})
         session = workspace.start(*words)
-        wait_until(lambda: len(server.requests) == 3)
+        wait_until(lambda: len(server.requests) == 3, "three requests")
         log = workspace.run_dirs()[-1] / "exchanges.jsonl"
-        wait_until(lambda: log.exists() and '"2"' in log.read_text(encoding="utf-8"))  # stored after the host has it
+        wait_until(lambda: log.exists() and '"2"' in log.read_text(encoding="utf-8"), "an answer that a host has")
         session.kill()
 
         assert workspace.run(*words, "--osmosis-resume").ret == 0
@@ -288,8 +265,8 @@ def test_an_interrupted_session_writes_what_it_has(workspace: Workspace) -> None
     with ChatServer(reply("1"), reply("2"), never()) as server:
         workspace.eval(rows=4, model={"base_url": server.base_url})
         session = workspace.start(CONFIG, "--osmosis-record", "--osmosis-no-probe")
-        wait_until(lambda: len(server.requests) == 3)
-        wait_until(lambda: len(workspace.events("score")) == 2 and len(workspace.events("start")) == 3)
+        wait_until(lambda: len(server.requests) == 3, "three requests")
+        wait_until(lambda: len(workspace.events("score")) == 2 and len(workspace.events("start")) == 3, "the third run")
         session.interrupt()
         assert session.wait() == 2
 
@@ -297,13 +274,6 @@ def test_an_interrupted_session_writes_what_it_has(workspace: Workspace) -> None
     assert "1 of 2 rollouts is not in the cassette: 1 not ended" in session.output
     result = workspace.run(CONFIG, "--osmosis-replay", "-k", "row0- or row1-")
     result.assert_outcomes(passed=2, deselected=2)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None:

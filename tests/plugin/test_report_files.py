@@ -8,25 +8,6 @@ from pytest_osmosis.report.markdown import MARK
 from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, slow
 
-NASTY = "bad \x00\x07\x1b[31m\ud800 \ufffe ]]> </failure> & \u202e"
-
-
-def test_text_of_a_model_does_not_break_reports(workspace: Workspace) -> None:
-    workspace.write(
-        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    print(solution_str)\n    return 0.0\n"
-    )
-    with ChatServer(reply(NASTY)) as server:
-        workspace.eval(rows=2, model={"base_url": server.base_url})
-
-        result = workspace.run(CONFIG, "--junitxml=junit.xml", "-ojunit_logging=all")
-
-    result.assert_outcomes(failed=2)
-    assert "\x1b" not in result.stdout.str()
-    cases = junit_cases(workspace.root / "junit.xml")
-    for row in range(2):
-        text = "".join(cases[f"x[row{row}-run0]"].itertext())
-        assert text.count("bad \\x00\\x07\\x1b[31m\\ud800") >= 2  # the conversation, and what was printed
-
 
 @pytest.mark.slow
 @PLAIN_AND_XDIST
@@ -42,26 +23,20 @@ def test_durations_cover_rollout_and_scoring(workspace: Workspace) -> None:
         assert abs(took_s - (run["duration_ms"] + run["scoring_ms"]) / 1000) < 0.01
 
 
-def test_json_report_holds_runs_and_gates(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, {"score": 0.0}], gate={"pass_rate": ">= 0.7"})
-
-    workspace.run(CONFIG, "--json-report", "--json-report-file=report.json", exits=1)
-
-    report = read_json(workspace.root / "report.json")
-    assert report["exitcode"] == 1
-    outcomes = {test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]}
-    assert outcomes == {"x[row0-run0]": "passed", "x[row1-run0]": "xfailed", "x[gate pass_rate >= 0.7]": "failed"}
-
-
 @pytest.mark.journey
 def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
-    workspace.eval(rows=rows, gate={"pass_rate": ">= 0.1"}, prices={"demo/arithmetic": {"input": 1.0, "output": 2.0}})
+    prices = {"demo/arithmetic": {"input": 1.0, "output": 2.0}}
+    workspace.eval(rows=rows, gate={"pass_rate": ">= 0.1"}, prices=prices, limits={"max_errors": 3})
 
     workspace.run(CONFIG, "--junitxml=junit.xml", "--json-report", "--json-report-file=report.json")
 
-    junit = junit_cases(workspace.root / "junit.xml")
-    report = {test["nodeid"]: test for test in read_json(workspace.root / "report.json")["tests"]}
+    junit, document = junit_cases(workspace.root / "junit.xml"), read_json(workspace.root / "report.json")
+    report = {test["nodeid"].partition("::")[2]: test for test in document["tests"]}
+    outcomes = {name: test["outcome"] for name, test in report.items()}
+    gate = {"x[gate pass_rate >= 0.1]": "passed"}
+    assert outcomes == {"x[row0-run0]": "passed", "x[row1-run0]": "xfailed", "x[row2-run0]": "xfailed", **gate}
+    assert document["exitcode"] == 0
     runs = [row["runs"][0] for row in workspace.results()["rows"]]
     expected = [("passed", "true", 1.0), ("failed", "false", 0.25), ("reward", "false", None)]
     for row, (outcome, passed, score) in enumerate(expected):
@@ -76,7 +51,7 @@ def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) 
         name = f"x[row{row}-run0]"
         written = {each.attrib["name"]: each.attrib["value"] for each in junit[name].iter("property")}
         assert written == {key: str(value) for key, value in properties.items()}
-        listed = report[f"configs/eval/x.toml::{name}"]["user_properties"]
+        listed = report[name]["user_properties"]
         assert {key: value for each in listed for key, value in each.items()} == properties
 
 
@@ -90,26 +65,37 @@ def test_a_markdown_summary_that_cannot_be_written_is_refused_before_anything_ru
     assert workspace.run_dirs() == []
 
 
-def test_a_markdown_summary_that_cannot_be_written_at_the_end_is_an_error(
+IN_THE_WAY = """
+from pathlib import Path
+
+def score(solution_str, **kwargs):
+    for name in ("summary.md", "page", "out.json"):
+        Path(name).mkdir(exist_ok=True)
+    return 1.0
+"""
+
+
+def test_files_that_cannot_be_written_at_the_end_are_errors(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workspace.root / "page"))
-    rewards = (
-        "from pathlib import Path\n\ndef score(solution_str, **kwargs):\n    for name in ('summary.md', 'page'):\n"
-    )
-    workspace.write("rewards.py", rewards + "        Path(name).mkdir(exist_ok=True)\n    return 1.0\n")
-    workspace.eval()
+    workspace.write("rewards.py", IN_THE_WAY)
+    workspace.eval(gate={"pass_rate": ">= 0.1"})
 
-    result = workspace.run(CONFIG, "--osmosis-markdown=summary.md", exits=1)
+    result = workspace.run(CONFIG, "--osmosis-markdown=summary.md", "--osmosis-output=out.json", "-rE", exits=1)
 
-    result.assert_outcomes(passed=3, errors=1)
-    result.stdout.fnmatch_lines(
+    result.assert_outcomes(passed=4, errors=2)
+    result.stdout.fnmatch_lines_random(
         [
+            "ERROR configs/eval/x.toml::x?results? - out.json could not be written*",
             "ERROR configs/eval/x.toml::x?markdown? - summary.md could not be written*",
+            "out.json could not be written: Is a directory",
             "summary.md could not be written: Is a directory",
             "page could not be written: Is a directory",
+            "results: .osmosis/runs/*",
         ]
     )
+    assert len(workspace.results()["rows"]) == 3
 
 
 @pytest.mark.journey

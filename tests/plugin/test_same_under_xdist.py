@@ -361,10 +361,10 @@ def over_rollouts(copy: Copy) -> None:
 def laboratory(copy: Copy) -> None:
     """Reward functions in the lab, some of which cannot be tested."""
     copy.write("graded.py", GRADED)
-    copy.write("code.py", "def accuracy(completions, **kwargs):\n    return [1.0 for _ in completions]\n")
+    copy.write("batch.py", "def accuracy(completions, **kwargs):\n    return [1.0 for _ in completions]\n")
     copy.write("tests/test_a.py", "def test_a(): pass\n")
     copy.command(1, "graded.py", "--osmosis-lab", "-k", "leaks or range or cases", *JUNIT)
-    copy.command(5, "--osmosis-lab", "code.py")
+    copy.command(5, "--osmosis-lab", "batch.py")
     copy.ini("osmosis_rewards = graded.py", "testpaths = tests")
     copy.command(1, "-v")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -208,15 +207,3 @@ def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspac
     assert f"  run it again: {command}\n" in said
     workspace.run("configs/eval/x.toml::x[row1-run1]").assert_outcomes(passed=1)
     assert "  run it again: pytest --osmosis-config=configs/eval/x.toml -k row1-\n" in shown(workspace, "--row", "1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [[], ["row0-run0"]])
-def test_json_has_the_shape_that_the_guide_describes(workspace: Workspace, arguments: list[str]) -> None:
-    workspace.eval(rows=passing(1, 0))
-    workspace.run(CONFIG)
-    page = json.loads(shown(workspace, "--json", *arguments))
-    assert page["status"] == "finished"
-    assert page["results"]["summary"]["pass_rate"] == 0.5
-    assert [run["outcome"] for run in page["runs"]] == (["passed"] if arguments else ["passed", "failed"])
-    assert ("messages" in page["runs"][0]) is bool(arguments)
