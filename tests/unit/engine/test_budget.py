@@ -11,7 +11,7 @@ from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord, StoredUse
-from pytest_osmosis.record.stop import Stop
+from pytest_osmosis.record.stop import Stop, StopReason
 from tests.unit.made import failed, rolled
 
 
@@ -33,7 +33,7 @@ def dollars(record: RunRecord) -> float | None:
     ("limits", "reason"),
     [({"max_tokens": 36}, "max_tokens"), ({"max_cost_usd": 0.02, "cost_usd": lambda record: 0.01}, "max_cost_usd")],
 )
-def test_tokens_and_dollars_are_counted_until_they_are_spent(limits: dict[str, Any], reason: str) -> None:
+def test_tokens_and_dollars_are_counted_until_they_are_spent(limits: dict[str, Any], reason: StopReason) -> None:
     budget = Budget(bounds(**limits))
 
     assert budget.rolled_out(rolled(0)) is None  # 18 tokens each
