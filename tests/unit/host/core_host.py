@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from aiohttp import web
@@ -173,7 +173,9 @@ async def core_host(
 
     If its server is given by how that behaves, it has a server of its own.
     """
-    with nullcontext(server) if isinstance(server, ChatServer) else ChatServer(server) as asked:
+    asking: AbstractContextManager[ChatServer]
+    asking = nullcontext(server) if isinstance(server, ChatServer) else ChatServer(server)
+    with asking as asked:
         host = CoreHost(asked, agent, limit, functions, grader, **setup)
         try:
             yield host
